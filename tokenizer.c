@@ -24,7 +24,6 @@ const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k", "mi
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
-    merges_close(&t->merges);
     free(t->chat_template.bytes);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
@@ -47,7 +46,7 @@ static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
     const Tokenizer *t = e->t;
     const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, n) : -1;
-    return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->merges, &t->pieces, s, n, e->out);
+    return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->pieces, s, n, e->out);
 }
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);

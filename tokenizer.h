@@ -27,7 +27,6 @@ typedef enum {
 /* Filled in by a loader (formats/). It must not move: byte pieces point into it. */
 typedef struct {
     Pieces pieces;
-    Merges merges;
     Normalizer normalizer;
     Pretokenizer pretokenizer;
     SpacePrefix space_prefix;

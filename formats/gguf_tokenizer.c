@@ -59,13 +59,13 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
         return fail("%s: tokenizer.ggml.merges is missing or not an array of strings", g->path);
-    if (merges_begin(&t->merges, &t->pieces, merges->count)) return -1;
+    if (merges_begin(&t->pieces, merges->count)) return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
         const String pair = gguf_next_string(&at, merges->at + merges->bytes);
-        if (merges_add(&t->merges, &t->pieces, g->path, pair.text, pair.n)) return -1;
+        if (merges_add(&t->pieces, g->path, pair.text, pair.n)) return -1;
     }
-    return merges_end(&t->merges, &t->pieces);
+    return merges_end(&t->pieces);
 }
 
 /* Reads a token id. `missing`: the result if the key is missing; may be -1. */

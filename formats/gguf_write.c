@@ -245,12 +245,12 @@ static float to_float(Writer *w, const char *name, double x) {
  * produces it. */
 static int rank_pieces(Writer *w) {
     const Tokenizer *t = w->tokenizer;
-    const int n = t->merges.n;
+    const int n = t->pieces.n_rules;
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
     w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
     if (!w->scores) return -1;
-    for (int i = 0; i < n; i++) w->rules[t->merges.rules[i].rank] = t->merges.rules[i];
-    for (int id = 0; id < t->pieces.n; id++) w->scores[id] = t->merges.rules ? -(float)n : t->pieces.list[id].score;
+    for (int i = 0; i < n; i++) w->rules[t->pieces.rules[i].rank] = t->pieces.rules[i];
+    for (int id = 0; id < t->pieces.n; id++) w->scores[id] = t->pieces.rules ? -(float)n : t->pieces.list[id].score;
     for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)i;
     return 0;
 }
@@ -273,9 +273,9 @@ static bool scores_are_rules(const Writer *w, int first) {
         for (int i = 1; i < piece->length; i++)
             n += pieces_find(p, piece->text, i) >= 0 && pieces_find(p, piece->text + i, piece->length - i) >= 0;
     }
-    for (int i = first + 1; i < t->merges.n; i++)
+    for (int i = first + 1; i < t->pieces.n_rules; i++)
         if (w->scores[w->rules[i].result] > w->scores[w->rules[i - 1].result]) return false;
-    return n == t->merges.n;
+    return n == t->pieces.n_rules;
 }
 
 /* Whether an added token becomes a control token: in GGUF no space is inserted after it. */
@@ -294,7 +294,7 @@ static bool is_spaces(const Piece *p) {
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
-    const int n = t->merges.n;
+    const int n = t->pieces.n_rules;
     int first = 0; /* rule that produces text */
     for (int byte = 0; byte < 256; byte++)
         if (p->byte_piece[byte] == p->unk && (!p->byte_level || p->unk >= 0))
@@ -319,7 +319,7 @@ static int check_tokenizer(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
-    if (!t->merges.rules) return 0;
+    if (!t->pieces.rules) return 0;
     if (byte_level ? !pretokenizer_names(p) : *p->steps || p->whole_words || t->normalizer.composes)
         return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", w->source, *p->steps ? *p->steps : "none",
                     p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
@@ -387,8 +387,8 @@ static int write_tokenizer(Writer *w) {
     if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
     if (byte_level) {
-        write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->merges.n);
-        for (const MergeRule *rule = w->rules; rule < w->rules + t->merges.n; rule++) {
+        write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->pieces.n_rules);
+        for (const MergeRule *rule = w->rules; rule < w->rules + t->pieces.n_rules; rule++) {
             const size_t start = begin_string(w);
             write_piece_name(w, &t->pieces.list[rule->left]);
             write_bytes(w, " ", 1);

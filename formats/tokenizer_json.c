@@ -102,10 +102,10 @@ static int find_name(const Pieces *p, const Json *name) {
 static int read_merge(Loader *l, const Json *merge) {
     Tokenizer *t = l->t;
     const Json *left = merge + 1, *right = merge + 2;
-    if (merge->kind == JSON_STRING) return merges_add(&t->merges, &t->pieces, l->path, merge->text, merge->length);
+    if (merge->kind == JSON_STRING) return merges_add(&t->pieces, l->path, merge->text, merge->length);
     if (merge->kind != JSON_ARRAY || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
-    return merges_add_pair(&t->merges, &t->pieces, l->path, left->text, left->length, right->text, right->length);
+    return merges_add_pair(&t->pieces, l->path, left->text, left->length, right->text, right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
@@ -127,12 +127,12 @@ static int read_merges(Loader *l, const Json *model) {
     const Json *merges = json_get(model, "merges");
     if (!json_has_kind(merges, JSON_ARRAY)) return refuse(l, "model.merges", merges, "a list");
     t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
-    t->merges.fuses_unknown = flag(model, "fuse_unk", false);
+    t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
-    if (merges_begin(&t->merges, &t->pieces, merges->n_members)) return -1;
+    if (merges_begin(&t->pieces, merges->n_members)) return -1;
     for (const Json *merge = json_first(merges); merge; merge = json_next(merges, merge))
         if (read_merge(l, merge)) return -1;
-    return merges_end(&t->merges, &t->pieces);
+    return merges_end(&t->pieces);
 }
 
 /* ---- the normalizer and the pre-tokenizer --------------------------------------------------- */

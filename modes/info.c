@@ -99,7 +99,7 @@ int mode_info(Run *run) {
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
     const bool wide = m->kv_type == KV_F32;
-    const char *tokenizer = t->merges.rules ? "ranked merges" : "SentencePiece";
+    const char *tokenizer = t->pieces.rules ? "ranked merges" : "SentencePiece";
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
     show_config(run);

@@ -185,7 +185,7 @@ static int guard_pieces(Tokenizer *t) {
             p->kind = PIECE_SPECIAL;
             p->also_merged = false;
         }
-        const bool is_marker = p->kind == PIECE_USER && (t->merges.rules || isgraph((uint8_t)*p->text));
+        const bool is_marker = p->kind == PIECE_USER && (t->pieces.rules || isgraph((uint8_t)*p->text));
         if (p->kind == PIECE_SPECIAL || is_marker) p->raw = true;
     }
     return pieces_index(&t->pieces);

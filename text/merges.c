@@ -6,6 +6,7 @@
 #include "text/merges.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -44,53 +45,46 @@ static int compare_rules(const void *a, const void *b) {
     return order ? order : y->rank - x->rank;
 }
 
-const MergeRule *merges_rule(const Merges *m, int left, int right) {
+const MergeRule *merges_rule(const Pieces *p, int left, int right) {
     const MergeRule pair = {.left = left, .right = right};
     size_t i;
-    SEARCH(i, 0, m->n, compare_pairs(&m->rules[i], &pair) < 0);
-    return i < (size_t)m->n && !compare_pairs(&m->rules[i], &pair) ? &m->rules[i] : NULL;
+    SEARCH(i, 0, p->n_rules, compare_pairs(&p->rules[i], &pair) < 0);
+    return i < (size_t)p->n_rules && !compare_pairs(&p->rules[i], &pair) ? &p->rules[i] : NULL;
 }
 
-int merges_begin(Merges *m, Pieces *pieces, size_t n) {
+int merges_begin(Pieces *p, size_t n) {
     if (n > MAX_RULES) return fail("%zu merges, expected at most %d", n, MAX_RULES);
-    m->rules = allocate(n + 1, sizeof *m->rules);
-    return m->rules ? pieces_index(pieces) : -1;
+    p->rules = allocate(n + 1, sizeof *p->rules);
+    return p->rules ? pieces_index(p) : -1;
 }
 
-int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,
-                    const char *right, size_t n_right) {
-    MergeRule rule = {pieces_find(pieces, left, n_left), pieces_find(pieces, right, n_right), -1, m->n};
+int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right, size_t n_right) {
+    MergeRule rule = {pieces_find(p, left, n_left), pieces_find(p, right, n_right), -1, p->n_rules};
     if (rule.left >= 0 && rule.right >= 0) {
-        m->name.n = 0;
-        buffer_append(&m->name, left, n_left);
-        buffer_append(&m->name, right, n_right);
-        if (m->name.failed) return -1;
-        rule.result = pieces_find(pieces, m->name.bytes, m->name.n);
+        p->name.n = 0;
+        buffer_append(&p->name, left, n_left);
+        buffer_append(&p->name, right, n_right);
+        if (p->name.failed) return -1;
+        rule.result = pieces_find(p, p->name.bytes, p->name.n);
     }
     if (rule.result < 0)
-        return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece", path, m->n,
-                    n_left < 32 ? (int)n_left : 32, left, n_right < 32 ? (int)n_right : 32, right);
-    m->rules[m->n++] = rule;
+        return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece", path,
+                    p->n_rules, n_left < 32 ? (int)n_left : 32, left, n_right < 32 ? (int)n_right : 32, right);
+    p->rules[p->n_rules++] = rule;
     return 0;
 }
 
-int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n) {
+int merges_add(Pieces *p, const char *path, const char *pair, size_t n) {
     /* a name contains no space, unless it is a single space */
     const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL;
     const size_t n_left = space ? (size_t)(space - pair) : n, n_right = space ? n - n_left - 1 : 0;
-    return merges_add_pair(m, pieces, path, pair, n_left, pair + n - n_right, n_right);
+    return merges_add_pair(p, path, pair, n_left, pair + n - n_right, n_right);
 }
 
-int merges_end(Merges *m, Pieces *pieces) {
-    qsort(m->rules, m->n, sizeof *m->rules, compare_rules);
-    pieces_decode_names(pieces);
-    return pieces_index(pieces);
-}
-
-void merges_close(Merges *m) {
-    free(m->rules);
-    free(m->name.bytes);
-    *m = (Merges){0};
+int merges_end(Pieces *p) {
+    qsort(p->rules, p->n_rules, sizeof *p->rules, compare_rules);
+    pieces_decode_names(p);
+    return pieces_index(p);
 }
 
 /* ---- merging ------------------------------------------------------------------------------ */
@@ -106,7 +100,6 @@ typedef struct {
 } Symbol;
 
 typedef struct {
-    const Merges *merges;
     const Pieces *pieces;
     const char *word;
     Symbol *symbols; /* [n + 1] for a word of n bytes */
@@ -120,10 +113,10 @@ static void push_merge(Merger *m, int left) {
     Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
     a->merged = -1;
     if (!a->length || !b->length) return;
-    const MergeRule *rule = m->merges->rules ? merges_rule(m->merges, a->id, b->id) : NULL;
+    const MergeRule *rule = merges_rule(p, a->id, b->id);
     if (rule)
         a->merged = p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
-    else if (!m->merges->rules)
+    else if (!p->rules)
         a->merged = pieces_find(p, m->word + a->start, a->length + b->length);
     if (a->merged < 0) return;
     a->score = rule ? -(float)rule->rank : p->list[a->merged].score; /* exact: see MAX_RULES */
@@ -140,8 +133,8 @@ static void add_symbol(Merger *m, Symbol symbol) {
  * may absorb the next unknown characters. Without <unk> it is dropped, as in Hugging Face's library. */
 static void add_unknown(Merger *m, const char *bytes, size_t n) {
     const Pieces *p = m->pieces;
-    const bool unknown = m->merges->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
-    if (unknown && m->merges->fuses_unknown && m->symbols[m->n_symbols].id == p->unk) return;
+    const bool unknown = p->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
+    if (unknown && p->fuses_unknown && m->symbols[m->n_symbols].id == p->unk) return;
     for (size_t i = 0; i < (unknown ? 1 : n); i++) {
         const int id = p->byte_piece[(uint8_t)bytes[i]];
         if (id >= 0) add_symbol(m, (Symbol){.id = id});
@@ -179,8 +172,8 @@ static void merge(Merger *m) {
     }
 }
 
-int merges_encode(const Merges *merges, const Pieces *pieces, const char *word, size_t n, Tokens *out) {
-    Merger m = {.merges = merges, .pieces = pieces, .word = word};
+int merges_encode(const Pieces *p, const char *word, size_t n, Tokens *out) {
+    Merger m = {.pieces = p, .word = word};
     m.symbols = allocate(n + 1, sizeof *m.symbols);
     /* at most n initial merges; each of the < n steps removes one and adds two */
     m.heap = m.symbols ? allocate(n, 2 * sizeof *m.heap) : NULL;

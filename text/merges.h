@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include "base/memory.h"
-#include "base/order.h"
 #include "text/pieces.h"
 
 typedef struct {
@@ -21,31 +19,17 @@ typedef struct {
 int tokens_reserve(Tokens *tokens, size_t more);
 int tokens_add(Tokens *tokens, int id);
 
-/* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
-typedef struct {
-    int left, right, result, rank;
-} MergeRule;
-
-typedef struct {
-    MergeRule *rules; /* [n], by left, then right; owned; NULL = merge by the scores of pieces */
-    int n;
-    bool fuses_unknown; /* adjacent unknown characters become one <unk> */
-    Buffer name;        /* of merges_add_pair() */
-} Merges;
-
 /* Reads a file's rules. Call merges_begin once the pieces have the file's names; then merges_add (two names separated
  * by a space) or merges_add_pair for at most n rules in order of rank; then merges_end, which decodes names to text and
  * indexes pieces and rules. `path` is for messages. Return -1 and a message on failure. */
-int merges_begin(Merges *m, Pieces *pieces, size_t n);
-int merges_add(Merges *m, const Pieces *pieces, const char *path, const char *pair, size_t n);
-int merges_add_pair(Merges *m, const Pieces *pieces, const char *path, const char *left, size_t n_left,
-                    const char *right, size_t n_right);
-int merges_end(Merges *m, Pieces *pieces);
-void merges_close(Merges *m);
+int merges_begin(Pieces *p, size_t n);
+int merges_add(Pieces *p, const char *path, const char *pair, size_t n);
+int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right, size_t n_right);
+int merges_end(Pieces *p);
 
 /* The rule for two neighbours; NULL if not found. */
-const MergeRule *merges_rule(const Merges *m, int left, int right);
+const MergeRule *merges_rule(const Pieces *p, int left, int right);
 
 /* Appends the tokens of word[n], n > 0, to *out. Characters without a piece become byte pieces or <unk>. O(n log n).
  * Returns -1 and a message if out of memory. */
-int merges_encode(const Merges *m, const Pieces *pieces, const char *word, size_t n, Tokens *out);
+int merges_encode(const Pieces *p, const char *word, size_t n, Tokens *out);

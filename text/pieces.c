@@ -109,6 +109,8 @@ void pieces_close(Pieces *p) {
     free(p->text);
     free(p->slots);
     free(p->matched);
+    free(p->rules);
+    free(p->name.bytes);
     *p = (Pieces){0};
 }
 

@@ -1,7 +1,8 @@
-/* pieces.h: the vocabulary: a table of pieces, one for each token. */
+/* pieces.h: the vocabulary: a table of pieces, one for each token, and the rules that merge them (merges.h). */
 #pragma once
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include <stdbool.h>
 
 typedef enum {
@@ -25,6 +26,11 @@ typedef struct {
     bool after_space;               /* the match includes the space before it, and needs one */
 } Piece;
 
+/* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
+typedef struct {
+    int left, right, result, rank;
+} MergeRule;
+
 typedef struct {
     Piece *list; /* [n], owned; an index is a token's id */
     int n;
@@ -39,6 +45,10 @@ typedef struct {
     int max_length;        /* bytes of the longest piece in the table */
     const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
     size_t n_matched;
+    MergeRule *rules; /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
+    int n_rules;
+    bool fuses_unknown; /* adjacent unknown characters become one <unk> */
+    Buffer name;        /* memory of merges_add_pair() */
 } Pieces;
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */

@@ -1472,7 +1472,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     gguf_free(&file);
     CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, found: %s",
           line, found, expected, stderr_text());
-    CHECK(!t.pieces.list && !t.pieces.merged.slots && !t.pieces.text, "line %d: not closed", line);
+    CHECK(!t.pieces.list && !t.pieces.slots && !t.pieces.text, "line %d: not closed", line);
 }
 
 #define TOKENIZER_REFUSED(expected, change)                                                                            \

@@ -254,8 +254,8 @@ static void unsupported_options_are_refused(void) {
     static const struct {
         const char *around, *mention; /* around: tokenizer.json, with %s for PIECES; mention: part of the message */
     } cases[] = {
-        {"[]", "model is missing"},
-        {"{}", "model is missing"},
+        {"[]", "model.type is missing"},
+        {"{}", "model.type is missing"},
         {"{\"model\":{\"type\":\"Unigram\",%s}}", "model.type is Unigram, expected BPE"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", "model.vocab is a list, expected an object"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "model.merges is missing, expected a list"},
@@ -295,7 +295,7 @@ static void unsupported_options_are_refused(void) {
          "'<s>' has single_word set"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}", "'<s>' has id 0 of another piece"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":5}],\"model\":{%s}}", "an added token is 5, expected text"},
-        {"{\"model\":5}", "model is 5, expected an object"},
+        {"{\"model\":5}", "model.type is missing, expected BPE"},
         {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "model.vocab is missing, expected an object"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}",
          "model.merges is an object, expected a list"},
@@ -380,7 +380,7 @@ static void unsupported_options_are_refused(void) {
         Tokenizer t;
         CHECK(open_files(&t, json, NULL, NULL) < 0, "case %zu opens", i);
         CHECK(one_line(stderr_text()) && strstr(stderr_text(), cases[i].mention), "case %zu: %s", i, stderr_text());
-        CHECK(!t.pieces.list && !t.pieces.text && !t.merges.rules && !t.pieces.merged.slots, "case %zu: not closed", i);
+        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules && !t.pieces.slots, "case %zu: not closed", i);
     }
 }
 
@@ -510,7 +510,7 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
         CHECK(t.normalizer.replaces_mark == cases[i].replaces_mark && t.normalizer.composes == cases[i].composes,
               "case %zu: the normalizer", i);
         CHECK(t.pieces.byte_level == cases[i].byte_level, "case %zu: byte level?", i);
-        CHECK(!t.merges.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model", i);
+        CHECK(!t.pieces.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model", i);
         tokenizer_close(&t);
     }
 }
@@ -535,7 +535,7 @@ static void default_values_are_accepted(void) {
         Tokenizer t;
         snprintf(json, sizeof json, "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options, PIECES);
         CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
-        CHECK(t.pieces.unk == cases[i].unk && t.merges.fuses_unknown == cases[i].fuses &&
+        CHECK(t.pieces.unk == cases[i].unk && t.pieces.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
               "case %zu: <unk> is %d", i, t.pieces.unk);
         CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends && !*stderr_text(),
@@ -617,8 +617,8 @@ static void merges_have_two_notations(void) {
         Tokenizer t;
         snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}", merges[i]);
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
-        const MergeRule *rule = merges_rule(&t.merges, 0, 1);
-        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.merges, 1, 0), "no rule");
+        const MergeRule *rule = merges_rule(&t.pieces, 0, 1);
+        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.pieces, 1, 0), "no rule");
         tokenizer_close(&t);
     }
 }
@@ -904,7 +904,6 @@ static void merge_lookup_matches_a_linear_search(void) {
     int twice = 0;
     for (uint64_t round = 0; round < 50; round++) {
         Pieces p = {.unk = -1, .byte_level = true};
-        Merges m = {0};
         int expected[3][3];
         memset(expected, -1, sizeof expected);
         CHECK(!pieces_open(&p, N, 2 * N), "no memory");
@@ -912,26 +911,25 @@ static void merge_lookup_matches_a_linear_search(void) {
             memcpy(p.text + 2 * id, names[id], strlen(names[id]));
             p.list[id] = (Piece){.text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
         }
-        CHECK(!merges_begin(&m, &p, N_RULES), "no memory");
+        CHECK(!merges_begin(&p, N_RULES), "no memory");
         const int n = (int)(hash64(78, round, 0) % N_RULES);
         for (int i = 0; i < n; i++) {
             const int left = (int)(hash64(79, round, (uint64_t)i) % 3),
                       right = (int)(hash64(80, round, (uint64_t)i) % 3);
             twice += expected[left][right] >= 0;
             expected[left][right] = i;
-            CHECK(!merges_add_pair(&m, &p, "x", names[left], 1, names[right], 1), "rule %d", i);
+            CHECK(!merges_add_pair(&p, "x", names[left], 1, names[right], 1), "rule %d", i);
         }
-        CHECK(!merges_end(&m, &p), "no memory");
+        CHECK(!merges_end(&p), "no memory");
         for (int left = 0; left < N; left++)
             for (int right = 0; right < N; right++) {
-                const MergeRule *rule = merges_rule(&m, left, right);
+                const MergeRule *rule = merges_rule(&p, left, right);
                 const int rank = left < 3 && right < 3 ? expected[left][right] : -1;
                 CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left, right,
                       rule ? rule->rank : -1, rank);
                 CHECK(!rule || (rule->left == left && rule->right == right && rule->result == 3 + 3 * left + right),
                       "%d and %d become %d", left, right, rule ? rule->result : -1);
             }
-        merges_close(&m);
         pieces_close(&p);
     }
     CHECK(twice > 100, "%d repeated pairs", twice);
@@ -940,14 +938,13 @@ static void merge_lookup_matches_a_linear_search(void) {
 /* A float represents every rank up to this limit exactly. */
 static void the_number_of_merges_has_a_limit(void) {
     Pieces p = {.unk = -1};
-    Merges m = {0};
     CHECK(!pieces_open(&p, 1, 0), "no memory");
     stderr_hide();
-    const int max = merges_begin(&m, &p, 1 << 24);
-    merges_close(&m);
-    const int more = merges_begin(&m, &p, (1 << 24) + 1);
+    const int max = merges_begin(&p, 1 << 24);
+    free(p.rules);
+    p.rules = NULL;
+    const int more = merges_begin(&p, (1 << 24) + 1);
     const int lines = stderr_show();
-    merges_close(&m);
     pieces_close(&p);
     CHECK(max == 0 && more == -1 && lines == 1, "%d, %d", max, more);
     CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
@@ -976,7 +973,9 @@ static void merges_may_make_token_0(void) {
         CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens), "does not encode");
         CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0, "%d tokens", tokens.n);
         free(tokens.ids);
-        merges_close(&t.merges);
+        free(t.pieces.rules);
+        t.pieces.rules = NULL;
+        t.pieces.n_rules = 0;
     }
     tokenizer_close(&t);
 }
@@ -988,23 +987,21 @@ static void long_names_are_cut_in_messages(void) {
         static const char left[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop",
                           right[] = "0123456789012345678901234567890123456789";
         Pieces p = {.unk = -1};
-        Merges m = {0};
         const int shown = n < 32 ? n : 32;
-        CHECK(!pieces_open(&p, 1, 0) && !merges_begin(&m, &p, 1), "no memory");
+        CHECK(!pieces_open(&p, 1, 0) && !merges_begin(&p, 1), "no memory");
         stderr_hide();
-        const int pair = merges_add_pair(&m, &p, "x", left, (size_t)n, right, (size_t)n);
+        const int pair = merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
         stderr_show();
         snprintf(expected, sizeof expected,
                  "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece\n", shown,
                  left, shown, right);
         CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
         stderr_hide();
-        const int one = merges_add(&m, &p, "x", left, (size_t)n);
+        const int one = merges_add(&p, "x", left, (size_t)n);
         stderr_show();
         snprintf(expected, sizeof expected,
                  "run: x: merge 0 is of '%.*s' and '', expected pieces whose concatenation is a piece\n", shown, left);
-        CHECK(one == -1 && !m.n && !strcmp(stderr_text(), expected), "%s", stderr_text());
-        merges_close(&m);
+        CHECK(one == -1 && !p.n_rules && !strcmp(stderr_text(), expected), "%s", stderr_text());
         pieces_close(&p);
     }
 }
