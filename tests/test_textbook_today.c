@@ -256,7 +256,7 @@ typedef struct {
     float x[DEEP + 1][BREADTH], in[DEEP][BREADTH], out[DEEP][BREADTH]; /* inputs and outputs of the matrices */
 } Depth;
 
-static void multiply(float *out, const float *w, const float *x, bool transposed) {
+static void apply_matrix(float *out, const float *w, const float *x, bool transposed) {
     for (int r = 0; r < BREADTH; r++) {
         double sum = 0;
         for (int c = 0; c < BREADTH; c++) sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] * x[c];
@@ -272,7 +272,7 @@ static void go_deep(Depth *d, Place place) {
             rmsnorm(d->in[l], x, ONES, BREADTH, 0);
         else
             memcpy(d->in[l], x, sizeof d->in[l]);
-        multiply(d->out[l], d->w[l], d->in[l], false);
+        apply_matrix(d->out[l], d->w[l], d->in[l], false);
         memcpy(branch, d->out[l], sizeof branch);
         if (place == INSIDE || place == SANDWICH) rmsnorm(branch, branch, ONES, BREADTH, 0);
         for (int i = 0; i < BREADTH; i++) y[i] = x[i] + branch[i];
@@ -296,7 +296,7 @@ static void come_back(double *sizes, const Depth *d, Place place, const float *l
         }
         memcpy(branch, g, sizeof branch);
         if (place == INSIDE || place == SANDWICH) rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH, 0);
-        multiply(dx, d->w[l - 1], branch, true);
+        apply_matrix(dx, d->w[l - 1], branch, true);
         memcpy(branch, dx, sizeof branch);
         if (place == PRE || place == SANDWICH) rmsnorm_backward(branch, unused, dx, d->x[l - 1], ONES, BREADTH, 0);
         for (int i = 0; i < BREADTH; i++) g[i] += branch[i];

@@ -1,6 +1,6 @@
 /* merges.c: byte-pair encoding of a word.
  *
- * Owns the merge rules (which two neighbours merge into what, and in which order) and merging by rules or by scores.
+ * Owns merging by rules or by scores, and the rules of Pieces: which two neighbours merge into what, in which order.
  * formats/gguf_tokenizer.c and formats/tokenizer_json.c read the rules.
  */
 #include "text/merges.h"

@@ -60,8 +60,7 @@ enum { MAX_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; boun
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
-/* Builds the tables and finds the piece of each byte. Call it once the pieces
- * are filled in and after every change. */
+/* Builds the tables and finds the piece of each byte. Call it once the pieces are filled in and after every change. */
 int pieces_index(Pieces *p);
 
 /* The first piece with text s[n] that merging can produce; -1 if not found. */

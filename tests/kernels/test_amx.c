@@ -140,7 +140,7 @@ static void problem_close(Problem *p) {
 }
 
 /* y has room for 16 more tokens, which must not change. */
-static void multiply(Problem *p, float *y) {
+static void multiply_problem(Problem *p, float *y) {
     const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
     const int end = p->n * p->w.rows;
     for (int i = 0; i < 16 * p->w.rows; i++) y[end + i] = -9;
@@ -157,7 +157,7 @@ static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n
     static float y[(MAX_TOKENS + 16) * MAX_ROWS], w[MAX_COLS];
     Problem p;
     CHECK(!problem_open(&p, unit, TYPE_BF16, kind, rows, cols, n), "no memory");
-    multiply(&p, y);
+    multiply_problem(&p, y);
     for (int r = 0; r < rows; r++) {
         dequantize_row(w, &p.w, r);
         for (int t = 0; t < n; t++) {
@@ -202,7 +202,7 @@ static void int8_product(float *y, const TileUnit *unit, Type type, int rows, in
     CHECK(!problem_open(&p, unit, type, COMMON, rows, cols, n), "no memory");
     uint8_t *panels = aligned_alloc(CACHE_LINE, panels_bytes(&p.w));
     if (packed) tensor_pack(&p.w, panels, 1);
-    multiply(&p, y);
+    multiply_problem(&p, y);
     free(panels);
     problem_close(&p);
 }
@@ -234,7 +234,7 @@ static void mixed_weights_share_an_input(void) {
     for (int n = 1; n <= N; n += N - 1) {
         Problem p;
         CHECK(!problem_open(&p, unit_at(0), TYPE_BF16, COMMON, N_ROWS, COLS, n), "no memory");
-        multiply(&p, one);
+        multiply_problem(&p, one);
         const Input in = input_prepare(&p.buffer, &q8, p.x, n);
         matmul(shared, &p.w, &in, n);
         CHECK(!memcmp(one, shared, sizeof *one * (size_t)(n * N_ROWS)), "%d tokens: other bits", n);
