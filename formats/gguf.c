@@ -41,6 +41,8 @@ static Value get(const Reader *r, const char *key) {
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
 static void check_key(Reader *r, String key) {
+    /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before the MLP. */
+    if (string_is(key, "use_parallel_residual") && reader_find(r, "blk.0.ffn_norm", ".weight")) return;
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
     for (int value = 0; value < 2; value++)

@@ -558,9 +558,10 @@ static void families(void) {
 static void families_with_other_keys(void) {
     static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0}; /* 7 bools */
     const Relative olmo2 = {.architecture = "olmo2"}, gemma2 = {.architecture = "gemma2"},
-                   gemma3 = {.architecture = "gemma3"}, granite = {.architecture = "granite"};
-    for (int i = 0; i < 8; i++) {
-        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : &granite);
+                   gemma3 = {.architecture = "gemma3"}, granite = {.architecture = "granite"},
+                   stablelm = {.architecture = "stablelm"};
+    for (int i = 0; i < 9; i++) {
+        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : i < 8 ? &granite : &stablelm);
         gguf_make_family(&file, ref.m, ref.r->architecture);
         if (i == 0) gguf_remove(&file, "olmo2.attention.sliding_window"), ref.window = 0;
         if (i == 1) { /* OLMo 3's longer context, only in layers without windows */
@@ -586,6 +587,8 @@ static void families_with_other_keys(void) {
             gguf_remove(&file, "granite.attention.scale"), ref.scores = 0;
             gguf_set(&file, "granite.rope.scaling.finetuned", GGUF_BOOL, &(bool){false}, 1), ref.no_rope_every = 1;
         }
+        /* as llama.cpp's converter writes it if config.json lacks the option; the norms before the MLP say otherwise */
+        if (i == 8) gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
         check_forward(ref.r->architecture, &ref, CLOSE);
     }
 }
@@ -624,8 +627,11 @@ static void bad_families(void) {
     REFUSED_OF("olmo", "the epsilon of its norms is missing", gguf_remove(&file, "olmo.attention.layer_norm_epsilon"));
     REFUSED_OF("olmo", "blk.0.attn_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
+    REFUSED_OF("olmo", "use_parallel_residual is 1, expected 0",
+               gguf_set(&file, "olmo.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1));
     REFUSED_OF("stablelm", "use_parallel_residual is 1, expected 0",
-               gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1));
+               gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
+               gguf_remove(&file, "blk.0.ffn_norm.weight"));
     REFUSED_OF("stablelm", "blk.3.ffn_norm.weight is missing", gguf_remove(&file, "blk.3.ffn_norm.weight"));
     REFUSED_OF("stablelm", "blk.3.ffn_norm.bias is missing", gguf_remove(&file, "blk.3.ffn_norm.bias"));
     REFUSED_OF("stablelm", "blk.0.attn_q_norm.weight is not supported",
@@ -1057,7 +1063,6 @@ static void unsupported_keys_are_accepted_only_if_neutral(void) {
         {"pooling_type", 0, 1},
         {"residual_scale", 1, 3},
         {"attention.clamp_kqv", 0, 8},
-        {"use_parallel_residual", 0, 1},
         {"rope.scaling.yarn_log_multiplier", 0, 1},
     };
     enum { N = sizeof cases / sizeof *cases };
