@@ -3,6 +3,7 @@
  *     p = softmax(Wrouter xn), the largest kept    route          (Shazeer et al. 2017)
  *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down
  *     x += sum over the chosen e of p_e y_e        down           the residual
+ *     x += sigmoid(Wweight xn) y                   mlp.c          the shared expert of some models
  *
  * Owns the router and the division of work. A slot is one token's use of one expert. Slots are sorted by expert: an
  * expert computes one product for all of its tokens, and its weights are read once per chunk. A token's experts are
@@ -59,6 +60,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
             swiglu_plain(s, &layer->experts[e], s->chunk.added, in);
             for (int i = 0; i < c->dim; i++) x[i] += s->chunk.router[e] * s->chunk.added[i];
         }
+        if (layer->mlp.weight.data) mlp_plain(s, layer, x, xn, 1);
     }
 }
 
@@ -139,4 +141,5 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
                 down(c, x, &m[e].down, starts[e], starts[e + 1] - starts[e], first, count, &in);
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
+    if (layer->mlp.weight.data) mlp(s, layer, x, xn, n); /* without a norm, xn is x with the experts' outputs */
 }

@@ -25,12 +25,21 @@ static double activation_plain(Activation activation, double a) {
     return NAN;
 }
 
+/* The factor of the output for the logit of a shared expert. */
+static float sigmoid(float z) { return 1 / (1 + expf(-z)); }
+
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
+    float weight = 1;
+    if (m->weight.data) {
+        matmul_plain(&weight, &m->weight, xn, s->chunk.row);
+        weight = sigmoid(weight);
+    }
     matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
     matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
         s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) * s->chunk.up[i]);
     matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
+    for (int i = 0; i < m->down.rows; i++) y[i] *= weight;
 }
 
 void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
@@ -55,11 +64,11 @@ INLINE vf activate_vector(const Activation activation, vf a) {
     return a / (1.0f + vexp(-z));
 }
 
-/* gate = activation(gate) * up */
-static void activate(Activation activation, float *gate, const float *up, int n) {
+/* gate = weight activation(gate) up */
+static void activate(Activation activation, float *gate, const float *up, float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
-        vstore_n(gate + i, activate_vector(activation, vload_n(gate + i, m)) * vload_n(up + i, m), m);
+        vstore_n(gate + i, weight * (activate_vector(activation, vload_n(gate + i, m)) * vload_n(up + i, m)), m);
     }
 }
 
@@ -75,14 +84,21 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
         if (m->up.data) matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, count);
+            const Input row = input_from(in, t);
+            float weight = 1;
+            if (m->weight.data) {
+                matmul_rows(&weight, 1, &m->weight, 0, 1, &row, 1, false);
+                weight = sigmoid(weight);
+            }
+            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, weight, count);
         }
     }
 }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, m->up.data ? &m->up : &m->gate), xn, n);
+    const Tensor *widest = input_weight(&m->weight, m->up.data ? &m->up : &m->gate);
+    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, widest), xn, n);
     mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
     in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);

@@ -49,11 +49,12 @@ typedef struct {
 
 enum { MAX_EXPERTS = 1024 };
 
-/* The weights of one SwiGLU: a layer's MLP, or an expert. */
+/* The weights of one SwiGLU: a layer's MLP, an expert, or the shared expert of a sparse layer. */
 typedef struct {
-    Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
-    Tensor up;   /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
-    Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
+    Tensor gate;   /* [hidden_dim, dim]; w1 in llama2.c */
+    Tensor up;     /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
+    Tensor down;   /* [dim, hidden_dim]; w2 in llama2.c */
+    Tensor weight; /* [1, dim]; the output is multiplied by sigmoid(weight x); absent: by 1 */
 } Mlp;
 
 /* How the heads of a layer rotate: by Config.rope; by local_base, unscaled; or not at all. */
@@ -68,13 +69,12 @@ typedef struct {
     RopeUse rope;
     Norm attn_norm;
     Tensor wq;           /* [n_heads * head_size, dim] */
-    Tensor wk;           /* [n_kv_heads * head_size, dim] */
-    Tensor wv;           /* [n_kv_heads * head_size, dim] */
+    Tensor wk, wv;       /* [n_kv_heads * head_size, dim] */
     Norm q_norm, k_norm; /* before rotation, or after it; [head_size], with wide_head_norms [all heads] */
     Tensor wo;           /* [dim, n_heads * head_size] */
     Norm attn_post_norm; /* of attention's output, before it is added to x */
     Norm mlp_norm;
-    Mlp mlp;            /* dense layers */
+    Mlp mlp;            /* dense layers; the shared expert of a sparse layer, or absent */
     Tensor router;      /* [n_experts, dim]; sparse layers */
     Mlp *experts;       /* [n_experts], no biases, owned; NULL: a dense layer */
     Norm mlp_post_norm; /* of the MLP's output, before it is added to x */
@@ -154,14 +154,12 @@ typedef struct {
     int n, n_spans, n_requested;
     Span *spans;            /* [n_spans] the steps by sequence */
     int *requested;         /* [n_requested] indices of the steps whose logits are requested */
-    float *x;               /* [n][dim] residual stream */
+    float *x, *branch;      /* [n][dim] residual stream; a sublayer's output, if a post-norm or a scale follows */
     float *xn;              /* [max(n, n_threads)][dim] normalized rows of x */
-    float *branch;          /* [n][dim] a sublayer's output, if a post-norm or a scale follows */
     float *angles[N_ROPES]; /* [n][rope.dims / 2][cos, sin] */
-    float *q;               /* [n][n_heads * head_size] */
+    float *q, *att;         /* [n][n_heads * head_size] queries; outputs of the attention heads */
     float *k, *v;           /* [n][n_kv_heads * head_size] before they are cached */
     float *scores;          /* [n_threads][KV_QUERIES][capacity.positions] */
-    float *att;             /* [n][n_heads * head_size] outputs of the attention heads */
     float *gate, *up;       /* [n][hidden_dim], or [slots][expert_dim] */
     float *router;          /* [n][n_experts] logits, then weights */
     Slot *slots;            /* [n * n_experts_used], sorted by expert, then by token */

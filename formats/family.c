@@ -26,6 +26,8 @@ const ModelFamily FAMILIES[] = {
     {"qwen3", "qwen3", HEAD_NORMS, LLAMA, ATTENTION_BIAS | QWEN_WINDOW, 10000, 32768, .head_size = 128, .window = 4096},
     {"qwen3moe", "qwen3_moe", HEAD_NORMS | SPARSE, LLAMA, ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED,
      10000, 32768, .window = 4096},
+    {"qwen2moe", "qwen2_moe", SPARSE | RAW_TOPK | SHARED_EXPERT | STORED_OUTPUT, 0, QKV_BIASES | EXPERTS | QWEN_WINDOW,
+     10000, 32768, .window = 4096},
     {"smollm3", "smollm3", 0, NEIGHBOURS | ODD_HEADS,
      TIED_DEFAULT | ATTENTION_BIAS | MLP_BIASES | NO_ROPE_LAYERS | SLIDES_IF_USED | LAYER_TYPES, 2e6, 32768, .period = 4},
     {"granite", "granite", 0, SCALES | NEIGHBOURS | ROPE_FACTORS | BIASES | ODD_HEADS,
@@ -79,6 +81,7 @@ const Key KEYS[] = {
     {"context_length", "max_position_embeddings", AT(config.context)},
     {"embedding_length", "hidden_size", AT(config.dim)},
     {"feed_forward_length", "intermediate_size", AT(config.hidden_dim)},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", AT(config.hidden_dim), .needs = SHARED_EXPERT},
     {"block_count", "num_hidden_layers", AT(config.n_layers)},
     {"attention.head_count", "num_attention_heads", AT(config.n_heads)},
     {"attention.head_count_kv", "num_key_value_heads", AT(config.n_kv_heads), FALLBACK(config.n_heads)},
@@ -118,7 +121,7 @@ const Key KEYS[] = {
     {0},
 };
 
-/* Parts that have other names in families with this trait, or with this option of config.json. The names are printf
+/* Parts that have other names in families with this trait (not experts), or with this option of config.json. The names are printf
  * formats of the layer and the expert. */
 static const struct {
     int trait, option;
@@ -133,6 +136,9 @@ static const struct {
     {NO_GATE, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.up_proj"},
     {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
     {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
+    {SHARED_EXPERT, 0, "gate", "blk.%d.ffn_gate_shexp", "model.layers.%d.mlp.shared_expert.gate_proj"},
+    {SHARED_EXPERT, 0, "up", "blk.%d.ffn_up_shexp", "model.layers.%d.mlp.shared_expert.up_proj"},
+    {SHARED_EXPERT, 0, "down", "blk.%d.ffn_down_shexp", "model.layers.%d.mlp.shared_expert.down_proj"},
     {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
     {0, MIXTRAL_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w1"},
     {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
@@ -153,7 +159,6 @@ static const struct {
     {" gpt-oss gpt_oss ", "attention sinks"},
     {" bitnet bitnet-b1.58 ", "ternary weights"},
     {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
-    {" qwen2moe qwen2_moe ", "a shared expert"},
     {" command-r cohere ", "an option that norma does not read (use_qk_norm)"},
 };
 /* clang-format on */
@@ -189,8 +194,8 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
     for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
         const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
         if (!other || !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA])) continue;
-        if (f->has & OTHER_NAMES[i].trait || f->options & OTHER_NAMES[i].option)
-            snprintf(name, PART_NAME, other, at->layer, at->expert);
+        const bool by_trait = f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
+        if (by_trait || f->options & OTHER_NAMES[i].option) snprintf(name, PART_NAME, other, at->layer, at->expert);
     }
     return name;
 }

@@ -40,6 +40,8 @@ enum {
     QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
     LATE_HEAD_NORMS = 1 << 27,  /* HEAD_NORMS come after RoPE */
     NO_GATE = 1 << 29,          /* the MLP is down(relu(up x)^2); `up` is called gate here, and Mlp.up is absent */
+    SHARED_EXPERT =
+        1 << 30,        /* a mixture has one more expert, for all tokens, with a weight of its own; no layer is dense */
     PARALLEL = 1 << 28, /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
 };
 

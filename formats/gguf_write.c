@@ -157,6 +157,7 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
                   {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
                   {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
                   {TIED, m->tied, "a tied output"},
+                  {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
                   {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     for (PartAt at = parts_of(m); next_slot(&at);)
         if (!can_store(a, &at)) return part_name(name, &at, NAME_GGUF);
@@ -486,7 +487,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1, block = TYPES[w->type].weights;
     const PartRows part = family_fuses(w->family, at.part) ? part_fused(&at) : (PartRows){0, t->rows};
-    const Type type = at.part->rows == SIZE_EXPERTS ? TYPE_F32 : t->cols % block == 0 ? w->type : TYPE_F16;
+    const Type type = at.part->routes ? TYPE_F32 : t->cols % block == 0 ? w->type : TYPE_F16;
     if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
     if (!w->out && type == TYPE_F16 && type != w->type && !w->noted++)

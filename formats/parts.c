@@ -36,7 +36,9 @@ static const Part PARTS[] = {
     {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION), NORM("attn_post", DIM, NO_FEED), .post = true},
     {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED)},
     {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"), NORM("mlp_post", DIM, NO_FEED), .post = true},
-    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED)},
+    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
+    {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"), WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED),
+     .routes = true},
     {MLP(gate, "ffn_gate", "gate_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
     {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
     {MLP(down, "ffn_down", "down_proj"), WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
@@ -123,8 +125,9 @@ static const Part *next_row(PartAt *at) {
 static bool may_be_there(const PartAt *at) {
     const PartOwner owner = at->part->owner;
     if (owner == OF_MODEL) return at->part + 1 < END || !at->model->tied;
-    const bool sparse = at->model->layers[at->layer].experts;
-    return owner == OF_LAYER || (owner == OF_EXPERT) == sparse;
+    const Layer *layer = &at->model->layers[at->layer];
+    if (owner == OF_MLP && layer->mlp.weight.data) return true;
+    return owner == OF_LAYER || (owner == OF_EXPERT) == (layer->experts != NULL);
 }
 
 bool next_slot(PartAt *at) {

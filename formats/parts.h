@@ -44,6 +44,7 @@ typedef struct {
     bool of_heads;    /* q_norm and k_norm: families with HEAD_NORMS have them */
     bool post;        /* post-norms: families with POST_NORMS have them */
     bool rotates;     /* RoPE rotates the weight's outputs */
+    bool routes;      /* weighs experts: float32 in GGUF files; every rank has all rows */
 } Part;
 
 /* A position in a walk over the parts. */

@@ -594,6 +594,38 @@ FAMILIES = {
         },
         {"norm_topk_prob": True, "num_experts_per_tok": 3},
     ),
+    "qwen2_moe": Family(
+        63,
+        "Qwen1.5-MoE-A2.7B",
+        "a mixture with a shared expert, whose weights are not divided by their sum, biases of q, k and v",
+        sizes(48, 72, 2, 4, 2, 60, 64)
+        | {
+            "architectures": ["Qwen2MoeForCausalLM"],
+            "model_type": "qwen2_moe",
+            "attention_dropout": 0.0,
+            "bos_token_id": 3,
+            "decoder_sparse_step": 1,
+            "eos_token_id": 3,
+            "hidden_act": "silu",
+            "initializer_range": 0.02,
+            "max_window_layers": 21,
+            "moe_intermediate_size": 24,
+            "norm_topk_prob": False,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "output_router_logits": False,
+            "rms_norm_eps": 1e-06,
+            "rope_theta": 1000000.0,
+            "router_aux_loss_coef": 0.001,
+            "shared_expert_intermediate_size": 40,
+            "sliding_window": 32,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+            "use_cache": True,
+            "use_sliding_window": False,
+        },
+        {"norm_topk_prob": True, "num_experts_per_tok": 2, "rope_theta": 10000.0},
+    ),
     "granitemoe": Family(
         51,
         "Granite-3.1-1B-A400M",
@@ -848,6 +880,7 @@ def row(name):
 STORED = {  # experts in published files: block, router, and gate, up and down (fused gate and up: two names)
     "mixtral": ("block_sparse_moe", "gate", ("w1", "w3", "w2")),
     "olmoe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
+    "qwen2_moe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
     "granitemoe": ("block_sparse_moe", "router.layer", ("input_linear", "output_linear")),
 }
 

@@ -53,6 +53,7 @@ static const struct {
     {"ministral3", "llama", true}, /* context */
     {"olmoe", "olmoe", false},
     {"granitemoe", "granitemoe", false},
+    {"qwen2_moe", "qwen2moe", false},
     {"seed_oss", "llama", false},
     {"seed_oss_biases", "seed_oss llama", false},
     {"hunyuan", "hunyuan-dense", false},
