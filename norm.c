@@ -14,36 +14,23 @@
 
 /* ---- the formulas ----------------------------------------------------------------- */
 
-void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps) {
+static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean_square = 0;
     for (int i = 0; i < dim; i++) mean_square += (double)x[i] * x[i] / dim;
-    for (int i = 0; i < dim; i++) y[i] = (float)(x[i] / sqrt(mean_square + eps) * gamma[i]);
+    for (int i = 0; i < dim; i++) y[i] = (float)(x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i]);
 }
 
-void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+static void layernorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean = 0, variance = 0;
     for (int i = 0; i < dim; i++) mean += (double)x[i] / dim;
     for (int i = 0; i < dim; i++) variance += (x[i] - mean) * (x[i] - mean) / dim;
     for (int i = 0; i < dim; i++)
-        y[i] = (float)((x[i] - mean) / sqrt(variance + eps) * gamma[i] + (beta ? beta[i] : 0));
+        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) * norm->gamma[i] + (norm->beta ? norm->beta[i] : 0));
 }
 
 static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i++)
         y[i] = (float)(tanh((double)norm->alpha * x[i]) * norm->gamma[i] + (norm->beta ? norm->beta[i] : 0));
-}
-
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
-    for (int t = 0; t < n; t++) {
-        const size_t at = (size_t)t * dim;
-        switch (norm->kind) {
-        case NORM_RMS: rmsnorm_plain(y + at, x + at, norm->gamma, dim, norm->eps); break;
-        case NORM_LAYER: layernorm_plain(y + at, x + at, norm->gamma, norm->beta, dim, norm->eps); break;
-        case NORM_DYT: dyt_plain(y + at, x + at, norm, dim); break;
-        case NORM_NONE: return x;
-        }
-    }
-    return y;
 }
 
 /* ---- sums over a token --------------------------------------------------------------
@@ -74,9 +61,12 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* Returns the sum, recomputed in double if float32 overflowed (|x| above 1e19, squared) or may have lost terms near
- * zero (|x| below 1e-19). */
-static double checked(double sum, Terms terms, const float *x, float shift, int n) {
+/* The sum is computed again in double if float32 overflowed (|x| above 1e19, squared) or may have lost terms near zero
+ * (|x| below 1e-19). */
+INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i += NORM_BLOCK)
+        sum += sum_block(terms, x + i, shift, n - i < NORM_BLOCK ? n - i : NORM_BLOCK);
     if (isfinite(sum) && fabs(sum) > 1e-30) return sum;
     sum = 0;
     for (int i = 0; i < n; i++) {
@@ -86,44 +76,37 @@ static double checked(double sum, Terms terms, const float *x, float shift, int 
     return sum;
 }
 
-INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i += NORM_BLOCK)
-        sum += sum_block(terms, x + i, shift, n - i < NORM_BLOCK ? n - i : NORM_BLOCK);
-    return checked(sum, terms, x, shift, n);
-}
-
 double sum_squares(const float *x, int n) { return sum_terms(SQUARES, x, 0, n); }
 
-/* ---- forward -------------------------------------------------------------------------- */
+/* ---- the fast forms ------------------------------------------------------------------- */
 
 static double inverse_root(double variance, float eps) { return 1.0 / sqrt(variance + eps); }
 
-void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    const float scale = (float)inverse_root(sum_squares(x, dim) / dim, eps);
+static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
+    const float scale = (float)inverse_root(sum_squares(x, dim) / dim, norm->eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
+    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * norm->gamma[i];
 }
 
 /* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums differences
  * from x[0] for the same reason. */
-void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
     const double rest = mean - shift; /* the rounding error of shift */
-    const float scale = (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, eps);
+    const float scale = (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
     const float offset = (float)(rest * scale);
-    if (beta) {
+    if (norm->beta) {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];
+        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] + norm->beta[i];
     } else {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * gamma[i];
+        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i];
     }
 }
 
 /* Squashes each element by itself: vector by vector, as a cap of 1 on alpha x (kernels/simd.h). */
-void dyt(float *y, const float *x, const Norm *norm, int dim) {
+static void dyt(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i += LANES) {
         const int n = dim - i < LANES ? dim - i : LANES;
         const vf squashed = vcap(vload_n(x + i, n) * vset(norm->alpha), 1);
@@ -132,26 +115,31 @@ void dyt(float *y, const float *x, const Norm *norm, int dim) {
     }
 }
 
-/* ---- a site's norm ------------------------------------------------------------------ */
+static void copy(float *y, const float *x, const Norm *norm, int dim) {
+    (void)norm;
+    memmove(y, x, dim * sizeof *y);
+}
+
+/* ---- the kinds of norms --------------------------------------------------------------- */
 
 static const struct {
     const char *name, *spec;
-} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms"},
-             [NORM_LAYER] = {"LayerNorm", "layer"},
-             [NORM_NONE] = {"none", "none"},
-             [NORM_DYT] = {"DyT", "dyt"}};
-_Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no names");
+    void (*plain)(float *y, const float *x, const Norm *norm, int dim);
+    void (*fast)(float *y, const float *x, const Norm *norm, int dim);
+} KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms", rmsnorm_plain, rmsnorm},
+             [NORM_LAYER] = {"LayerNorm", "layer", layernorm_plain, layernorm},
+             [NORM_NONE] = {"none", "none", copy, copy},
+             [NORM_DYT] = {"DyT", "dyt", dyt_plain, dyt}};
+_Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no row");
 
 const char *norm_name(NormKind kind) { return KINDS[kind].name; }
 const char *norm_spec_name(NormKind kind) { return KINDS[kind].spec; }
 
-void norm_token(float *y, const float *x, const Norm *norm, int dim) {
-    switch (norm->kind) {
-    case NORM_RMS: rmsnorm(y, x, norm->gamma, dim, norm->eps); break;
-    case NORM_LAYER: layernorm(y, x, norm->gamma, norm->beta, dim, norm->eps); break;
-    case NORM_NONE: memmove(y, x, dim * sizeof *y); break;
-    case NORM_DYT: dyt(y, x, norm, dim); break;
-    }
+void norm_token(float *y, const float *x, const Norm *norm, int dim) { KINDS[norm->kind].fast(y, x, norm, dim); }
+
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
+    for (size_t i = 0; i < (size_t)n * dim; i += dim) KINDS[norm->kind].plain(y + i, x + i, norm, dim);
+    return y;
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {

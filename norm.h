@@ -28,34 +28,24 @@ typedef struct {
 const char *norm_name(NormKind kind);
 const char *norm_spec_name(NormKind kind);
 
-/* RMSNorm of one token (Zhang & Sennrich 2019, eq. 4, with eps in the root):
- * y_i = x_i / sqrt(mean(x^2) + eps) * gamma_i, for x, y, gamma [dim]. y may be x. */
-void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps);
-
-/* LayerNorm of one token (Ba et al. 2016, eq. 3), biased variance, two passes:
- * y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i. beta may be NULL; y may be x. */
-void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
-
-/* DyT of one token (Zhu et al. 2025, section 4): y_i = tanh(alpha x_i) * gamma_i + beta_i. beta may be NULL; y may be
- * x. */
-void dyt(float *y, const float *x, const Norm *norm, int dim);
-
-/* The formulas in plain C and double precision. Start reading here; the fast forms are tested against them. */
-void rmsnorm_plain(float *y, const float *x, const float *gamma, int dim, float eps);
-void layernorm_plain(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps);
-
-/* The site's norm of n tokens by these formulas: y[n][dim] from x[n][dim]. Returns y, or x for NORM_NONE. */
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim);
-
-/* The site's norm of one vector, y[dim] from x[dim]. y may be x. */
+/* A norm of one token, y[dim] from x[dim]; y may be x. Zhang & Sennrich 2019, eq. 4, with eps in the root; Ba et al.
+ * 2016, eq. 3, with the biased variance; Zhu et al. 2025, section 4:
+ *
+ *     RMSNorm     y_i = x_i / sqrt(mean(x^2) + eps) * gamma_i
+ *     LayerNorm   y_i = (x_i - mean) / sqrt(mean((x - mean)^2) + eps) * gamma_i + beta_i
+ *     DyT         y_i = tanh(alpha x_i) * gamma_i + beta_i */
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
-/* The site's norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share the tokens and the caller adds a
+/* The norm of n tokens, y[n][dim] from x[n][dim], by these formulas in plain C and double precision. Start reading
+ * here; the fast forms are tested against them. Returns y, which may be x. */
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim);
+
+/* The norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share the tokens and the caller adds a
  * barrier, except for n = 1: then each thread writes its own row, y[thread]. Returns the rows to read: y for n > 1, the
  * thread's row for n = 1. y has room for max(n, threads) rows. */
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
 
-/* The sum of x[n]^2 as rmsnorm() computes it: in blocks of NORM_BLOCK elements, whose sums are added in double. (LANES
+/* The sum of x[n]^2 as RMSNorm computes it: in blocks of NORM_BLOCK elements, whose sums are added in double. (LANES
  * is in kernels/simd.h.) */
 #define NORM_BLOCK (32 * LANES)
 double sum_squares(const float *x, int n);

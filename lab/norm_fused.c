@@ -1,11 +1,10 @@
 /* norm_fused.c: RMSNorm fused with the residual add. */
 #include "lab/norm_fused.h"
 #include "kernels/simd.h"
-#include "norm.h"
 #include <math.h>
 
 /* A block of x is still in the first-level cache when its squares are summed, so x and r are read from memory once. */
-void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps) {
+void add_rmsnorm(float *y, float *x, const float *r, const Norm *norm, int dim) {
     double sum = 0;
     for (int start = 0; start < dim; start += NORM_BLOCK) {
         const int n = dim - start < NORM_BLOCK ? dim - start : NORM_BLOCK;
@@ -14,7 +13,7 @@ void add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim
         for (int i = 0; i < n; i++) block[i] += r[start + i];
         sum += sum_squares(block, n);
     }
-    const float scale = (float)(1 / sqrt(sum / dim + eps));
+    const float scale = (float)(1 / sqrt(sum / dim + norm->eps));
 #pragma omp simd
-    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * gamma[i];
+    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * norm->gamma[i];
 }

@@ -52,16 +52,14 @@ static void write_row(const Options *o, int threads, const char *label, const Co
 
 typedef enum { RMS, LAYER, NO_BETA, COPY, ADD_THEN_RMS, FUSED, N_KERNELS } Kernel;
 
-/* The arrays that the kernels work on. */
+/* What the kernels work on. */
 typedef struct {
     int dim, tokens, threads, repeats[N_KERNELS];
     float *x, *y, *r; /* [tokens][dim] */
-    float *gamma, *beta;
+    Norm norms[NO_BETA + 1];
     Kernel kernel; /* that runs now */
     int calls;
 } Case;
-
-static const float EPS = 1e-5f;
 
 static const Column KERNEL_COLUMNS[N_KERNELS] = {
     {"rmsnorm_ns", "RMS"},
@@ -81,9 +79,9 @@ static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     const float *r = c->r + at;
     int i = 0;
     switch (kernel) {
-    case RMS: rmsnorm(y, x, c->gamma, c->dim, EPS); break;
-    case LAYER: layernorm(y, x, c->gamma, c->beta, c->dim, EPS); break;
-    case NO_BETA: layernorm(y, x, c->gamma, NULL, c->dim, EPS); break;
+    case RMS:
+    case LAYER:
+    case NO_BETA: norm_token(y, x, &c->norms[kernel], c->dim); break;
     case COPY: /* a loop, because memcpy uses other store instructions for large sizes */
         for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
         if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
@@ -92,7 +90,7 @@ static void run_kernel(const Case *c, Kernel kernel, size_t at) {
 #pragma omp simd
         for (i = 0; i < c->dim; i++) x[i] += r[i];
         break;
-    case FUSED: add_rmsnorm(y, x, r, c->gamma, c->dim, EPS); break;
+    case FUSED: add_rmsnorm(y, x, r, &c->norms[RMS], c->dim); break;
     case N_KERNELS: break;
     }
 }
@@ -141,7 +139,15 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
-    Case c = {dim, tokens, tokens < threads ? 1 : threads, {0}, x, y, r, gamma, beta, RMS, 0};
+    Case c = {.dim = dim,
+              .tokens = tokens,
+              .threads = tokens < threads ? 1 : threads,
+              .x = x,
+              .y = y,
+              .r = r,
+              .norms = {{NORM_RMS, 1e-5f, gamma, NULL, 0},
+                        {NORM_LAYER, 1e-5f, gamma, beta, 0},
+                        {NORM_LAYER, 1e-5f, gamma, NULL, 0}}};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
     for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (Kernel k = 0; k < N_KERNELS; k++)

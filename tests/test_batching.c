@@ -152,8 +152,8 @@ static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     for (int i = 0; i < TEXTS; i++) {
         memcpy(own[i].logits, logits + (size_t)i * (size_t)vocab_size, (size_t)vocab_size * sizeof *logits);
         own[i].next = most_likely(own[i].logits);
-        rmsnorm_plain(y + (size_t)(i * dim), s.chunk.x + (size_t)(i * dim), ONES, dim, model.final_norm.eps);
     }
+    norm_plain(y, s.chunk.x, &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES}, TEXTS, dim);
     finish(plain, y, TEXTS);
     for (int i = 0; i < dim; i++) batch_norm(y + i, s.chunk.x + i, TEXTS, dim, 1e-5);
     finish(by_batch, y, TEXTS);

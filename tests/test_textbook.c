@@ -836,7 +836,7 @@ static void fused_gives_the_same_bits(void) {
         fill_random(r, 81, dim, 1);
         for (int i = 0; i < dim; i++) twin[i] = x[i] + r[i];
         rmsnorm(z, twin, ONES, dim, 1e-5f);
-        add_rmsnorm(y, x, r, ONES, dim, 1e-5f);
+        add_rmsnorm(y, x, r, &(Norm){.eps = 1e-5f, .gamma = ONES}, dim);
         CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
     }
     HOLDS(5 * 4, 4 * 4);

@@ -31,17 +31,13 @@ static void spend(int ns) {
     virtual_seconds += 1e-9 * ns;
 }
 
-static void fake_rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    spend(RMS_NS);
-    rmsnorm(y, x, gamma, dim, eps);
+static void fake_norm_token(float *y, const float *x, const Norm *norm, int dim) {
+    spend(norm->kind == NORM_RMS ? RMS_NS : norm->beta ? LAYER_NS : NO_BETA_NS);
+    norm_token(y, x, norm, dim);
 }
-static void fake_layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
-    spend(beta ? LAYER_NS : NO_BETA_NS);
-    layernorm(y, x, gamma, beta, dim, eps);
-}
-static void fake_add_rmsnorm(float *y, float *x, const float *r, const float *gamma, int dim, float eps) {
+static void fake_add_rmsnorm(float *y, float *x, const float *r, const Norm *norm, int dim) {
     spend(FUSED_NS);
-    add_rmsnorm(y, x, r, gamma, dim, eps);
+    add_rmsnorm(y, x, r, norm, dim);
 }
 static uint64_t virtual_read(void) { return (uint64_t)llround(1e9 * virtual_seconds); }
 
@@ -49,18 +45,23 @@ int mode_norms_again(Run *run);
 
 #define mode_norms  mode_norms_again
 #define nanoseconds virtual_read
-#define rmsnorm     fake_rmsnorm
-#define layernorm   fake_layernorm
+#define norm_token  fake_norm_token
 #define add_rmsnorm fake_add_rmsnorm
 #include "modes/norms.c" /* NOLINT(bugprone-suspicious-include) */
-#undef rmsnorm
-#undef layernorm
 
 enum { DIM = 24, TOKENS = 5 };
 static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM];
 
 static Case make_case(void) {
-    Case c = {DIM, TOKENS, 1, {0}, x, y, r, ones, zeros, RMS, 0};
+    Case c = {.dim = DIM,
+              .tokens = TOKENS,
+              .threads = 1,
+              .x = x,
+              .y = y,
+              .r = r,
+              .norms = {{NORM_RMS, 1e-5f, ones, NULL, 0},
+                        {NORM_LAYER, 1e-5f, ones, zeros, 0},
+                        {NORM_LAYER, 1e-5f, ones, NULL, 0}}};
     for (int k = 0; k < N_KERNELS; k++) c.repeats[k] = 3;
     for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
     for (int i = 0; i < DIM; i++) ones[i] = 1;
@@ -97,8 +98,7 @@ static void timed_kernels_run_on_every_token(void) {
         for (int t = 0; t < TOKENS; t++) {
             float *to = expected + t * DIM;
             if (last == COPY) memcpy(to, x + t * DIM, sizeof ones);
-            if (last == LAYER) layernorm_plain(to, x + t * DIM, ones, zeros, DIM, EPS);
-            if (last == RMS) rmsnorm_plain(to, x + t * DIM, ones, DIM, EPS);
+            if (last <= LAYER) norm_plain(to, x + t * DIM, &c.norms[last], 1, DIM);
         }
         memset(y, 0xff, sizeof y);
         time_kernel(&c, k, 1);

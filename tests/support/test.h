@@ -274,6 +274,16 @@ void family_round(Family *f, Type type);
 /* Whether text is one JSON value (RFC 8259), possibly with white space around it. */
 bool json_valid(const char *text);
 
+/* ---- norms of one token ----------------------------------------------------------------- */
+
+static inline void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
+    norm_token(y, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
+}
+
+static inline void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+    norm_token(y, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma, .beta = beta}, dim);
+}
+
 /* ---- norm_inputs.c: inputs of norms, the same as in scripts/make_norm_golden.py ----- */
 
 enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MAX_DIM = 8192 };
