@@ -144,11 +144,11 @@ static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
 /* Normalizes each head of n tokens separately, in place. */
 static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const Heads *h, int n) {
     if (norm->kind == NORM_NONE) return;
-    probe_heads(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
+    probe_norm(s->probe, layer, site, false, head_of(h, 0, 0), h->stride, n, h->n, h->size);
     for (int i = 0; i < h->n; i++)
         for (int t = 0; t < n; t++) norm_token(head_of(h, i, t), head_of(h, i, t), norm, h->size);
     probe_mark(s->probe, layer, site);
-    probe_heads(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
+    probe_norm(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
 /* Normalizes all heads of a token jointly, in place, as one long head. The threads share the tokens. */

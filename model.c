@@ -64,7 +64,8 @@ static const float *norm_site(Session *s, int layer, Site site, const Norm *norm
     const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n)) team_wait(s->probe, layer);
-    probe_norm(s->probe, layer, site, x, xn, n, dim);
+    probe_norm(s->probe, layer, site, false, x, dim, n, 1, dim);
+    probe_norm(s->probe, layer, site, true, xn, dim, n, 1, dim);
     return xn;
 }
 

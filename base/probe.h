@@ -37,7 +37,7 @@ typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
-/* An observer of forward passes. Every thread of the region calls `mark`, `norm` and `heads`. */
+/* An observer of forward passes. Every thread of the region calls `mark` and `norm`. */
 typedef struct Probe Probe;
 struct Probe {
     /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. */
@@ -48,12 +48,9 @@ struct Probe {
      * site. */
     void (*mark)(Probe *p, int layer, Site site);
 
-    /* A norm has computed y[n][dim] from x[n][dim]. */
-    void (*norm)(Probe *p, int layer, Site site, const float *x, const float *y, int n, int dim);
-
-    /* Input of a head norm, or its output if `out`: the calling thread's `heads` vectors of dim floats at x, for each
-     * of n tokens; rows are `stride` floats apart. */
-    void (*heads)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
+    /* Input of a norm, or its output if `out`: for each of n tokens `heads` vectors of dim floats; x is the first
+     * token's, rows are `stride` floats apart. Of head norms these are the calling thread's, else they are all. */
+    void (*norm)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n, int heads, int dim);
 };
 
 /* The calls of the hooks. Without an observer (NULL) each is one comparison. */
@@ -62,4 +59,3 @@ struct Probe {
 #define probe_end(p)               PROBE_CALL(p, end)
 #define probe_mark(p, layer, site) PROBE_CALL(p, mark, layer, site)
 #define probe_norm(p, ...)         PROBE_CALL(p, norm, __VA_ARGS__)
-#define probe_heads(p, ...)        PROBE_CALL(p, heads, __VA_ARGS__)

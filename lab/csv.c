@@ -26,23 +26,20 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us}, 5);
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
-        double norms = 0;
-        for (Site site = 0; site < N_SITES; site++)
-            if (SITES[site].is_norm) norms += profile_seconds(p, t, phase, site, site);
-        const double others = profile_seconds(p, t, phase, 0, SITE_END) - norms;
-        const double waiting = profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
+        const ThreadTime time = profile_thread(p, t, phase);
         if (t) fputc(',', out);
-        write_numbers(out, (const double[]){1e3 * others, 1e3 * norms, 1e3 * waiting}, 3);
+        write_numbers(out, (const double[]){1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting}, 3);
     }
     fputs("]}", out);
 }
 
-static void write_row(FILE *out, Phase phase, const SiteRow *row) {
+/* `work`: seconds of the phase's work. */
+static void write_row(FILE *out, Phase phase, double work, const SiteRow *row) {
     const Record *r = &row->record;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
     if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
     fprintf(out, ",%s,%llu,%llu,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, (unsigned long long)r->calls,
-            (unsigned long long)r->tokens, r->seconds, row->us, row->median, row->p95, row->share);
+            (unsigned long long)r->tokens, r->seconds, row->us, row->median, row->p95, r->work / work);
     if (SITES[row->site].is_norm)
         fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, r->max_abs,
                 r->max_channel, r->max_position);
@@ -78,8 +75,10 @@ void write_csv(const Profile *p, FILE *out) {
     fputs("]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
           "max_abs,max_channel,max_position\n",
           out);
-    for (Phase phase = 0; phase < N_PHASES; phase++)
-        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_row(out, phase, &row);
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        const double work = profile_work(p, phase).work;
+        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_row(out, phase, work, &row);
+    }
 }
 
 void write_page(const Profile *p, FILE *out) {

@@ -22,13 +22,15 @@ const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
 static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGITS; }
 
-Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
-    const int rows = p->session->model->config.n_layers + 1; /* row 0: outside the layers */
-    return &p->records[((thread * N_PHASES + (int)phase) * rows + layer + 1) * N_SITES + (int)site];
+/* The place of a site among those of a phase: before the layers, in each layer, after them. */
+static int place_of(const Profile *p, int layer, Site site) {
+    const bool is_before = layer == NO_LAYER && site <= SITE_EMBED;
+    const int last = p->n_places / N_SITES - 1;
+    return (layer != NO_LAYER || is_before ? layer + 1 : last) * N_SITES + (int)site;
 }
 
-static uint32_t *histogram_of(const Profile *p, Phase phase, int layer, Site site) {
-    return p->histograms[profile_of_thread(p, 0, phase, layer, site) - p->records];
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
+    return &p->records[(thread * N_PHASES + (int)phase) * p->n_places + place_of(p, layer, site)];
 }
 
 /* ---- the hooks --------------------------------------------------------------------------- */
@@ -43,33 +45,26 @@ uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
-/* Adds the time from a thread's last mark to `at`, without reading the clock, to a site. Returns the seconds added. */
-static double add_time(Profile *p, int thread, int layer, Site site, uint64_t at) {
-    Track *track = &p->tracks[thread];
-    const bool is_last = layer == NO_LAYER && (site == SITE_FINAL_NORM || site == SITE_LOGITS);
-    const uint64_t all = at - track->last, ticks = all < p->reading ? 0 : all - p->reading;
-    const int n = is_last ? p->session->chunk.n_requested : p->session->chunk.n; /* tokens that the site processes */
-    const double seconds = 1e-9 * (double)ticks;
-    Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    r->seconds += seconds;
-    r->calls++;
-    r->tokens += n;
-    track->sites += seconds;
-    if (thread == 0) histogram_of(p, p->phase, layer, site)[bucket_of(ticks / n, BUCKETS)]++;
-    return seconds;
-}
-
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
+    const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
     if (site == SITE_WAIT && omp_get_num_threads() == 1) return;
-    const uint64_t at = p->clock();
-    const bool was_idle = thread > 0 && site == SITE_START;
-    const double seconds = was_idle ? 0 : add_time(p, thread, layer, site, at);
-    const bool repeated = thread > 0 && SITES[site].is_norm && each_thread_computes(p->session->chunk.n);
-    if (SITES[site].is_norm && !repeated) track->norms += seconds;
-    if (is_work(site) && !repeated) track->work += seconds;
+    const uint64_t all = p->clock() - track->last, ticks = all < p->reading ? 0 : all - p->reading;
+    if (thread == 0 || site != SITE_START) { /* other threads were idle before the start */
+        const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS ? chunk->n_requested : chunk->n;
+        const bool is_norm = SITES[site].is_norm, repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
+        const double seconds = 1e-9 * (double)ticks;
+        Record *r = profile_of_thread(p, thread, p->phase, layer, site);
+        r->seconds += seconds;
+        r->calls++;
+        r->tokens += n;
+        if (thread == 0) p->histograms[r - p->records][bucket_of(ticks / n, BUCKETS)]++;
+        track->sites += seconds;
+        if (is_norm && !repeated) track->norms += seconds;
+        if (is_work(site) && !repeated) track->work += seconds;
+    }
     track->last = p->clock();
 }
 
@@ -118,51 +113,47 @@ static Sizes sizes_of(const float *x, int dim) {
     return (Sizes){vsum(squares), vsum(sum), vmax_lane(max)};
 }
 
-/* Adds a vector x[dim], whose first element is `channel`, to a norm's statistics. Returns mean(x^2). */
-static double add_vector(Record *r, bool out, const float *x, int dim, int channel, int position) {
-    const Sizes s = sizes_of(x, dim);
-    *(out ? &r->squares_out : &r->squares_in) += s.squares / dim;
-    if (out) return 0;
+/* Adds x[dim], whose first element is `channel`, to the statistics of a norm's inputs. */
+static void add_input(Record *r, Sizes sizes, const float *x, int dim, int channel, int position) {
+    r->squares_in += sizes.squares / dim;
     r->vectors++;
-    if (s.squares > 0) r->means += fabs(s.sum) / sqrt(s.squares * dim);
-    if (s.max > r->max_abs) {
-        int i = 0;
-        while (i < dim - 1 && fabsf(x[i]) != s.max) i++;
-        r->max_abs = s.max;
-        r->max_channel = channel + i;
-        r->max_position = position;
-    }
-    return s.squares / dim;
+    if (sizes.squares > 0) r->means += fabs(sizes.sum) / sqrt(sizes.squares * dim);
+    if (sizes.max <= r->max_abs) return;
+    int i = 0;
+    while (i < dim - 1 && fabsf(x[i]) != sizes.max) i++;
+    r->max_abs = sizes.max;
+    r->max_channel = channel + i;
+    r->max_position = position;
 }
 
-static void heads(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
-                  int dim) {
+static void norm(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
+                 int dim) {
     const Profile *p = (Profile *)probe;
-    const Session *s = p->session;
-    const float *all = site == SITE_Q_NORM ? s->chunk.q : site == SITE_K_NORM ? s->chunk.k : x;
-    const size_t at = x - all; /* index of the first token's first vector */
-    const Step *steps = s->chunk.steps + at / stride;
-    const int channel = (int)(at % stride), thread = omp_get_thread_num();
+    const Chunk *chunk = &p->session->chunk;
+    const int thread = omp_get_thread_num();
+    const float *heads = site == SITE_Q_NORM ? chunk->q : site == SITE_K_NORM ? chunk->k : NULL;
+    if (!heads && thread > 0) return; /* the first thread measures all tokens */
+    const size_t at = heads ? x - heads : 0;
+    const Step *steps = chunk->steps + at / stride;
+    const int channel = (int)(at % stride);
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump) dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n, (int)stride, channel, n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
-            const int position = steps[site == SITE_FINAL_NORM ? s->chunk.requested[t] : t].pos;
+            const int position = steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
             const float *vector = x + (size_t)t * stride + h * dim;
-            const double mean_square = add_vector(r, out, vector, dim, channel + h * dim, position);
-            if (site != SITE_ATTN_NORM || out) continue;
+            const Sizes sizes = sizes_of(vector, dim);
+            if (out) {
+                r->squares_out += sizes.squares / dim;
+                continue;
+            }
+            add_input(r, sizes, vector, dim, channel + h * dim, position);
+            if (site != SITE_ATTN_NORM) continue;
             StreamSize *stream = &p->streams[layer][bucket_of(position, POSITION_BUCKETS)];
-            stream->squares += mean_square;
+            stream->squares += sizes.squares / dim;
             stream->tokens++;
         }
     p->tracks[thread].last = p->clock();
-}
-
-/* The first thread measures all tokens. */
-static void norm(Probe *probe, int layer, Site site, const float *x, const float *y, int n, int dim) {
-    if (omp_get_thread_num() > 0) return;
-    heads(probe, layer, site, false, x, dim, n, 1, dim);
-    heads(probe, layer, site, true, y, dim, n, 1, dim);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -181,21 +172,22 @@ uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     enum { MAX_LAYERS = 256 }; /* limits memory */
     const size_t n_layers = session->model->config.n_layers, n_threads = session->n_threads;
-    const size_t sites = N_PHASES * (n_layers + 1) * N_SITES;
+    const size_t n_places = (n_layers + 2) * N_SITES;
     Profile *p = n_layers <= MAX_LAYERS ? allocate(1, sizeof *p) : NULL;
     if (n_layers > MAX_LAYERS)
         fail("a profile needs a model of at most %d layers, this one has %zu", MAX_LAYERS, n_layers);
     if (!p) return NULL;
-    *p = (Profile){.probe = {begin, end, mark, norm, heads},
+    *p = (Profile){.probe = {begin, end, mark, norm},
                    .session = session,
                    .about = about,
                    .clock = clock,
+                   .n_places = (int)n_places,
                    .reading = ticks_of_reading(clock)};
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site of a small model */
-    if (!(p->records = allocate_zeroed(n_threads * sites, sizeof *p->records)) ||
+    if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places, sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_layers, sizeof *p->streams)) ||
-        !(p->histograms = allocate_zeroed(sites, sizeof *p->histograms)) ||
+        !(p->histograms = allocate_zeroed(N_PHASES * n_places, sizeof *p->histograms)) ||
         !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
         profile_close(p);
         return NULL;
@@ -230,14 +222,15 @@ static double quantile(const uint32_t *histogram, double q) {
 /* Seconds that other programs took from the first thread at a site. A call is long if it takes more than 8 times the
  * median and 1 us, per token; its time above the median is lost. With fewer than 8 calls the median is over all
  * layers. */
-static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
-    const Record *r = profile_of_thread(p, 0, phase, layer, site);
-    const uint32_t *calls = histogram_of(p, phase, layer, site);
+static double lost_at(const Profile *p, Phase phase, int place) {
+    const Record *r = &p->records[(int)phase * p->n_places + place];
+    const Histogram *of_phase = &p->histograms[(int)phase * p->n_places];
+    const uint32_t *calls = of_phase[place];
     Histogram all = {0};
     double usual = 0; /* sum over calls of nanoseconds per token; a long call counts as the median */
     bool lost = false;
-    for (int l = NO_LAYER; l < p->session->model->config.n_layers; l++)
-        for (int b = 0; b < BUCKETS; b++) all[b] += histogram_of(p, phase, l, site)[b];
+    for (int i = place % N_SITES; i < p->n_places; i += N_SITES)
+        for (int b = 0; b < BUCKETS; b++) all[b] += of_phase[i][b];
     const double median = 1e3 * quantile(r->calls < 8 ? all : calls, 0.5);
     for (int b = 0; b < BUCKETS; b++) {
         const double middle = 0.5 * (double)(bucket_start(b) + bucket_start(b + 1));
@@ -249,11 +242,13 @@ static double lost_at(const Profile *p, Phase phase, int layer, Site site) {
 }
 
 /* The first thread's record of a site, with all threads' work and statistics of activations. */
-static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
-    Record sum = *profile_of_thread(p, 0, phase, layer, site);
+static Record record_of(const Profile *p, Phase phase, int place) {
+    const Record *r = &p->records[(int)phase * p->n_places + place];
+    const Site site = (Site)(place % N_SITES);
+    Record sum = *r;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {
-        const Record *r = profile_of_thread(p, t, phase, layer, site);
+        r += N_PHASES * p->n_places;
         sum.squares_in += r->squares_in;
         sum.squares_out += r->squares_out;
         sum.vectors += r->vectors;
@@ -264,41 +259,61 @@ static Record record_of(const Profile *p, Phase phase, int layer, Site site) {
         sum.max_channel = r->max_channel;
         sum.max_position = r->max_position;
     }
-    sum.lost = is_work(site) ? lost_at(p, phase, layer, site) : 0;
+    if (!is_work(site)) return sum;
+    sum.lost = lost_at(p, phase, place);
     sum.work = sum.seconds > 0 ? (sum.seconds - sum.lost) * (1 + others / sum.seconds) : others;
     sum.seconds -= sum.lost;
     return sum;
 }
 
-double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last) {
-    double seconds = 0;
-    for (int layer = NO_LAYER; layer < p->session->model->config.n_layers; layer++)
-        for (Site s = first; s <= last; s++) seconds += profile_of_thread(p, thread, phase, layer, s)->seconds;
-    return seconds;
-}
-
-static double tokens_of(const Profile *p, Phase phase) {
-    return (double)profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
+bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
+    const double n_tokens = (double)profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
+    while (row->next < p->n_places) {
+        const int place = row->next++, layer = place / N_SITES - 1;
+        const uint32_t *calls = p->histograms[(int)phase * p->n_places + place];
+        const Record r = record_of(p, phase, place);
+        if (!r.calls) continue;
+        *row = (SiteRow){.next = row->next,
+                         .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
+                         .site = (Site)(place % N_SITES),
+                         .record = r,
+                         .us = 1e6 * r.seconds / n_tokens,
+                         .median = quantile(calls, 0.5),
+                         .p95 = quantile(calls, 0.95),
+                         .rms_in = sqrt(r.squares_in / (double)r.vectors),
+                         .rms_out = sqrt(r.squares_out / (double)r.vectors),
+                         .mean = r.means / (double)r.vectors};
+        return true;
+    }
+    return false;
 }
 
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
-    double elapsed = 0; /* seconds of norms, first thread */
     const Estimate of_passes = estimate_ratio(&passes->norms);
     Work w = {0};
-    for (int layer = NO_LAYER; layer < p->session->model->config.n_layers; layer++)
-        for (Site s = SITE_EMBED; s <= SITE_LOGITS; s++) {
-            const Record r = record_of(p, phase, layer, s);
-            w.work += r.work;
-            w.lost += r.lost;
-            if (SITES[s].is_norm) w.norms += r.work;
-            if (SITES[s].is_norm) elapsed += r.seconds;
-        }
-    w.of_time = elapsed / (passes->seconds - passes->observing);
-    w.us = 1e6 * elapsed / tokens_of(p, phase);
+    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
+        w.work += row.record.work;
+        w.lost += row.record.lost;
+        if (!SITES[row.site].is_norm) continue;
+        w.norms += row.record.work;
+        w.of_time += row.record.seconds / (passes->seconds - passes->observing);
+        w.us += row.us;
+    }
     const double share = w.norms / w.work;
     w.share = (Estimate){share, share + of_passes.low - of_passes.value, share + of_passes.high - of_passes.value};
     return w;
+}
+
+ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {
+    const Record *records = &p->records[(thread * N_PHASES + (int)phase) * p->n_places];
+    ThreadTime sum = {0};
+    for (int place = 0; place < p->n_places; place++) {
+        const Site site = (Site)(place % N_SITES);
+        double *part = SITES[site].is_norm ? &sum.norms : site == SITE_WAIT ? &sum.waiting : &sum.others;
+        if (site != SITE_PROFILE) *part += records[place].seconds;
+    }
+    return sum;
 }
 
 const Load *profile_add_load(const Profile *p, Load *sum) {
@@ -308,8 +323,7 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
         sum->interrupted += passes->interrupted;
         sum->lost += profile_work(p, phase).lost;
         sum->seconds += (passes->seconds - passes->observing) * p->session->n_threads;
-        for (int t = 0; t < p->session->n_threads; t++)
-            sum->waited += profile_seconds(p, t, phase, SITE_WAIT, SITE_WAIT);
+        for (int t = 0; t < p->session->n_threads; t++) sum->waited += profile_thread(p, t, phase).waiting;
     }
     return sum;
 }
@@ -321,28 +335,4 @@ void write_load(FILE *out, const Load *load) {
             "work; threads waited %.0f %% of the time",
             busy ? "busy" : "idle", (unsigned long long)load->interrupted, (unsigned long long)load->passes,
             1e3 * load->lost, load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
-}
-
-bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
-    const int n_layers = p->session->model->config.n_layers;
-    if (row->next == 0) row->all_work = profile_work(p, phase).work;
-    while (row->next < (n_layers + 2) * N_SITES) {
-        const int at = row->next / N_SITES - 1; /* -1: before the layers; n_layers: after them */
-        const Site site = (Site)(row->next++ % N_SITES);
-        const bool in_layer = at >= 0 && at < n_layers, is_before = site <= SITE_EMBED;
-        if (!in_layer && is_before != (at < 0)) continue;
-        const Record r = record_of(p, phase, row->layer = in_layer ? at : NO_LAYER, row->site = site);
-        const uint32_t *calls = histogram_of(p, phase, row->layer, site);
-        if (!r.calls) continue;
-        row->record = r;
-        row->us = 1e6 * r.seconds / tokens_of(p, phase);
-        row->median = quantile(calls, 0.5);
-        row->p95 = quantile(calls, 0.95);
-        row->share = is_work(site) ? r.work / row->all_work : 0;
-        row->rms_in = sqrt(r.squares_in / (double)r.vectors);
-        row->rms_out = sqrt(r.squares_out / (double)r.vectors);
-        row->mean = r.means / (double)r.vectors;
-        return true;
-    }
-    return false;
 }

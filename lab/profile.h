@@ -21,8 +21,9 @@ extern const SiteInfo SITES[N_SITES];
 typedef struct {
     uint64_t calls, tokens;
     double seconds;                 /* without the profiler and `lost` */
-    double lost;                    /* seconds that other programs took */
-    double work;                    /* seconds of all threads; of one thread for prefill, and for norms of one token */
+    double lost;                    /* sites of work: seconds that other programs took */
+    double work;                    /* sites of work: seconds of all threads; of one thread for prefill, and for norms
+                                       of one token */
     double squares_in, squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
     uint64_t vectors;               /* norms: number of normalized vectors (tokens or heads) */
     double means;                   /* norms: sum over vectors of |mean(x)| / RMS(x) */
@@ -67,9 +68,10 @@ typedef struct {
     long switches;           /* involuntary context switches before it */
     Phase phase;
     Passes passes[N_PHASES];
-    Record *records; /* [n_threads][N_PHASES][1 + n_layers][N_SITES]; first: outside the layers */
+    int n_places;          /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer, after them */
+    Record *records;       /* [n_threads][N_PHASES][n_places] */
+    Histogram *histograms; /* [N_PHASES][n_places], first thread */
     StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
-    Histogram *histograms;                   /* [N_PHASES][1 + n_layers][N_SITES], first thread */
     Track *tracks;                           /* [n_threads] */
     Dump *dump;                              /* --dump, not owned; NULL: off */
 } Profile;
@@ -88,14 +90,12 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, 
 
 /* A row of the report. Times are those of the first thread; `work` and activation statistics are of all threads. */
 typedef struct {
-    int next;        /* state of profile_next */
-    double all_work; /* seconds of the phase's work */
-    int layer;       /* or NO_LAYER */
+    int next;  /* state of profile_next */
+    int layer; /* or NO_LAYER */
     Site site;
     Record record;
     double us;                    /* microseconds per token of the phase; sites add up */
     double median, p95;           /* quantiles of calls: microseconds per token that the site processed */
-    double share;                 /* share of the phase's work; 0 for sites that are not work */
     double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
@@ -103,8 +103,11 @@ typedef struct {
  * at the end. */
 bool profile_next(const Profile *p, Phase phase, SiteRow *row);
 
-/* Seconds of one thread in sites [first, last]. */
-double profile_seconds(const Profile *p, int thread, Phase phase, Site first, Site last);
+/* Seconds of one thread in norms, at barriers, and in other sites, without the profiler. */
+typedef struct {
+    double norms, waiting, others;
+} ThreadTime;
+ThreadTime profile_thread(const Profile *p, int thread, Phase phase);
 
 /* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS). norms, work: seconds of all threads; a
  * norm of one token, which every thread computes, counts once. lost: seconds that other programs took from the first

@@ -7,6 +7,7 @@
 /* Writes a line for each kind of site: sums over the layers, the layer that takes the longest and, for norms, the min
  * and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
+    const double work = profile_work(p, phase).work;
     SiteRow sums[N_SITES] = {0}, longest[N_SITES] = {0};
     fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest", "us/token",
             "RMS in, over layers");
@@ -16,14 +17,14 @@ static void write_totals(const Profile *p, Phase phase) {
         sum->rms_out = fmax(sum->rms_out, row.rms_in);
         sum->record.calls += row.record.calls;
         sum->us += row.us;
-        sum->share += row.share;
+        sum->record.work += row.record.work;
         if (row.us >= longest[row.site].us) longest[row.site] = row;
     }
     for (Site site = 0; site < N_SITES; site++) {
         const SiteRow *sum = &sums[site];
         if (!sum->record.calls) continue;
         fprintf(stderr, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)sum->record.calls, sum->us,
-                100 * sum->share);
+                100 * sum->record.work / work);
         if (longest[site].layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest[site].layer, longest[site].us);
         if (SITES[site].is_norm)
             fprintf(stderr, "%*s  %.4g to %.4g", longest[site].layer == NO_LAYER ? 19 : 0, "", sum->rms_in,
@@ -33,13 +34,14 @@ static void write_totals(const Profile *p, Phase phase) {
 }
 
 static void write_layers(const Profile *p, Phase phase) {
+    const double work = profile_work(p, phase).work;
     fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer", "site", "calls", "us/token", "median",
             "95 %", "%", "RMS in", "RMS out", "mean/RMS", "max |x| at position, channel");
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         const Record *r = &row.record;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
         fprintf(stderr, "  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, (unsigned long long)r->calls,
-                row.us, row.median, row.p95, 100 * row.share);
+                row.us, row.median, row.p95, 100 * r->work / work);
         if (SITES[row.site].is_norm)
             fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, r->max_abs,
                     r->max_position, r->max_channel);
