@@ -20,9 +20,10 @@ static void write_numbers(FILE *out, const double *numbers, int n) {
 /* A phase's norms; for each thread milliseconds of other work, norms, waiting. */
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const Passes *s = &p->passes[phase];
+    const double observing = profile_of_thread(p, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
     const Work w = profile_work(p, phase);
-    fprintf(out, "{\"name\": \"%s\", \"passes\": %llu, \"observing\": %.4g, \"norms\": ", PHASE_NAMES[phase],
-            (unsigned long long)s->passes, s->observing / s->seconds);
+    fprintf(out, "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ", PHASE_NAMES[phase], s->passes,
+            observing / (observing + s->seconds));
     write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us}, 5);
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
@@ -38,8 +39,8 @@ static void write_row(FILE *out, Phase phase, double work, const SiteRow *row) {
     const Record *r = &row->record;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
     if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
-    fprintf(out, ",%s,%llu,%llu,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, (unsigned long long)r->calls,
-            (unsigned long long)r->tokens, r->seconds, row->us, row->median, row->p95, r->work / work);
+    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, r->calls, r->tokens, r->seconds,
+            row->us, row->median, row->p95, r->work / work);
     if (SITES[row->site].is_norm)
         fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, r->max_abs,
                 r->max_channel, r->max_position);
@@ -68,7 +69,7 @@ void write_csv(const Profile *p, FILE *out) {
         double rms[POSITION_BUCKETS];
         int n = POSITION_BUCKETS;
         while (n > 0 && !stream[n - 1].tokens) n--;
-        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / (double)stream[b].tokens);
+        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / stream[b].tokens);
         if (layer) fputc(',', out);
         write_numbers(out, rms, n);
     }

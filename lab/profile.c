@@ -22,15 +22,10 @@ const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
 static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGITS; }
 
-/* The place of a site among those of a phase: before the layers, in each layer, after them. */
-static int place_of(const Profile *p, int layer, Site site) {
-    const bool is_before = layer == NO_LAYER && site <= SITE_EMBED;
-    const int last = p->n_places / N_SITES - 1;
-    return (layer != NO_LAYER || is_before ? layer + 1 : last) * N_SITES + (int)site;
-}
-
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
-    return &p->records[(thread * N_PHASES + (int)phase) * p->n_places + place_of(p, layer, site)];
+    const bool is_after = layer == NO_LAYER && site > SITE_EMBED;
+    const int row = is_after ? p->session->model->config.n_layers : layer; /* -1: before the layers */
+    return &p->records[(thread * N_PHASES + (int)phase) * p->n_places + (row + 1) * N_SITES + (int)site];
 }
 
 /* ---- the hooks --------------------------------------------------------------------------- */
@@ -41,7 +36,8 @@ static int bucket_of(uint64_t n, int buckets) {
     return bucket < buckets ? bucket : buckets - 1;
 }
 
-uint64_t bucket_start(int bucket) {
+/* The min value of a bucket. */
+static uint64_t bucket_start(int bucket) {
     return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
 }
 
@@ -82,15 +78,16 @@ static void end(Probe *probe) {
     Passes *sums = &p->passes[p->phase];
     Record *own = profile_of_thread(p, 0, p->phase, NO_LAYER, SITE_PROFILE);
     mark(probe, NO_LAYER, SITE_END);
-    const double seconds = 1e-9 * (double)(track->last - p->began);
-    own->seconds += seconds - track->sites;
+    own->seconds += 1e-9 * (double)(track->last - p->began) - track->sites;
     own->calls++;
     own->tokens += p->session->chunk.n;
     sums->passes++;
-    sums->seconds += seconds;
-    sums->observing += seconds - track->sites;
+    sums->seconds += track->sites;
     double norms = 0, work = 0;
-    for (const Track *t = track; t < track + p->session->n_threads; t++) norms += t->norms, work += t->work;
+    for (int t = 0; t < p->session->n_threads; t++) {
+        norms += track[t].norms;
+        work += track[t].work;
+    }
     if (lost_processors() == p->switches)
         ratio_add(&sums->norms, norms, work);
     else
@@ -238,7 +235,7 @@ static double lost_at(const Profile *p, Phase phase, int place) {
         usual += calls[b] * (is_long ? median : middle);
         lost = lost || (is_long && calls[b]);
     }
-    return lost ? r->seconds - 1e-9 * usual * (double)r->tokens / (double)r->calls : 0;
+    return lost ? r->seconds - 1e-9 * usual * r->tokens / r->calls : 0;
 }
 
 /* The first thread's record of a site, with all threads' work and statistics of activations. */
@@ -267,7 +264,7 @@ static Record record_of(const Profile *p, Phase phase, int place) {
 }
 
 bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
-    const double n_tokens = (double)profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
+    const double n_tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
     while (row->next < p->n_places) {
         const int place = row->next++, layer = place / N_SITES - 1;
         const uint32_t *calls = p->histograms[(int)phase * p->n_places + place];
@@ -280,9 +277,9 @@ bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
                          .us = 1e6 * r.seconds / n_tokens,
                          .median = quantile(calls, 0.5),
                          .p95 = quantile(calls, 0.95),
-                         .rms_in = sqrt(r.squares_in / (double)r.vectors),
-                         .rms_out = sqrt(r.squares_out / (double)r.vectors),
-                         .mean = r.means / (double)r.vectors};
+                         .rms_in = sqrt(r.squares_in / r.vectors),
+                         .rms_out = sqrt(r.squares_out / r.vectors),
+                         .mean = r.means / r.vectors};
         return true;
     }
     return false;
@@ -297,7 +294,7 @@ Work profile_work(const Profile *p, Phase phase) {
         w.lost += row.record.lost;
         if (!SITES[row.site].is_norm) continue;
         w.norms += row.record.work;
-        w.of_time += row.record.seconds / (passes->seconds - passes->observing);
+        w.of_time += row.record.seconds / passes->seconds;
         w.us += row.us;
     }
     const double share = w.norms / w.work;
@@ -322,7 +319,7 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
         sum->passes += passes->passes;
         sum->interrupted += passes->interrupted;
         sum->lost += profile_work(p, phase).lost;
-        sum->seconds += (passes->seconds - passes->observing) * p->session->n_threads;
+        sum->seconds += passes->seconds * p->session->n_threads;
         for (int t = 0; t < p->session->n_threads; t++) sum->waited += profile_thread(p, t, phase).waiting;
     }
     return sum;
@@ -331,8 +328,8 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
 void write_load(FILE *out, const Load *load) {
     const bool busy = 10 * load->interrupted > load->passes || load->waited > 0.25 * load->seconds;
     fprintf(out,
-            "%s: other programs interrupted %llu of %llu passes and took %.3f ms, excluded from the shares of "
+            "%s: other programs interrupted %.0f of %.0f passes and took %.3f ms, excluded from the shares of "
             "work; threads waited %.0f %% of the time",
-            busy ? "busy" : "idle", (unsigned long long)load->interrupted, (unsigned long long)load->passes,
-            1e3 * load->lost, load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
+            busy ? "busy" : "idle", load->interrupted, load->passes, 1e3 * load->lost,
+            load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
 }

@@ -17,32 +17,29 @@ typedef struct {
 } SiteInfo;
 extern const SiteInfo SITES[N_SITES];
 
-/* Totals of one site in one layer and one phase. */
+/* Totals of one site in one layer and one phase. Counts are exact up to 2^53. */
 typedef struct {
-    uint64_t calls, tokens;
+    double calls, tokens;
     double seconds;                 /* without the profiler and `lost` */
     double lost;                    /* sites of work: seconds that other programs took */
     double work;                    /* sites of work: seconds of all threads; of one thread for prefill, and for norms
                                        of one token */
     double squares_in, squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
-    uint64_t vectors;               /* norms: number of normalized vectors (tokens or heads) */
+    double vectors;                 /* norms: number of normalized vectors (tokens or heads) */
     double means;                   /* norms: sum over vectors of |mean(x)| / RMS(x) */
     float max_abs;                  /* norms: max |x| */
     int max_channel, max_position;  /* norms: where max_abs occurred */
 } Record;
 
-/* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. bucket_start: the min value of a
- * bucket. */
+/* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. */
 enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
-uint64_t bucket_start(int bucket);
 
 /* Number of calls by duration, in ticks per token that the site processed. */
 typedef uint32_t Histogram[BUCKETS];
 
 /* The residual stream at some positions: the sum over tokens of mean(x^2), and the number of tokens. */
 typedef struct {
-    double squares;
-    uint64_t tokens;
+    double squares, tokens;
 } StreamSize;
 
 /* State of one thread, in a separate cache line. */
@@ -53,9 +50,9 @@ typedef struct {
 
 /* Totals of the forward passes of a phase. */
 typedef struct {
-    uint64_t passes, interrupted; /* interrupted: passes in which a thread lost its processor */
-    double seconds, observing;    /* wall-clock time; time of the profiler, first thread */
-    Ratio norms;                  /* of the other passes: seconds of norms / seconds of work */
+    double passes, interrupted; /* interrupted: passes in which a thread lost its processor */
+    double seconds;             /* wall-clock time without the profiler */
+    Ratio norms;                /* of the other passes: seconds of norms / seconds of work */
 } Passes;
 
 typedef struct {
@@ -123,8 +120,7 @@ Work profile_work(const Profile *p, Phase phase);
 /* How much other programs disturbed a measurement: passes, those in which a thread lost its processor, seconds that the
  * first thread lost, seconds that all threads waited at barriers, seconds of all threads. */
 typedef struct {
-    uint64_t passes, interrupted;
-    double lost, waited, seconds;
+    double passes, interrupted, lost, waited, seconds;
 } Load;
 
 /* Adds the load during a profile to `sum`, and returns `sum`. */

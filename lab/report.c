@@ -23,7 +23,7 @@ static void write_totals(const Profile *p, Phase phase) {
     for (Site site = 0; site < N_SITES; site++) {
         const SiteRow *sum = &sums[site];
         if (!sum->record.calls) continue;
-        fprintf(stderr, "%-14s %7llu %9.2f %6.2f", SITES[site].name, (unsigned long long)sum->record.calls, sum->us,
+        fprintf(stderr, "%-14s %7.0f %9.2f %6.2f", SITES[site].name, sum->record.calls, sum->us,
                 100 * sum->record.work / work);
         if (longest[site].layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest[site].layer, longest[site].us);
         if (SITES[site].is_norm)
@@ -40,8 +40,8 @@ static void write_layers(const Profile *p, Phase phase) {
     for (SiteRow row = {0}; profile_next(p, phase, &row);) {
         const Record *r = &row.record;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
-        fprintf(stderr, "  %-12s %7llu %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, (unsigned long long)r->calls,
-                row.us, row.median, row.p95, 100 * r->work / work);
+        fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, r->calls, row.us, row.median,
+                row.p95, 100 * r->work / work);
         if (SITES[row.site].is_norm)
             fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean, r->max_abs,
                     r->max_position, r->max_channel);
@@ -49,12 +49,12 @@ static void write_layers(const Profile *p, Phase phase) {
     }
 }
 
-static bool ends_with(const char *path, const char *ending) {
-    const size_t n = strlen(path), m = strlen(ending);
-    return n >= m && !strcmp(path + n - m, ending);
+static bool has_ending(const char *path, const char *ending) {
+    const char *dot = strrchr(path, '.');
+    return dot && !strcmp(dot, ending);
 }
 
-bool profile_format(const char *path) { return !*path || ends_with(path, ".csv") || ends_with(path, ".html"); }
+bool profile_format(const char *path) { return !*path || has_ending(path, ".csv") || has_ending(path, ".html"); }
 
 int profile_report(const Profile *p, const char *path, bool layers) {
     OutputFile out;
@@ -77,6 +77,6 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     if (!layers) fputs("use -v to list every layer\n", stderr);
     if (!*path) return 0;
     if (output_open(&out, path)) return -1;
-    (ends_with(path, ".csv") ? write_csv : write_page)(p, out.stream);
+    (has_ending(path, ".csv") ? write_csv : write_page)(p, out.stream);
     return output_close(&out, true);
 }

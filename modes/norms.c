@@ -233,8 +233,8 @@ static int time_variants(void *trial, double *values) {
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
             costs[variant][phase][SHARE] = 100 * profile_work(p, phase).share.value;
-            costs[variant][phase][TOKEN_US] = 1e6 * (sums->seconds - sums->observing) / (double)sums->passes /
-                                              (phase == PREFILL ? t->text.prompt : 1);
+            costs[variant][phase][TOKEN_US] =
+                1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
         }
         if (!status) profile_add_load(p, &t->load);
         profile_close(p);
