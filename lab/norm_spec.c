@@ -10,17 +10,14 @@
 
 /* Sets the kind and alpha of a norm. Returns false if the name is unknown. */
 static bool parse_kind(Norm *norm, const char *name) {
-    const size_t n = strcspn(name, ":");
-    char *end = NULL;
+    char known[8] = "", end;
     int kind = 0;
-    for (const char *known; kind < N_NORM_KINDS; kind++) {
-        known = norm_spec_name(kind);
-        if (strlen(known) == n && !strncmp(name, known, n)) break;
-    }
+    norm->alpha = 0;
+    const int n = sscanf(name, "%7[^:]:%f%c", known, &norm->alpha, &end);
+    while (kind < N_NORM_KINDS && strcmp(known, norm_spec_name(kind)) != 0) kind++;
     norm->kind = kind;
-    norm->alpha = name[n] ? strtof(name + n + 1, &end) : 0;
-    if (kind != NORM_DYT) return kind < N_NORM_KINDS && !name[n];
-    return end && !*end && isfinite(norm->alpha) && norm->alpha > 0;
+    if (kind == NORM_DYT) return n == 2 && isfinite(norm->alpha) && norm->alpha > 0;
+    return kind < N_NORM_KINDS && !strcmp(known, name);
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -37,21 +37,16 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
 
 int time_text(const Workload *t, double *seconds) {
     Session *s = t->tuning->session;
-    Step *steps = allocate(t->prompt, sizeof *steps);
-    int status = steps ? 0 : -1;
+    int *tokens = allocate(t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
-        const int n = i ? 1 : t->prompt;
+        const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
-        for (int k = 0; k < n; k++) { /* a synthetic text */
-            const int pos = i ? t->prompt + i - 1 : k;
-            steps[k] =
-                (Step){(int)((pos * 7919LL + 3) % s->model->config.vocab_size), 0, pos, k < n - 1 ? NO_LOGITS : LOGITS};
-        }
-        if (!model_forward(s, steps, n)) status = -1;
+        for (int k = 0; k < n; k++) tokens[k] = (int)(((pos + k) * 7919LL + 3) % s->model->config.vocab_size);
+        if (!model_forward_text(s, tokens, n, pos, 1)) status = -1;
         tune(t->tuning, n);
         seconds[i ? DECODE : PREFILL] += now() - start;
     }
-    free(steps);
+    free(tokens);
     return status;
 }

@@ -215,31 +215,26 @@ static void set_norms(Trial *t, int variant) {
         if (part_norm(&at)) part_norm(&at)->kind = variant == UNCHANGED ? *kept++ : (NormKind)variant;
 }
 
-static void divide_by_none(double costs[N_VARIANTS][N_PHASES][N_COSTS]) {
-    for (int variant = 0; variant < N_VARIANTS; variant++)
-        for (Phase phase = 0; phase < N_PHASES; phase++)
-            costs[variant][phase][OVER_NONE] = costs[variant][phase][TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
-}
-
 static int time_variants(void *trial, double *values) {
     double(*costs)[N_PHASES][N_COSTS] = (void *)values;
     Trial *t = trial;
     int status = 0;
-    for (int variant = 0; variant < N_VARIANTS && !status; variant++) {
+    for (int i = 0; i < N_VARIANTS && !status; i++) {
+        const int variant = (NORM_NONE + i) % N_VARIANTS; /* none first, because it divides the others */
         double seconds[N_PHASES];
         set_norms(t, variant);
         Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
-            costs[variant][phase][SHARE] = 100 * profile_work(p, phase).share.value;
-            costs[variant][phase][TOKEN_US] =
-                1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+            double *cost = costs[variant][phase];
+            cost[SHARE] = 100 * profile_work(p, phase).share.value;
+            cost[TOKEN_US] = 1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+            cost[OVER_NONE] = cost[TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
         }
         if (!status) profile_add_load(p, &t->load);
         profile_close(p);
     }
-    if (!status) divide_by_none(costs);
     return status;
 }
 

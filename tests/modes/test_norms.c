@@ -108,22 +108,7 @@ static void timed_kernels_run_on_every_token(void) {
     }
 }
 
-static void costs_are_relative_to_no_norms(void) {
-    double costs[N_VARIANTS][N_PHASES][N_COSTS] = {0};
-    for (int variant = 0; variant < N_VARIANTS; variant++)
-        for (Phase phase = 0; phase < N_PHASES; phase++)
-            costs[variant][phase][TOKEN_US] = (variant == NORM_NONE ? 8 : 10 + variant) * (1 + (int)phase);
-    divide_by_none(costs);
-    for (int variant = 0; variant < N_VARIANTS; variant++)
-        for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double expected = variant == NORM_NONE ? 1 : (10 + variant) / 8.0,
-                         found = costs[variant][phase][OVER_NONE];
-            CHECK(found == expected, "variant %d: %g", variant, found);
-        }
-}
-
 void suite_norms(void) {
-    TEST(costs_are_relative_to_no_norms);
     TEST(numbers_belong_to_their_kernels);
     TEST(timed_kernels_run_on_every_token);
 }
