@@ -51,7 +51,7 @@ static void write_row(FILE *out, Phase phase, double work, const SiteRow *row) {
 void write_csv(const Profile *p, FILE *out) {
     const Model *m = p->session->model;
     const char *separator = "";
-    fputs("# {", out);
+    fputs("# ", out);
     write_about(out, &p->about);
     fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"", type_name(m->embedding.type),
             m->config.n_layers, m->config.dim);

@@ -20,7 +20,7 @@ static void write_string(FILE *out, const char *prefix, const char *text) {
 }
 
 void write_about(FILE *out, const About *about) {
-    write_string(out, "\"model\": ", about->model);
+    write_string(out, "{\"model\": ", about->model);
     write_string(out, ", \"norm\": ", about->norm);
     fprintf(out, ", \"threads\": %d, \"lanes\": %d", about->threads, LANES);
     write_string(out, ", \"machine\": ", processor_name());

@@ -10,8 +10,8 @@ typedef struct {
     int threads;
 } About;
 
-/* Writes the members "model": ..., "norm": ..., "threads": ..., "lanes": ..., "machine": ..., "compiler": ..., "flags":
- * ... */
+/* Writes the beginning of an object: {"model": ..., "norm": ..., "threads": ..., "lanes": ..., "machine": ...,
+ * "compiler": ..., "flags": ... */
 void write_about(FILE *out, const About *about);
 
 /* Writes an estimate, after a comma: , "NAME": value, "NAME_low": low, "NAME_high": high */

@@ -56,7 +56,6 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
     const char *type = type_name(m->embedding.type), *reads = tuning_text(t->tuning);
     const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
-        putchar('{');
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
         for (int v = 0; v < N_VALUES; v++) write_estimate(stdout, NAMES[v], rates[v]);
         printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "

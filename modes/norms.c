@@ -33,7 +33,6 @@ static void write_headings(const Column *columns, int n) {
 /* Writes a row, in JSON an object. `label`: its first columns or members. */
 static void write_row(const Options *o, int threads, const char *label, const Column *columns, const Estimate *e,
                       int n) {
-    if (o->json) putchar('{');
     if (o->json) write_about(stdout, &(About){o->model, o->norm, threads});
     fputs(label, stdout);
     for (int i = 0; i < n; i++, e++) {

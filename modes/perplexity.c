@@ -77,20 +77,23 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
         Norm *norm = part_norm(&at);
         if (!norm) continue;
         const NormKind kept = norm->kind;
+        double changes[NORM_NONE + 1] = {0};
         part_name(name, &at, NAME_NORMA);
-        char row[256];
-        size_t n = snprintf(row, sizeof row, json ? "{\"norm\": \"%s\"" : "%-26s", name);
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
+            if (kind == kept) continue;
             norm->kind = kind;
-            if (kind != kept && score(run, text, inputs, nll, name)) return -1;
-            const double change = kind == kept ? 0 : mean_of(nll, text->n) - usual;
-            if (json)
-                n += snprintf(row + n, sizeof row - n, ", \"%s\": %.6f", norm_name(kind), change);
-            else
-                n += snprintf(row + n, sizeof row - n, " %+11.6f", change);
+            if (score(run, text, inputs, nll, name)) return -1;
+            changes[kind] = mean_of(nll, text->n) - usual;
         }
         norm->kind = kept;
-        if (!interrupted) printf("%s%s\n", row, json ? "}" : "");
+        if (interrupted) break;
+        printf(json ? "{\"norm\": \"%s\"" : "%-26s", name);
+        for (NormKind kind = 0; kind <= NORM_NONE; kind++)
+            if (json)
+                printf(", \"%s\": %.6f", norm_name(kind), changes[kind]);
+            else
+                printf(" %+11.6f", changes[kind]);
+        puts(json ? "}" : "");
         fflush(stdout);
     }
     return stdout_finish();
