@@ -35,15 +35,16 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
 }
 
 /* `work`: seconds of the phase's work. */
-static void write_row(FILE *out, Phase phase, double work, const SiteRow *row) {
-    const Record *r = &row->record;
+static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
+    const Record *r = &row.record;
+    if (!r->calls) return;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
-    if (row->layer != NO_LAYER) fprintf(out, "%d", row->layer);
-    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row->site].name, r->calls, r->tokens, r->seconds,
-            row->us, row->median, row->p95, r->work / work);
-    if (SITES[row->site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row->rms_in, row->rms_out, row->mean, r->max_abs,
-                r->max_channel, r->max_position);
+    if (row.layer != NO_LAYER) fprintf(out, "%d", row.layer);
+    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row.site].name, r->calls, r->tokens, r->seconds,
+            row.us, row.median, row.p95, r->work / work);
+    if (SITES[row.site].is_norm)
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out, row.mean, r->max_abs, r->max_channel,
+                r->max_position);
     else
         fputs(",,,,,\n", out);
 }
@@ -78,7 +79,7 @@ void write_csv(const Profile *p, FILE *out) {
           out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         const double work = profile_work(p, phase).work;
-        for (SiteRow row = {0}; profile_next(p, phase, &row);) write_row(out, phase, work, &row);
+        for (int place = 0; place < p->n_places; place++) write_row(out, phase, work, profile_row(p, phase, place));
     }
 }
 

@@ -263,33 +263,27 @@ static Record record_of(const Profile *p, Phase phase, int place) {
     return sum;
 }
 
-bool profile_next(const Profile *p, Phase phase, SiteRow *row) {
-    const double n_tokens = profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
-    while (row->next < p->n_places) {
-        const int place = row->next++, layer = place / N_SITES - 1;
-        const uint32_t *calls = p->histograms[(int)phase * p->n_places + place];
-        const Record r = record_of(p, phase, place);
-        if (!r.calls) continue;
-        *row = (SiteRow){.next = row->next,
-                         .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
-                         .site = (Site)(place % N_SITES),
-                         .record = r,
-                         .us = 1e6 * r.seconds / n_tokens,
-                         .median = quantile(calls, 0.5),
-                         .p95 = quantile(calls, 0.95),
-                         .rms_in = sqrt(r.squares_in / r.vectors),
-                         .rms_out = sqrt(r.squares_out / r.vectors),
-                         .mean = r.means / r.vectors};
-        return true;
-    }
-    return false;
+SiteRow profile_row(const Profile *p, Phase phase, int place) {
+    const Record r = record_of(p, phase, place);
+    const uint32_t *calls = p->histograms[(int)phase * p->n_places + place];
+    const int layer = place / N_SITES - 1;
+    return (SiteRow){.layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
+                     .site = (Site)(place % N_SITES),
+                     .record = r,
+                     .us = 1e6 * r.seconds / profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
+                     .median = quantile(calls, 0.5),
+                     .p95 = quantile(calls, 0.95),
+                     .rms_in = sqrt(r.squares_in / r.vectors),
+                     .rms_out = sqrt(r.squares_out / r.vectors),
+                     .mean = r.means / r.vectors};
 }
 
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
     const Estimate of_passes = estimate_ratio(&passes->norms);
     Work w = {0};
-    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
+    for (int place = 0; place < p->n_places; place++) {
+        const SiteRow row = profile_row(p, phase, place);
         w.work += row.record.work;
         w.lost += row.record.lost;
         if (!SITES[row.site].is_norm) continue;

@@ -87,7 +87,6 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, 
 
 /* A row of the report. Times are those of the first thread; `work` and activation statistics are of all threads. */
 typedef struct {
-    int next;  /* state of profile_next */
     int layer; /* or NO_LAYER */
     Site site;
     Record record;
@@ -96,9 +95,9 @@ typedef struct {
     double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
-/* Advances `row`, initially {0}, to the next site that ran in a phase, in the order of the forward pass. Returns false
- * at the end. */
-bool profile_next(const Profile *p, Phase phase, SiteRow *row);
+/* The row of a place below n_places; these are in the order of the forward pass. A site that did not run has no calls,
+ * and the row no statistics. */
+SiteRow profile_row(const Profile *p, Phase phase, int place);
 
 /* Seconds of one thread in norms, at barriers, and in other sites, without the profiler. */
 typedef struct {

@@ -8,27 +8,25 @@
  * and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
     const double work = profile_work(p, phase).work;
-    SiteRow sums[N_SITES] = {0}, longest[N_SITES] = {0};
     fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest", "us/token",
             "RMS in, over layers");
-    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
-        SiteRow *sum = &sums[row.site];
-        sum->rms_in = sum->record.calls ? fmin(sum->rms_in, row.rms_in) : row.rms_in;
-        sum->rms_out = fmax(sum->rms_out, row.rms_in);
-        sum->record.calls += row.record.calls;
-        sum->us += row.us;
-        sum->record.work += row.record.work;
-        if (row.us >= longest[row.site].us) longest[row.site] = row;
-    }
     for (Site site = 0; site < N_SITES; site++) {
-        const SiteRow *sum = &sums[site];
-        if (!sum->record.calls) continue;
-        fprintf(stderr, "%-14s %7.0f %9.2f %6.2f", SITES[site].name, sum->record.calls, sum->us,
-                100 * sum->record.work / work);
-        if (longest[site].layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest[site].layer, longest[site].us);
-        if (SITES[site].is_norm)
-            fprintf(stderr, "%*s  %.4g to %.4g", longest[site].layer == NO_LAYER ? 19 : 0, "", sum->rms_in,
-                    sum->rms_out);
+        SiteRow longest = {0};
+        double calls = 0, us = 0, of_site = 0, min = INFINITY, max = 0;
+        for (int place = (int)site; place < p->n_places; place += N_SITES) {
+            const SiteRow row = profile_row(p, phase, place);
+            if (!row.record.calls) continue;
+            calls += row.record.calls;
+            us += row.us;
+            of_site += row.record.work;
+            min = fmin(min, row.rms_in);
+            max = fmax(max, row.rms_in);
+            if (row.us >= longest.us) longest = row;
+        }
+        if (!calls) continue;
+        fprintf(stderr, "%-14s %7.0f %9.2f %6.2f", SITES[site].name, calls, us, 100 * of_site / work);
+        if (longest.layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest.layer, longest.us);
+        if (SITES[site].is_norm) fprintf(stderr, "%*s  %.4g to %.4g", longest.layer == NO_LAYER ? 19 : 0, "", min, max);
         fputc('\n', stderr);
     }
 }
@@ -37,8 +35,10 @@ static void write_layers(const Profile *p, Phase phase) {
     const double work = profile_work(p, phase).work;
     fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer", "site", "calls", "us/token", "median",
             "95 %", "%", "RMS in", "RMS out", "mean/RMS", "max |x| at position, channel");
-    for (SiteRow row = {0}; profile_next(p, phase, &row);) {
+    for (int place = 0; place < p->n_places; place++) {
+        const SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
+        if (!r->calls) continue;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
         fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, r->calls, row.us, row.median,
                 row.p95, 100 * r->work / work);
