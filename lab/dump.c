@@ -51,12 +51,11 @@ void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, c
                int channel, int width) {
     char path[PATH_SIZE];
     FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
-    bool whole = file;
-    for (int t = 0; t < n && whole; t++, x += stride) {
-        whole = !fseek(file, NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x, SEEK_SET) &&
-                fwrite(x, (size_t)width * sizeof *x, 1, file) == 1;
+    for (int t = 0; file && t < n; t++, x += stride) {
+        const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
+        if (fseek(file, at, SEEK_SET) || !fwrite(x, (size_t)width * sizeof *x, 1, file)) d->failed = true;
     }
-    if (!file || fclose(file) || !whole) d->failed = true;
+    if (!file || fclose(file)) d->failed = true;
 }
 
 int dump_close(Dump *d, bool keep) {

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates) {
-    double values[MAX_VALUES] = {0},
-           *sorted = allocate(MAX_VALUES, MAX_ROUNDS * sizeof *sorted); /* a row for each value */
+    static double sorted[MAX_VALUES][MAX_ROUNDS]; /* of all rounds so far */
+    double values[MAX_VALUES] = {0};
+    int n = 0, status = round(context, values); /* the warm-up */
     const double start = now();
-    int n = 0, status = sorted ? 0 : -1;
     bool narrow = false, in_time = true;
     while (!status && !interrupted && n < MAX_ROUNDS && in_time && (n < MIN_ROUNDS || !narrow)) {
         status = round(context, values);
         narrow = true;
         n += !status;
         for (int v = 0; v < n_values && !status; v++) { /* inserts the values */
-            double *row = sorted + v * MAX_ROUNDS;
+            double *row = sorted[v];
             int at = n - 1;
             for (; at > 0 && row[at - 1] > values[v]; at--) row[at] = row[at - 1];
             row[at] = values[v];
@@ -31,7 +31,6 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
         if (on_terminal(stderr)) fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start, seconds);
     }
     if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 40, "");
-    free(sorted);
     return status ? -1 : n;
 }
 

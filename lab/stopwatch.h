@@ -10,9 +10,9 @@ enum { MIN_ROUNDS = 7, MAX_ROUNDS = 501, MAX_VALUES = 48 };
 typedef int Round(void *context, double *values);
 
 /* Estimates the median of each of the n_values (at most MAX_VALUES) of a round. Each round measures all values, so
- * other programs disturb all of them equally. Stops when every interval is at most 2 % of its median (after at least
- * MIN_ROUNDS rounds), after `seconds` or MAX_ROUNDS rounds, or after Ctrl-C. Returns the number of rounds; -1 if a
- * round failed or memory ran out. */
+ * other programs disturb all of them equally. The first round is a warm-up and does not count. Stops when every
+ * interval is at most 2 % of its median (after at least MIN_ROUNDS rounds), after `seconds` or MAX_ROUNDS rounds, or
+ * after Ctrl-C. Returns the number of rounds; -1 if a round failed. */
 int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
 
 /* A synthetic text: a prompt in one pass, then `steps` tokens one by one. */

@@ -58,9 +58,8 @@ void tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
     const bool try_threads = s->n_threads > 1 && !s->probe && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
-    const int threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
-    *t = (Tuning){model, s, .max_threads = threads, .tried = try_threads ? 0 : THREAD_TRIALS};
-    s->decode_threads = threads;
+    s->decode_threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
+    *t = (Tuning){model, s, .max_threads = s->decode_threads, .tried = try_threads ? 0 : THREAD_TRIALS};
     apply(t, setting_of(t->tried));
 }
 

@@ -76,7 +76,6 @@ int mode_bench(Run *run) {
     const Options *o = run->options;
     const int context = run->session.context;
     Estimate rates[N_VALUES];
-    double warm_up[N_VALUES] = {0};
     Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2) return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
@@ -84,7 +83,7 @@ int mode_bench(Run *run) {
         t.prompt = t.prompt < context - t.steps ? t.prompt : context - t.steps;
         note("shortened to %d + %d tokens, because the context is %d", t.prompt, t.steps, context);
     }
-    const int rounds = time_round(&t, warm_up) ? -1 : measure(time_round, &t, N_VALUES, o->seconds, rates);
+    const int rounds = measure(time_round, &t, N_VALUES, o->seconds, rates);
     if (rounds < 0) return -1;
     if (!interrupted) report(o, &t, rates, rounds);
     return stdout_finish();

@@ -69,9 +69,6 @@ static const Column KERNEL_COLUMNS[N_KERNELS] = {
     {"fused_to_separate", "fused/apart"},
 };
 
-/* The kernel whose time is the divisor of a ratio; a value of the kernel itself is in nanoseconds per token. */
-static const Kernel BASES[N_KERNELS] = {RMS, RMS, RMS, RMS, ADD_THEN_RMS, ADD_THEN_RMS};
-
 /* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS, only the addition. */
 static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     float *x = c->x + at, *y = c->y + at;
@@ -124,8 +121,9 @@ static int time_kernels(void *context, double *values) {
     Case *c = context;
     double ns[N_KERNELS] = {0};
     for (Kernel k = 0; k < N_KERNELS; k++) {
+        const Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS; /* the divisor; itself in nanoseconds per token */
         ns[k] = time_kernel(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
-        values[k] = k == BASES[k] ? ns[k] : ns[k] / ns[BASES[k]];
+        values[k] = k == base ? ns[k] : ns[k] / ns[base];
     }
     return 0;
 }
@@ -283,12 +281,11 @@ static int measure_model(Run *run, double seconds) {
     const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     Trial t = {.text = {&run->tuning, prompt, context - prompt < STEPS ? context - prompt : STEPS}};
     Estimate estimates[MAX_VALUES];
-    double warm_up[MAX_VALUES];
     if (prompt < 2 || interrupted) return 0;
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         if (part_norm(&at)) buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
-    int rounds = t.kinds.failed || fit_text(&t.text, seconds) || time_variants(&t, warm_up) ? -1 : 0;
-    if (!rounds) rounds = measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
+    const bool failed = t.kinds.failed || fit_text(&t.text, seconds);
+    const int rounds = failed ? -1 : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
     if (rounds > 0 && !interrupted) report(run, &t, estimates, rounds);
     if (t.kinds.bytes) set_norms(&t, UNCHANGED);
     free(t.kinds.bytes);

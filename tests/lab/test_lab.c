@@ -385,7 +385,8 @@ static void mixed_eps_is_refused_in_gguf(void) {
 
 /* ---- the stopwatch ---------------------------------------------------------------------------------- */
 
-/* One value increases with the rounds, one is constant, one decreases; the round after `last` fails. */
+/* One value increases with the rounds, one is constant, one decreases; the round after `last` fails. Round -1 is the
+ * warm-up. */
 typedef struct {
     int round, last;
 } Script;
@@ -430,23 +431,23 @@ static void a_ratio_has_an_interval(void) {
  * 228th and the 274th of 501 (n / 2 -+ 0.98 sqrt(n)). */
 static void measuring_estimates_medians(void) {
     Estimate found[4] = {[3] = {-7, -7, -7}};
-    Script script = {0, 1000};
+    Script script = {-1, 1000};
     CHECK(measure(play_round, &script, 3, 0, found) == 1 && script.round == 1, "%d rounds", script.round);
     check_estimate(found[1], 4, 4, 4);
     check_estimate(found[3], -7, -7, -7);
     check_estimate(estimate_median((const double[]){-6, -5, -4, -3, -2, -1, 0}, 7), -3, -6, 0);
-    script = (Script){0, 1000};
+    script = (Script){-1, 1000};
     CHECK(measure(play_round, &script, 3, 1e6, found) == 501 && script.round == 501, "%d rounds", script.round);
     check_estimate(found[0], 250, 227, 273);
     check_estimate(found[2], -250, -273, -227);
-    script = (Script){0, 3};
+    script = (Script){-1, 3};
     CHECK(measure(play_round, &script, 3, 1e6, found) == -1 && script.round == 3, "a failed round is ignored");
 }
 
 /* Measuring ends when the interval is within 2 % of the median: when the first 9 rounds are below its lower rank. */
 static void measuring_ends_at_2_percent(void) {
     Estimate found;
-    Script script = {0, 1000};
+    Script script = {-1, 1000};
     const int rounds = measure(play_steady_round, &script, 1, 1e6, &found);
     const int rank = (int)(0.5 * (rounds - 1.96 * sqrt(rounds))),
               before = (int)(0.5 * (rounds - 1 - 1.96 * sqrt(rounds - 1)));
