@@ -37,7 +37,7 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
 /* `work`: seconds of the phase's work. */
 static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
     const Record *r = &row.record;
-    if (!r->calls) return;
+    if (r->calls == 0) return;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
     if (row.layer != NO_LAYER) fprintf(out, "%d", row.layer);
     fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row.site].name, r->calls, r->tokens, r->seconds,
@@ -59,7 +59,7 @@ void write_csv(const Profile *p, FILE *out) {
     write_load(out, profile_add_load(p, &(Load){0}));
     fputs("\", \"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
-        if (!p->passes[phase].passes) continue;
+        if (p->passes[phase].passes == 0) continue;
         fputs(separator, out);
         write_phase(out, p, phase);
         separator = ", ";
@@ -69,7 +69,7 @@ void write_csv(const Profile *p, FILE *out) {
         const StreamSize *stream = p->streams[layer];
         double rms[POSITION_BUCKETS];
         int n = POSITION_BUCKETS;
-        while (n > 0 && !stream[n - 1].tokens) n--;
+        while (n > 0 && stream[n - 1].tokens == 0) n--;
         for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / stream[b].tokens);
         if (layer) fputc(',', out);
         write_numbers(out, rms, n);

@@ -25,7 +25,7 @@ static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGIT
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const bool is_after = layer == NO_LAYER && site > SITE_EMBED;
     const int row = is_after ? p->session->model->config.n_layers : layer; /* -1: before the layers */
-    return &p->records[(thread * N_PHASES + (int)phase) * p->n_places + (row + 1) * N_SITES + (int)site];
+    return &p->records[(thread * N_PHASES + phase) * p->n_places + (row + 1) * N_SITES + site];
 }
 
 /* ---- the hooks --------------------------------------------------------------------------- */
@@ -37,9 +37,7 @@ static int bucket_of(uint64_t n, int buckets) {
 }
 
 /* The min value of a bucket. */
-static uint64_t bucket_start(int bucket) {
-    return bucket < 8 ? (uint64_t)bucket : (uint64_t)(8 + bucket % 8) << (bucket / 8 - 1);
-}
+static double bucket_start(int bucket) { return bucket < 8 ? bucket : ldexp(8 + bucket % 8, bucket / 8 - 1); }
 
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
@@ -210,7 +208,7 @@ static double quantile(const uint32_t *histogram, double q) {
     for (int b = 0; b < BUCKETS; b++) n += histogram[b];
     for (int b = 0; b < BUCKETS; below += histogram[b++])
         if (histogram[b] && below + histogram[b] >= q * n) {
-            const double start = (double)bucket_start(b), width = (double)bucket_start(b + 1) - start;
+            const double start = bucket_start(b), width = bucket_start(b + 1) - start;
             return 1e-3 * (start + width * (q * n - below) / histogram[b]);
         }
     return 0;
@@ -220,17 +218,17 @@ static double quantile(const uint32_t *histogram, double q) {
  * median and 1 us, per token; its time above the median is lost. With fewer than 8 calls the median is over all
  * layers. */
 static double lost_at(const Profile *p, Phase phase, int place) {
-    const Record *r = &p->records[(int)phase * p->n_places + place];
-    const Histogram *of_phase = &p->histograms[(int)phase * p->n_places];
+    const Record *r = &p->records[phase * p->n_places + place];
+    const Histogram *of_phase = &p->histograms[phase * p->n_places];
     const uint32_t *calls = of_phase[place];
     Histogram all = {0};
     double usual = 0; /* sum over calls of nanoseconds per token; a long call counts as the median */
     bool lost = false;
-    for (int i = place % N_SITES; i < p->n_places; i += N_SITES)
+    for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
         for (int b = 0; b < BUCKETS; b++) all[b] += of_phase[i][b];
     const double median = 1e3 * quantile(r->calls < 8 ? all : calls, 0.5);
     for (int b = 0; b < BUCKETS; b++) {
-        const double middle = 0.5 * (double)(bucket_start(b) + bucket_start(b + 1));
+        const double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
         const bool is_long = middle > 8 * median + 1000;
         usual += calls[b] * (is_long ? median : middle);
         lost = lost || (is_long && calls[b]);
@@ -240,8 +238,8 @@ static double lost_at(const Profile *p, Phase phase, int place) {
 
 /* The first thread's record of a site, with all threads' work and statistics of activations. */
 static Record record_of(const Profile *p, Phase phase, int place) {
-    const Record *r = &p->records[(int)phase * p->n_places + place];
-    const Site site = (Site)(place % N_SITES);
+    const Record *r = &p->records[phase * p->n_places + place];
+    const Site site = place % N_SITES;
     Record sum = *r;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {
@@ -265,10 +263,10 @@ static Record record_of(const Profile *p, Phase phase, int place) {
 
 SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record r = record_of(p, phase, place);
-    const uint32_t *calls = p->histograms[(int)phase * p->n_places + place];
+    const uint32_t *calls = p->histograms[phase * p->n_places + place];
     const int layer = place / N_SITES - 1;
     return (SiteRow){.layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
-                     .site = (Site)(place % N_SITES),
+                     .site = place % N_SITES,
                      .record = r,
                      .us = 1e6 * r.seconds / profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
                      .median = quantile(calls, 0.5),
@@ -297,10 +295,10 @@ Work profile_work(const Profile *p, Phase phase) {
 }
 
 ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {
-    const Record *records = &p->records[(thread * N_PHASES + (int)phase) * p->n_places];
+    const Record *records = &p->records[(thread * N_PHASES + phase) * p->n_places];
     ThreadTime sum = {0};
     for (int place = 0; place < p->n_places; place++) {
-        const Site site = (Site)(place % N_SITES);
+        const Site site = place % N_SITES;
         double *part = SITES[site].is_norm ? &sum.norms : site == SITE_WAIT ? &sum.waiting : &sum.others;
         if (site != SITE_PROFILE) *part += records[place].seconds;
     }

@@ -13,9 +13,9 @@ static void write_totals(const Profile *p, Phase phase) {
     for (Site site = 0; site < N_SITES; site++) {
         SiteRow longest = {0};
         double calls = 0, us = 0, of_site = 0, min = INFINITY, max = 0;
-        for (int place = (int)site; place < p->n_places; place += N_SITES) {
+        for (int place = site; place < p->n_places; place += N_SITES) {
             const SiteRow row = profile_row(p, phase, place);
-            if (!row.record.calls) continue;
+            if (row.record.calls == 0) continue;
             calls += row.record.calls;
             us += row.us;
             of_site += row.record.work;
@@ -23,7 +23,7 @@ static void write_totals(const Profile *p, Phase phase) {
             max = fmax(max, row.rms_in);
             if (row.us >= longest.us) longest = row;
         }
-        if (!calls) continue;
+        if (calls == 0) continue;
         fprintf(stderr, "%-14s %7.0f %9.2f %6.2f", SITES[site].name, calls, us, 100 * of_site / work);
         if (longest.layer != NO_LAYER) fprintf(stderr, " layer %2d %9.2f", longest.layer, longest.us);
         if (SITES[site].is_norm) fprintf(stderr, "%*s  %.4g to %.4g", longest.layer == NO_LAYER ? 19 : 0, "", min, max);
@@ -38,7 +38,7 @@ static void write_layers(const Profile *p, Phase phase) {
     for (int place = 0; place < p->n_places; place++) {
         const SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
-        if (!r->calls) continue;
+        if (r->calls == 0) continue;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
         fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, r->calls, row.us, row.median,
                 row.p95, 100 * r->work / work);
@@ -61,7 +61,7 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     fputc('\n', stderr);
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Work w = profile_work(p, phase);
-        if (!p->passes[phase].passes) continue;
+        if (p->passes[phase].passes == 0) continue;
         fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value, PHASE_NAMES[phase]);
         if (isfinite(w.share.low)) fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
         fprintf(stderr, ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
@@ -70,7 +70,7 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     write_load(stderr, profile_add_load(p, &(Load){0}));
     fputc('\n', stderr);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        if (!p->passes[phase].passes) continue;
+        if (p->passes[phase].passes == 0) continue;
         fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);
         (layers ? write_layers : write_totals)(p, phase);
     }
