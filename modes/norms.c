@@ -53,11 +53,11 @@ typedef enum { RMS, LAYER, NO_BETA, COPY, ADD_THEN_RMS, FUSED, N_KERNELS } Kerne
 
 /* What the kernels work on. */
 typedef struct {
-    int dim, tokens, threads, repeats[N_KERNELS];
+    int dim, tokens, threads;
     float *x, *y, *r; /* [tokens][dim] */
     Norm norms[NO_BETA + 1];
-    Kernel kernel; /* that runs now */
-    int calls;
+    int repeats[N_KERNELS]; /* calls in a measurement */
+    Kernel kernel;          /* that runs now */
 } Case;
 
 static const Column KERNEL_COLUMNS[N_KERNELS] = {
@@ -102,17 +102,16 @@ static void run_on_tokens(const Case *c, Kernel kernel) {
 
 static void repeat_kernel(void *of) {
     const Case *c = of;
-    for (int i = 0; i < c->calls; i++) {
+    for (int i = 0; i < c->repeats[c->kernel]; i++) {
         run_on_tokens(c, c->kernel);
         if (c->kernel == ADD_THEN_RMS) run_on_tokens(c, RMS);
     }
 }
 
-/* Nanoseconds of `calls` calls. */
-static double time_kernel(Case *c, Kernel kernel, int calls) {
+/* Nanoseconds of all repeats. */
+static double time_kernel(Case *c, Kernel kernel) {
     const uint64_t start = nanoseconds();
     c->kernel = kernel;
-    c->calls = calls;
     team_run(c->threads, repeat_kernel, c);
     return (double)(nanoseconds() - start);
 }
@@ -122,7 +121,7 @@ static int time_kernels(void *context, double *values) {
     double ns[N_KERNELS] = {0};
     for (Kernel k = 0; k < N_KERNELS; k++) {
         const Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS; /* the divisor; itself in nanoseconds per token */
-        ns[k] = time_kernel(c, k, c->repeats[k]) / c->repeats[k] / c->tokens;
+        ns[k] = time_kernel(c, k) / c->repeats[k] / c->tokens;
         values[k] = k == base ? ns[k] : ns[k] / ns[base];
     }
     return 0;
@@ -135,20 +134,20 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
-    float *y = x + n, *r = y + n, *gamma = r + n, *beta = gamma + n;
+    const float *gamma = x + 3 * n, *beta = gamma + n;
     Case c = {.dim = dim,
               .tokens = tokens,
               .threads = tokens < threads ? 1 : threads,
               .x = x,
-              .y = y,
-              .r = r,
+              .y = x + n,
+              .r = x + 2 * n,
               .norms = {{NORM_RMS, 1e-5f, gamma, NULL, 0},
                         {NORM_LAYER, 1e-5f, gamma, beta, 0},
                         {NORM_LAYER, 1e-5f, gamma, NULL, 0}}};
     for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
-    for (size_t i = 0; i < n; i++) r[i] *= 1e-6f; /* repeated additions hardly change x */
+    for (size_t i = 0; i < n; i++) c.r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (Kernel k = 0; k < N_KERNELS; k++)
-        for (c.repeats[k] = 8; time_kernel(&c, k, c.repeats[k]) < min_ns;) c.repeats[k] *= 2;
+        for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;) c.repeats[k] *= 2;
     Estimate estimates[N_KERNELS];
     char label[64];
     const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
@@ -205,7 +204,7 @@ typedef struct {
     Load load;    /* of all rounds */
 } Trial;
 
-/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). */
+/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains set. */
 static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
     for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
@@ -287,7 +286,6 @@ static int measure_model(Run *run, double seconds) {
     const bool failed = t.kinds.failed || fit_text(&t.text, seconds);
     const int rounds = failed ? -1 : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
     if (rounds > 0 && !interrupted) report(run, &t, estimates, rounds);
-    if (t.kinds.bytes) set_norms(&t, UNCHANGED);
     free(t.kinds.bytes);
     return rounds < 0 ? -1 : 0;
 }

@@ -101,7 +101,8 @@ static void timed_kernels_run_on_every_token(void) {
             if (last <= LAYER) norm_plain(to, x + t * DIM, &c.norms[last], 1, DIM);
         }
         memset(y, 0xff, sizeof y);
-        time_kernel(&c, k, 1);
+        c.repeats[k] = 1;
+        time_kernel(&c, k);
         for (int i = 0; i < TOKENS * DIM; i++)
             CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g", KERNEL_COLUMNS[k].key, i,
                   (double)y[i], (double)expected[i]);
