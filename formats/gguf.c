@@ -43,6 +43,10 @@ static Value get(const Reader *r, const char *key) {
 static void check_key(Reader *r, String key) {
     /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before the MLP. */
     if (string_is(key, "use_parallel_residual") && reader_find(r, "blk.0.ffn_norm", ".weight")) return;
+    /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be refused */
+    const bool granite = r->family->may & SCALES && !r->header.n_experts;
+    if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4)) return;
+    if (granite && string_is(key, "expert_shared_feed_forward_length")) return;
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
     for (int value = 0; value < 2; value++)

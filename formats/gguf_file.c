@@ -115,7 +115,10 @@ Value gguf_element(const GgufValue *v, int i) {
 Value gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return (Value){VALUE_MISSING, .string = {"missing", 7}};
-    return v->is_array ? (Value){VALUE_LIST, .string = {"a list", 6}} : gguf_element(v, 0);
+    const size_t bytes = v->is_array && v->count && v->type != GGUF_STRING ? v->bytes / v->count : 0;
+    if (v->is_array && (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
+        return (Value){VALUE_LIST, .string = {"a list", 6}};
+    return gguf_element(v, 0);
 }
 
 /* ---- the tensor table ------------------------------------------------------------------ */

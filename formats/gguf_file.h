@@ -37,8 +37,8 @@ void gguf_close(Gguf *g);
 /* Finds a key. Returns NULL if the file does not have it. */
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 
-/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array. And element i of an
- * array. */
+/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array, except that an array of
+ * equal numbers counts as this number (some converters write a size for each layer). And element i of an array. */
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 

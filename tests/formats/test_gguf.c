@@ -560,8 +560,8 @@ static void families_with_other_keys(void) {
     const Relative olmo2 = {.architecture = "olmo2"}, gemma2 = {.architecture = "gemma2"},
                    gemma3 = {.architecture = "gemma3"}, granite = {.architecture = "granite"},
                    stablelm = {.architecture = "stablelm"};
-    for (int i = 0; i < 9; i++) {
-        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : i < 8 ? &granite : &stablelm);
+    for (int i = 0; i < 10; i++) {
+        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : i == 8 ? &stablelm : &granite);
         gguf_make_family(&file, ref.m, ref.r->architecture);
         if (i == 0) gguf_remove(&file, "olmo2.attention.sliding_window"), ref.window = 0;
         if (i == 1) { /* OLMo 3's longer context, only in layers without windows */
@@ -589,6 +589,12 @@ static void families_with_other_keys(void) {
         }
         /* as llama.cpp's converter writes it if config.json lacks the option; the norms before the MLP say otherwise */
         if (i == 8) gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
+        if (i == 9) { /* a dense Granite 4: sizes of absent layers, and a list with a size for each layer */
+            const uint32_t n = ref.m->n_kv_heads, heads[] = {GGUF_U32, 3, 0, n, n, n};
+            gguf_set(&file, "granite.ssm.conv_kernel", GGUF_U32, &(uint32_t){4}, 4);
+            gguf_set(&file, "granite.expert_shared_feed_forward_length", GGUF_U32, &(uint32_t){80}, 4);
+            gguf_set(&file, "granite.attention.head_count_kv", GGUF_ARRAY, heads, sizeof heads);
+        }
         check_forward(ref.r->architecture, &ref, CLOSE);
     }
 }
@@ -629,6 +635,10 @@ static void bad_families(void) {
                gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
     REFUSED_OF("olmo", "use_parallel_residual is 1, expected 0",
                gguf_set(&file, "olmo.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1));
+    REFUSED_OF("granite", "granite.attention.head_count_kv is a list, expected a whole number",
+               gguf_set(&file, "granite.attention.head_count_kv", GGUF_ARRAY, &(uint32_t[]){GGUF_U32, 2, 0, 2, 1}, 20));
+    REFUSED_OF("llama", "llama.ssm.conv_kernel is not supported",
+               gguf_set(&file, "llama.ssm.conv_kernel", GGUF_U32, &(uint32_t){4}, 4));
     REFUSED_OF("stablelm", "use_parallel_residual is 1, expected 0",
                gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
                gguf_remove(&file, "blk.0.ffn_norm.weight"));
@@ -993,7 +1003,7 @@ static void bad_keys(void) {
             gguf_set_real(&file, "llama.embedding_length", 64));
     REFUSED("llama.feed_forward_length is 0", gguf_set_int(&file, "llama.feed_forward_length", 0));
     REFUSED("llama.feed_forward_length is a list, expected a whole number",
-            set_array("llama.feed_forward_length", GGUF_I32, 16));
+            gguf_set(&file, "llama.feed_forward_length", GGUF_ARRAY, &(uint32_t[]){GGUF_I32, 2, 0, 96, 95}, 20));
     REFUSED("llama.context_length is 0", gguf_set_int(&file, "llama.context_length", 0));
     REFUSED("llama.attention.head_count is 0", gguf_set_int(&file, "llama.attention.head_count", 0));
     REFUSED("expected a multiple of 6 heads", gguf_set_int(&file, "llama.attention.head_count", 6));
@@ -1086,7 +1096,8 @@ static void unsupported_keys_are_accepted_only_if_neutral(void) {
         REFUSED(message, gguf_set_int(&file, name, cases[i].other));
     }
     REFUSED("llama.pooling_type is 'none', expected 0", gguf_set_text(&file, "llama.pooling_type", "none"));
-    REFUSED("llama.pooling_type is a list, expected 0", set_array("llama.pooling_type", GGUF_F32, 16));
+    REFUSED("llama.pooling_type is a list, expected 0",
+            gguf_set(&file, "llama.pooling_type", GGUF_ARRAY, &(uint32_t[]){GGUF_I32, 2, 0, 0, 1}, 20));
     REFUSED("llama.logit_scale is nan, expected 1", gguf_set_real(&file, "llama.logit_scale", NAN));
 }
 
