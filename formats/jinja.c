@@ -9,6 +9,7 @@
  */
 #include "formats/jinja.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "base/utf8.h"
 #include "text/pretokenize.h"
@@ -27,7 +28,7 @@ typedef struct {
         const char *text;    /* of a string: [n]; of a macro: its parameters in the template */
         struct Items *items; /* of a list or a map */
     };
-    const char *marks; /* [n], of a string */
+    const bool *marks; /* [n], of a string; NULL: all bytes are the template's or the program's */
 } Value;
 
 typedef struct {
@@ -45,35 +46,34 @@ typedef struct {
     size_t n_globals; /* number of variables of the top level */
 } Scope;
 
-enum { MAX_CONSTANT = 64 /* bytes */ };
+enum { ROOM = JINJA_OUTPUT + 64 }; /* for a final zero byte */
 
 static const Value undefined, none = {.kind = NONE};
-static const char ONES[MAX_CONSTANT] = {[0 ... MAX_CONSTANT - 1] = 1};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
-static const char *ones;                   /* marks of the template */
-static Buffer text, marks;                 /* the output, then the strings that are being built */
-static size_t n_steps, n_bytes;
-static char *memory; /* [JINJA_MEMORY]; the system adds a page when it is used */
+static char *text;                         /* [n_text]: the output, then the strings that are being built */
+static bool *marks;                        /* [n_text] */
+static char *memory;                       /* [n_bytes]: the values */
+static size_t n_text, n_bytes, n_steps;
 static int depth;
-static bool live, finished;
-static enum { NOTHING, CONTINUE, BREAK } skips; /* why the rest of a loop's body does not run */
+static bool live;
+static bool breaks; /* the loop that runs ends after this iteration */
 static Scope scope;
 static Items messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
 /* The message has the line of the cursor, `error` and what it is about. */
-static _Noreturn void stop_at(const char *error, const char *what) {
+static _Noreturn void stop_at(const char *error, Value what) {
     int line = 1;
     for (const char *s = source; s < cursor; s++) line += *s == '\n';
-    fail("%s: line %d of the chat template: %s%s", path, line, error, what);
+    fail("%s: line %d of the chat template: %s%.*s", path, line, error, (int)what.n, what.n ? what.text : "");
     longjmp(stopped, 1);
 }
 
 static void stop_if(bool refused, const char *error) {
-    if (refused) stop_at(error, "");
+    if (refused) stop_at(error, undefined);
 }
 
 static void work(size_t bytes) {
@@ -95,12 +95,16 @@ static void *get_memory(size_t bytes) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static Value string(const char *s, const char *with_marks, size_t n) {
+static Value string(const char *s, const bool *with_marks, size_t n) {
     return (Value){STRING, (uint32_t)n, .text = s, .marks = with_marks};
 }
 
-static Value constant(const char *s) { return string(s, ONES, strlen(s)); }
-static Value part(Value s, size_t from, size_t to) { return string(s.text + from, s.marks + from, to - from); }
+static Value constant(const char *s) { return string(s, NULL, strlen(s)); }
+
+static Value part(Value s, size_t from, size_t to) {
+    return string(s.text + from, s.marks ? s.marks + from : NULL, to - from);
+}
+
 static Value boolean(bool is_true) { return (Value){.kind = BOOLEAN, .number = is_true}; }
 
 static Value integer(int64_t number) {
@@ -167,34 +171,42 @@ static void set(Items *items, Value key, Value value, size_t from) {
 
 /* ---- building strings ----------------------------------------------------------------------- */
 
-static void write_bytes(const char *s, const char *with_marks, size_t n) {
+static void write_bytes(const char *s, const bool *with_marks, size_t n) {
     work(n);
-    stop_if(n > JINJA_OUTPUT - text.n, "writes too much text");
-    buffer_append(&text, s, n);
-    if (!text.failed) buffer_append(&marks, with_marks, n);
-    if (text.failed || marks.failed) longjmp(stopped, 1);
+    stop_if(n > JINJA_OUTPUT - n_text, "writes too much text");
+    memcpy(text + n_text, s, n);
+    if (with_marks)
+        memcpy(marks + n_text, with_marks, n);
+    else
+        memset(marks + n_text, true, n);
+    n_text += n;
 }
 
 static void put(Value v) {
-    char digits[24];
+    char digits[24] = "";
+    const char *word = digits;
     stop_if(v.kind > STRING, "prints a list, a map or a macro");
-    if (v.kind == NONE || v.kind == BOOLEAN) v = constant(v.kind == NONE ? "None" : v.number ? "True" : "False");
-    if (v.kind == INTEGER) snprintf(digits, sizeof digits, "%d", (int)v.number), v = constant(digits);
-    if (v.kind == STRING) write_bytes(v.text, v.marks, v.n);
+    if (v.kind == NONE) word = "None";
+    if (v.kind == BOOLEAN) word = v.number ? "True" : "False";
+    if (v.kind == INTEGER) snprintf(digits, sizeof digits, "%d", (int)v.number);
+    if (v.kind != STRING) v = constant(word);
+    write_bytes(v.text, v.marks, v.n);
 }
 
 /* Takes what was written from `start` on out of the output; a zero byte follows. */
 static Value take(size_t start) {
-    const size_t n = text.n - start;
-    char *copy = get_memory(2 * n + 1), *with_marks = copy + n + 1;
-    if (n) memcpy(copy, text.bytes + start, n), memcpy(with_marks, marks.bytes + start, n);
+    const size_t n = n_text - start;
+    char *copy = get_memory(2 * n + 1);
+    bool *with_marks = (bool *)copy + n + 1;
+    memcpy(copy, text + start, n);
+    memcpy(with_marks, marks + start, n);
     copy[n] = '\0';
-    text.n = marks.n = start;
+    n_text = start;
     return string(copy, with_marks, n);
 }
 
 static Value concatenate(Value a, Value b) {
-    const size_t start = text.n;
+    const size_t start = n_text;
     put(a);
     put(b);
     return take(start);
@@ -206,9 +218,9 @@ static Value to_string(Value v) { return v.kind == STRING ? v : concatenate(v, u
 
 /* Index of the first byte of the character after `at`. */
 static size_t next_character(Value s, size_t at) {
-    while (++at < s.n && utf8_is_continuation(s.text[at])) {
-    }
-    return at;
+    size_t n;
+    utf8_read(s.text + at, s.n - at, &n);
+    return at + n;
 }
 
 static Items iterate(Value v) {
@@ -266,13 +278,14 @@ static Value get_member(Value v, Value key) {
 /* Operators that begin with others stand before them. */
 static const struct {
     const char *symbol;
-    int level; /* higher levels bind tighter; 2 is `not` */
+    int level; /* higher levels bind tighter */
     int code;  /* for apply(); negative: the opposite */
-} OPERATORS[] = {{"or", 0, '|'},  {"and", 1, '&'}, {"==", 3, '='}, {"!=", 3, -'='},     {"<=", 3, -'>'},
-                 {">=", 3, -'<'}, {"<", 3, '<'},   {">", 3, '>'},  {"not in", 3, -'i'}, {"in", 3, 'i'},
-                 {"+", 4, '+'},   {"-", 4, '-'},   {"~", 5, '~'},  {"*", 6, '*'},       {"%", 6, '%'}};
+} OPERATORS[] = {{"or", 1, '|'},  {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},     {"<=", 4, -'>'},
+                 {">=", 4, -'<'}, {"<", 4, '<'},   {">", 4, '>'},  {"not in", 4, -'i'}, {"in", 4, 'i'},
+                 {"+", 5, '+'},   {"-", 5, '-'},   {"~", 6, '~'},  {"*", 7, '*'},       {"%", 7, '%'}};
 
-enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS, NOT = 2, COMPARISON = 3, HIGHEST = 6 };
+enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
+enum { CONDITIONAL, OR, NOT = 3, COMPARISON, HIGHEST = 7 }; /* levels; CONDITIONAL: a if b else c */
 
 static bool contains(Value list, Value v) {
     if (list.kind == STRING && v.kind == STRING) {
@@ -309,7 +322,7 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    if (!y) stop_at("divides by zero", "");
+    stop_if(!y, "divides by zero");
     return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
@@ -342,41 +355,41 @@ static bool is_stripped(Value character) {
 
 enum { LEFT = 1, RIGHT = 2 };
 
+static size_t previous_character(Value s, size_t at) { return at - utf8_before(s.text + at, s.text); }
+
 static Value strip(void) {
-    const Value s = to_string(self);
-    size_t from = 0, to = s.n, n;
+    Value s = to_string(self);
+    size_t from = 0;
     work(s.n);
-    for (; option & LEFT && from < to && is_stripped(part(s, from, n = next_character(s, from))); from = n) {
-    }
-    for (; option & RIGHT && to > from; to = n) {
-        for (n = to - 1; n > from && utf8_is_continuation(s.text[n]);) n--;
-        if (!is_stripped(part(s, n, to))) break;
-    }
-    return part(s, from, to);
+    while (option & LEFT && from < s.n && is_stripped(part(s, from, next_character(s, from))))
+        from = next_character(s, from);
+    s = part(s, from, s.n);
+    while (option & RIGHT && s.n && is_stripped(part(s, previous_character(s, s.n), s.n)))
+        s = part(s, 0, previous_character(s, s.n));
+    return s;
 }
 
 /* Splits self at the first argument, at most as often as an integer in the second one says. */
-static Items split_self(void) {
-    Value s = to_string(self);
+static Value split(void) {
     const Value separator = string_arg(0), max = arg(1);
-    int64_t left = max.kind == INTEGER ? max.number : -1;
+    Value rest = to_string(self);
     Items list = {0};
-    const char *at;
     stop_if(!separator.n, "an empty separator");
-    work(s.n);
-    for (; left != 0 && (at = memmem(s.text, s.n, separator.text, separator.n)); left--) {
-        const size_t n = at - s.text;
-        push(&list, part(s, 0, n));
-        s = part(s, n + separator.n, s.n);
+    work(rest.n);
+    for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0; left--) {
+        const char *at = memmem(rest.text, rest.n, separator.text, separator.n);
+        if (!at) break;
+        const size_t n = at - rest.text;
+        push(&list, part(rest, 0, n));
+        rest = part(rest, n + separator.n, rest.n);
     }
-    push(&list, s);
-    return list;
+    push(&list, rest);
+    return list_of(list);
 }
 
-static Value split(void) { return list_of(split_self()); }
-
-static Value join_items(Items items, Value separator) {
-    const size_t start = text.n;
+static Value join_items(Value list, Value separator) {
+    const Items items = iterate(list);
+    const size_t start = n_text;
     for (size_t i = 0; i < items.n; i++) {
         if (i) put(separator);
         put(items.at[i].value);
@@ -388,24 +401,24 @@ static Value join_items(Items items, Value separator) {
 static Value join(void) {
     const bool is_method = self.kind == STRING;
     check_arguments(1);
-    return join_items(iterate(is_method ? arg(0) : self), is_method ? self : arg(0));
+    return join_items(is_method ? arg(0) : self, is_method ? self : arg(0));
 }
 
 static Value replace(void) {
     check_arguments(2);
-    return join_items(split_self(), string_arg(1));
+    return join_items(split(), string_arg(1));
 }
 
 enum { UPPER_FIRST = 1, UPPER_REST = 2 };
 
 /* The cases of the first and of the other characters are in the option. */
 static Value change_case(void) {
-    const size_t start = text.n;
+    const size_t start = n_text;
     put(self);
-    for (size_t i = start; i < text.n; i++) {
-        const uint8_t c = text.bytes[i];
+    for (size_t i = start; i < n_text; i++) {
+        const uint8_t c = text[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
-        text.bytes[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
+        text[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
     }
     return take(start);
 }
@@ -463,12 +476,12 @@ static Value is_equal(void) { return boolean(equal(self, arg(0))); }
 
 static Value new_map(void) { return with_items(MAP, args); }
 
-static Value refuse(void) { stop_at("refused: ", concatenate(arg(0), undefined).text); }
+static Value refuse(void) { stop_at("refused: ", to_string(arg(0))); }
 
 /* The marks of a date are 0: its format may come from a message. */
 static Value date(void) {
     char today[64];
-    const size_t start = text.n;
+    const size_t start = n_text;
     jinja_write(today, format_today(today, sizeof today, concatenate(arg(0), undefined).text), false);
     return take(start);
 }
@@ -537,7 +550,7 @@ static Value call_function(Value name, Value on, Items with, bool is_test) {
         if ((*FUNCTIONS[i].name == '?') == is_test && equal(name, constant(FUNCTIONS[i].name + is_test)))
             return FUNCTIONS[i].call();
     }
-    stop_at("unsupported function, filter, method or test ", concatenate(name, undefined).text);
+    stop_at("unsupported function, filter, method or test ", to_string(name));
 }
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -565,7 +578,7 @@ static bool accept(const char *symbol) {
 }
 
 static void expect(const char *symbol) {
-    if (!accept(symbol)) stop_at("expected ", symbol);
+    if (!accept(symbol)) stop_at("expected ", constant(symbol));
 }
 
 /* Reads the end of a tag and the white space that belongs to it. */
@@ -586,18 +599,17 @@ static Value read_name(void) {
     while (is_word(*cursor)) cursor++;
     work(cursor - s);
     stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
-    return string(s, ones, cursor - s);
+    return string(s, NULL, cursor - s);
 }
 
 /* ---- variables and macros ------------------------------------------------------------------- */
 
-static Value expression(void);
-static void run_block(void);
+static Value read_level(int level, bool runs);
+static void run_block(bool runs);
 
-static Value get_variable(Value name) {
-    const Item *item = find(&scope.variables, name, 0);
-    return item ? item->value : undefined;
-}
+static Value expression(void) { return read_level(CONDITIONAL, true); }
+
+static Value get_variable(Value name) { return get_member((Value){.kind = MAP, .items = &scope.variables}, name); }
 
 /* Begins a scope; the caller restores the old one. */
 static void open_scope(void) {
@@ -605,50 +617,31 @@ static void open_scope(void) {
     scope.first = scope.variables.n;
 }
 
-/* Reads arguments, up to ")". */
-static Items read_arguments(void) {
-    Items given = {0};
-    while (!accept(")")) {
-        skip_space();
-        const char *start = cursor;
-        Value key = is_word(*cursor) && !isdigit((uint8_t)*cursor) ? read_name() : undefined;
-        if (follows("==") || !accept("=")) cursor = start, key = undefined;
-        const Value value = expression();
-        if (live) add(&given, key, value);
-        if (!follows(")")) expect(",");
-    }
-    return given;
-}
-
-/* Reads the parameters of a macro, up to ")". If live, they become variables. */
+/* Reads the parameters of a macro, up to ")", and makes them variables. */
 static void read_parameters(Items given) {
-    const bool runs = live;
     for (size_t i = 0; !accept(")"); i++) {
         const Value name = read_name();
-        const Item *item = runs ? find(&given, name, 0) : NULL;
+        const Item *item = find(&given, name, 0);
         if (!item && i < given.n && !given.at[i].key.kind) item = &given.at[i];
-        live = runs && !item;
-        const Value missing = accept("=") ? expression() : undefined;
-        live = runs;
+        const Value missing = accept("=") ? read_level(CONDITIONAL, !item) : undefined;
         if (live) add(&scope.variables, name, item ? item->value : missing);
         if (!follows(")")) expect(",");
     }
-    end_tag("%}");
 }
 
 static Value call_macro(Value macro, Items given) {
     const char *after = cursor;
-    const size_t start = text.n;
+    const size_t start = n_text;
     const Scope outer = scope;
     open_scope();
     scope.variables.n = scope.variables.room = scope.first = scope.n_globals; /* add() copies them */
     cursor = macro.text;
     read_parameters(given);
-    run_block();
+    run_block(true);
     scope = outer;
     cursor = after;
     live = true;
-    skips = NOTHING;
+    breaks = false;
     return take(start);
 }
 
@@ -657,7 +650,7 @@ static Value call_macro(Value macro, Items given) {
 /* Reads adjacent strings in quotes. */
 static Value read_string(void) {
     static const char from[] = "ntr\\'\"", to[] = "\n\t\r\\'\"";
-    const size_t start = text.n;
+    const size_t start = n_text;
     do {
         const char quote = *cursor++;
         for (; *cursor != quote; cursor++) {
@@ -665,28 +658,35 @@ static Value read_string(void) {
             cursor += escaped;
             const char *escape = escaped && *cursor ? strchr(from, *cursor) : NULL;
             stop_if(!*cursor || (escaped && !escape), "an unsupported escape, or a string without an end");
-            if (live) write_bytes(escape ? to + (escape - from) : cursor, ONES, 1);
+            if (live) write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
         }
         cursor++;
     } while (follows("'") || follows("\""));
     return take(start);
 }
 
-/* Reads the values of a list, a tuple or a map, up to its end. */
+/* Reads the values of a list, a tuple or a map, or the arguments of a function: a list whose items may have names. */
 static Value read_values(Kind kind, const char *end) {
     Items items = {0};
     while (!accept(end)) {
+        const char *start = cursor;
         Value key = undefined, value = expression();
         if (kind == MAP) {
             key = value;
             expect(":");
             value = expression();
         }
-        if (*end == ')' && !items.n && accept(end)) return value; /* only parentheses */
+        if (kind == FUNCTION && follows("=")) {
+            cursor = start;
+            key = read_name();
+            expect("=");
+            value = expression();
+        }
+        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
         if (live) add(&items, key, value);
         if (!follows(end)) expect(",");
     }
-    return live ? with_items(kind, items) : undefined;
+    return live ? with_items(kind == MAP ? MAP : LIST, items) : undefined;
 }
 
 static Value read_primary(void) {
@@ -705,7 +705,7 @@ static Value read_primary(void) {
     if (accept("none") || accept("None")) return none;
     const Value name = read_name(), v = live ? get_variable(name) : undefined;
     if (!accept("(")) return v;
-    const Items given = read_arguments();
+    const Items given = iterate(read_values(FUNCTION, ")"));
     if (!live) return undefined;
     return v.kind == MACRO ? call_macro(v, given) : call_function(name, undefined, given, false);
 }
@@ -723,25 +723,37 @@ static Value read_subscript(Value v) {
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
-/* Reads a value with its sign and what follows it: [index], .name, .name(arguments), filters and tests. */
+/* Reads the name and the arguments of a member or method ('.'), a filter ('|') or a test ('?') of v. */
+static Value read_applied(char kind, Value v) {
+    const Value name = read_name();
+    const bool is_call = accept("(");
+    const Items given = is_call ? iterate(read_values(FUNCTION, ")")) : (Items){0};
+    if (!live) return undefined;
+    return kind == '.' && !is_call ? get_member(v, name) : call_function(name, v, given, kind == '?');
+}
+
+/* Reads a value with its sign, its members, and filters and tests of it. */
 static Value read_unary(void) {
-    bool negative = accept("-");
+    const bool negative = accept("-");
     Value v = read_primary();
     for (;;) {
-        if (accept("[")) {
+        if (accept("["))
             v = read_subscript(v);
-            continue;
-        }
-        const bool is_member = accept("."), is_test = !is_member && accept("is");
-        if (negative && live && !is_member) v = apply('-', integer(0), v);
-        negative &= is_member;
-        if (!is_member && !is_test && !accept("|")) return v;
-        const bool negated = is_test && accept("not");
-        const Value name = read_name();
-        const bool has_list = accept("(");
-        const Items given = has_list ? read_arguments() : (Items){0};
-        if (live) v = is_member && !has_list ? get_member(v, name) : call_function(name, v, given, is_test);
-        if (negated) v = boolean(!is_true(v));
+        else if (accept("."))
+            v = read_applied('.', v);
+        else
+            break;
+    }
+    if (negative && live) v = apply('-', integer(0), v);
+    for (;;) {
+        if (accept("is")) {
+            const bool negated = accept("not");
+            v = read_applied('?', v);
+            if (negated) v = boolean(!is_true(v));
+        } else if (accept("|"))
+            v = read_applied('|', v);
+        else
+            return v;
     }
 }
 
@@ -755,25 +767,16 @@ static int read_operator(int level) {
     return 0;
 }
 
-/* Reads an expression of operators of this level and higher ones. */
 static Value read_binary(int level) {
-    const bool runs = live;
     if (level > HIGHEST) return read_unary();
-    if (level == NOT && accept("not")) {
-        enter();
-        const Value v = read_binary(NOT);
-        depth--;
-        return boolean(!is_true(v));
-    }
+    if (level == NOT && accept("not")) return boolean(!is_true(read_level(NOT, true)));
     Value left = read_binary(level + 1);
     int n = 0;
     for (int op; (op = read_operator(level)); n++) {
-        const bool decided = (op == '&' && !is_true(left)) || (op == '|' && is_true(left));
         stop_if(n && level == COMPARISON, "unsupported chain of comparisons");
-        live = runs && !decided;
-        const Value right = read_binary(level + 1);
-        live = runs;
-        if (op == '&' || op == '|')
+        const bool is_logic = op == '&' || op == '|', decided = is_logic && is_true(left) == (op == '|');
+        const Value right = read_level(level + 1, !decided);
+        if (is_logic)
             left = decided ? left : right;
         else if (live)
             left = apply(op, left, right);
@@ -782,51 +785,42 @@ static Value read_binary(int level) {
 }
 
 /* Reads `a if condition else b`. The condition follows a, so a is read twice. */
-static Value expression(void) {
+static Value read_conditional(void) {
     const char *start = cursor;
-    const bool runs = live;
     Value result = undefined;
-    enter();
-    live = false;
-    read_binary(0);
-    live = runs;
-    const bool has_condition = accept("if"), chosen = !has_condition || is_true(read_binary(0));
-    live = runs && !chosen;
-    if (has_condition && accept("else")) result = expression();
-    live = runs;
+    read_level(OR, false);
+    const bool has_condition = accept("if"), chosen = !has_condition || is_true(read_level(OR, true));
+    if (has_condition && accept("else")) result = read_level(CONDITIONAL, !chosen);
     if (live && chosen) {
         const char *end = cursor;
         cursor = start;
-        result = read_binary(0);
+        result = read_binary(OR);
         cursor = end;
     }
-    depth--;
     return result;
+}
+
+/* Reads an expression of operators of this level and higher ones. Returns its value if it runs, else undefined. */
+static Value read_level(int level, bool runs) {
+    const bool was_live = live;
+    live &= runs;
+    enter();
+    const Value v = level == CONDITIONAL ? read_conditional() : read_binary(level);
+    depth--;
+    runs = live;
+    live = was_live;
+    return runs ? v : undefined;
 }
 
 /* ---- statements ----------------------------------------------------------------------------- */
 
-/* Reads names separated by commas. If `sets`, sets the variable; several names are unsupported. */
-static void assign(const char *names, Value v, bool sets) {
-    cursor = names;
-    do {
-        const Value name = read_name();
-        stop_if(sets && follows(","), "unsupported list of names");
-        if (sets) set(&scope.variables, name, v, scope.first);
-    } while (accept(","));
-}
-
 static void run_if(void) {
-    const bool runs = live;
-    bool waits = live, is_else = false; /* no branch was chosen yet */
+    bool decided = false, is_else = false;
     do {
-        live = waits;
-        live = is_else ? live : is_true(expression());
-        waits &= !live;
-        end_tag("%}");
-        run_block();
+        const bool runs = is_else ? !decided : is_true(read_level(CONDITIONAL, !decided));
+        decided |= runs;
+        run_block(runs);
     } while (accept("elif") || (is_else = accept("else")));
-    live = runs && !skips;
     expect("endif");
 }
 
@@ -844,86 +838,75 @@ static Value loop_of(Items items, size_t index) {
 }
 
 static void run_for(void) {
-    const bool runs = live;
-    const char *names = cursor;
-    assign(names, undefined, false);
+    const Value name = read_name();
+    bool has_names = false;
+    for (; accept(","); has_names = true) read_name();
     expect("in");
-    const Value over = read_binary(0);
-    Items items = live ? iterate(over) : (Items){0}, chosen = {0};
+    Items items = iterate(read_level(OR, true)), chosen = {0};
+    stop_if(has_names && items.n, "unsupported list of names");
     const Scope outer = scope;
     open_scope();
     if (accept("if")) {
         const char *condition = cursor;
         for (size_t i = 0; i < items.n; i++) {
-            assign(names, items.at[i].value, true);
+            scope.variables.n = outer.variables.n;
+            add(&scope.variables, name, items.at[i].value);
             cursor = condition;
-            if (is_true(read_binary(0))) push(&chosen, items.at[i].value);
+            if (is_true(read_level(OR, true))) push(&chosen, items.at[i].value);
         }
         items = chosen;
         cursor = condition;
-        live = false;
-        read_binary(0);
+        read_level(OR, false);
     }
-    end_tag("%}");
     const char *body = cursor;
-    for (size_t i = 0; i < items.n && skips != BREAK; i++) {
+    bool ends = false;
+    for (size_t i = 0; i < items.n && !ends; i++) {
         scope.variables.n = outer.variables.n;
-        live = true;
-        skips = NOTHING;
         add(&scope.variables, constant("loop"), loop_of(items, i));
-        assign(names, items.at[i].value, true);
+        add(&scope.variables, name, items.at[i].value);
         cursor = body;
-        run_block();
+        run_block(true);
+        ends = breaks;
+        breaks = false;
+        live = true;
     }
     scope = outer;
-    if (runs) skips = NOTHING;
-    live = false;
-    if (!items.n) run_block();
-    live = runs && !items.n;
-    if (accept("else")) {
-        end_tag("%}");
-        run_block();
-    }
-    live = runs && !skips;
+    if (!items.n) run_block(false);
+    if (accept("else")) run_block(!items.n);
     expect("endfor");
 }
 
 /* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
 static void run_set(void) {
     const Value name = read_name(), member = accept(".") ? read_name() : undefined;
-    const size_t start = text.n;
+    const size_t start = n_text;
     const bool has_block = !accept("=");
     if (has_block) {
-        end_tag("%}");
-        run_block();
+        run_block(true);
         expect("endset");
     }
     const Value value = has_block ? take(start) : expression();
-    if (!live) return;
-    if (!member.kind) {
+    if (live && member.kind) {
+        const Value space = get_variable(name);
+        stop_if(space.kind != MAP, "sets a member of what is no namespace");
+        set(space.items, member, value, 0);
+    } else if (live)
         set(&scope.variables, name, value, scope.first);
-        return;
-    }
-    const Value space = get_variable(name);
-    stop_if(space.kind != MAP, "sets a member of what is no namespace");
-    set(space.items, member, value, 0);
 }
 
 static void run_macro(void) {
-    const bool runs = live;
     const Value name = read_name();
+    const bool runs = live;
     expect("(");
-    const Value macro = {.kind = MACRO, .text = cursor};
+    if (live) set(&scope.variables, name, (Value){.kind = MACRO, .text = cursor}, scope.first);
     live = false;
     read_parameters((Items){0});
-    run_block();
+    run_block(false);
     live = runs;
-    if (live) set(&scope.variables, name, macro, scope.first);
     expect("endmacro");
 }
 
 static void run_statement(void) {
-    const bool breaks = follows("break");
     if (accept("if"))
         run_if();
     else if (accept("for"))
@@ -933,14 +916,15 @@ static void run_statement(void) {
     else if (accept("macro"))
         run_macro();
     else if (accept("generation")) {
-        end_tag("%}");
-        run_block();
+        run_block(true);
         expect("endgeneration");
-    } else if (accept("break") || accept("continue")) {
-        if (live) skips = breaks ? BREAK : CONTINUE;
+    } else if (accept("break")) {
+        breaks |= live;
         live = false;
-    } else
-        stop_at("unsupported statement ", concatenate(read_name(), undefined).text);
+    } else if (accept("continue"))
+        live = false;
+    else
+        stop_at("unsupported statement ", read_name());
     end_tag("%}");
 }
 
@@ -953,13 +937,13 @@ static char read_text(void) {
     const bool lines = (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
     if (sign != '-' && !lines) end = tag;
     work(tag - start);
-    if (live) write_bytes(start, ones, end - start);
+    if (live) write_bytes(start, NULL, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
 
 /* Runs text and statements up to the end of the template, or the word in a tag that ends or divides a statement. */
-static void run_block(void) {
+static void run_text(void) {
     enter();
     for (char kind; (kind = read_text());) {
         if (kind == '#') {
@@ -969,21 +953,30 @@ static void run_block(void) {
             cursor = end - (end > cursor && (end[-1] == '-' || end[-1] == '+'));
             end_tag("#}");
         } else if (kind == '{') {
-            const Value v = expression();
-            if (live) put(v);
+            put(expression());
             end_tag("}}");
-        } else {
-            if (skip_space(), !strncmp(cursor, "end", 3) || follows("else") || follows("elif")) break;
+        } else if (follows("else") || follows("elif") || !strncmp(cursor, "end", 3))
+            break;
+        else
             run_statement();
-        }
     }
     depth--;
+}
+
+/* Reads the end of a tag and the text after it. The text runs only if `runs`. */
+static void run_block(bool runs) {
+    const bool was_live = live;
+    live &= runs;
+    end_tag("%}");
+    run_text();
+    if (!runs) live = was_live;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
 
 void jinja_write(const char *s, size_t n, bool from_template) {
-    for (size_t i = 0; i < n; i++) write_bytes(s + i, from_template ? ONES : "", 1);
+    write_bytes(s, NULL, n);
+    memset(marks + n_text - n, from_template, n);
 }
 
 void jinja_define(const char *name) { define(&scope.variables, name, take(0)); }
@@ -1000,39 +993,39 @@ void jinja_message(const char *role) {
 static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
-        if (*s != '\r' || s[1] != '\n') jinja_write(s, 1, true);
-    if (text.n && text.bytes[text.n - 1] == '\n') text.n = --marks.n;
-    const Value copy = take(0);
-    source = cursor = copy.text;
-    ones = copy.marks;
+        if (*s != '\r' || s[1] != '\n') write_bytes(s, NULL, 1);
+    if (n_text && text[n_text - 1] == '\n') n_text--;
+    source = cursor = take(0).text;
 }
 
 int jinja_render(const char *name, const char *template, void (*describe)(const void *), const void *arg,
                  JinjaText *out) {
+    *out = (JinjaText){0};
     path = name;
     source = cursor = "";
-    text = marks = (Buffer){0};
     scope = (Scope){0};
     messages = (Items){0};
-    n_steps = n_bytes = 0;
+    n_text = n_bytes = n_steps = 0;
     depth = 0;
     live = true;
-    finished = false;
-    skips = NOTHING;
-    memory = allocate(1, JINJA_MEMORY);
-    if (memory && !setjmp(stopped)) {
-        copy_template(template);
-        describe(arg);
-        for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-        define(&scope.variables, "messages", list_of(messages));
-        define(&scope.variables, "tools", none);
-        define(&scope.variables, "documents", none);
-        run_block();
-        stop_if(*cursor, "unexpected end of a statement");
-        finished = true;
+    breaks = false;
+    text = allocate(1, 2 * ROOM + JINJA_MEMORY);
+    if (!text) return -1;
+    marks = (bool *)text + ROOM;
+    memory = text + 2 * ROOM;
+    if (setjmp(stopped)) {
+        free(text);
+        return -1;
     }
-    free(memory);
-    if (!finished) text.n = 0;
-    *out = (JinjaText){text, marks};
-    return finished ? 0 : -1;
+    copy_template(template);
+    describe(arg);
+    for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+    define(&scope.variables, "messages", list_of(messages));
+    define(&scope.variables, "tools", none);
+    define(&scope.variables, "documents", none);
+    run_text();
+    stop_if(*cursor, "unexpected end of a statement");
+    text[n_text] = '\0';
+    *out = (JinjaText){text, marks, n_text};
+    return 0;
 }

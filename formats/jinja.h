@@ -1,7 +1,8 @@
 /* jinja.h: runs a chat template: Jinja text and messages to the text of a conversation. */
 #pragma once
 
-#include "base/memory.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
@@ -11,16 +12,18 @@ enum {
     JINJA_MEMORY = 64 << 20   /* max bytes of all values */
 };
 
-/* Text whose bytes have an origin: mark i is 1 if byte i comes from the template or the program, 0 if it comes from a
- * message. The caller frees `bytes` of both. */
+/* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program, false if it comes
+ * from a message. */
 typedef struct {
-    Buffer text, marks;
+    char *text;  /* [n] and a zero byte, owned; NULL after a failure. The marks are in the same memory. */
+    bool *marks; /* [n] */
+    size_t n;
 } JinjaText;
 
 /* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. `describe` calls the
  * functions below for the messages and variables. The template is hostile: the limits above hold. One template runs at
- * a time. `path` is for messages. Returns -1 and a message with the template's line on failure. The caller frees *out
- * in either case; after a failure it is empty. */
+ * a time. `path` is for messages. Returns -1 and a message with the template's line on failure. The caller frees
+ * out->text. */
 int jinja_render(const char *path, const char *template, void (*describe)(const void *arg), const void *arg,
                  JinjaText *out);
 

@@ -151,12 +151,7 @@ static int render(const Job *j, JinjaText *out) {
 
 /* The special piece at this byte of the text; -1: none. */
 static int piece_at(const Tokenizer *t, const JinjaText *text, size_t at) {
-    return at < text->text.n ? pieces_match(&t->pieces, text->text.bytes + at, text->text.n - at, true) : -1;
-}
-
-static void free_text(JinjaText *text) {
-    free(text->text.bytes);
-    free(text->marks.bytes);
+    return at < text->n ? pieces_match(&t->pieces, text->text + at, text->n - at, true) : -1;
 }
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out) {
@@ -165,8 +160,8 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conver
     int status = render(&(Job){c, t, talk, true}, &text);
     const bool adds_bos = !t->no_bos && !t->chat_has_bos && piece_at(t, &text, 0) != t->bos;
     if (!status && adds_bos) status = tokens_add(out, t->bos);
-    if (!status) status = tokenizer_append(t, text.text.bytes, text.text.n, (const bool *)text.marks.bytes, true, out);
-    free_text(&text);
+    if (!status) status = tokenizer_append(t, text.text, text.n, text.marks, true, out);
+    free(text.text);
     if (!status) return 0;
     free(out->ids);
     *out = (Tokens){0};
@@ -195,11 +190,11 @@ static int guard_pieces(Tokenizer *t) {
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     JinjaText text;
     const int status = render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false}, &text);
-    size_t at = text.text.n;
-    while (at > 0 && text.marks.bytes[at - 1]) at--;
-    if (at) at += strspn(text.text.bytes + at, " \n");
+    size_t at = text.n;
+    while (at > 0 && text.marks[at - 1]) at--;
+    if (at) at += strspn(text.text + at, " \n");
     c->end = piece_at(t, &text, at);
-    free_text(&text);
+    free(text.text);
     return status;
 }
 
