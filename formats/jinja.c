@@ -32,7 +32,7 @@ typedef struct {
 } Value;
 
 typedef struct {
-    Value key, value; /* the key is undefined in a list */
+    Value key, value; /* equal in a list */
 } Item;
 
 typedef struct Items {
@@ -130,7 +130,7 @@ static void add(Items *items, Value key, Value value) {
     items->at[items->n++] = (Item){key, value}; // NOLINT(clang-analyzer-core.NullDereference): room > n
 }
 
-static void push(Items *list, Value value) { add(list, undefined, value); }
+static void push(Items *list, Value value) { add(list, value, value); }
 
 static Value with_items(Kind kind, Items items) {
     Value v = {.kind = kind, .items = get_memory(sizeof items)};
@@ -223,12 +223,10 @@ static size_t next_character(Value s, size_t at) {
     return at + n;
 }
 
+/* The items of a list, or of a map: its keys. */
 static Items iterate(Value v) {
-    Items list = {0};
-    if (v.kind == LIST) return *v.items;
-    stop_if(v.kind != UNDEFINED && v.kind != MAP, "expected a list");
-    for (size_t i = 0; v.kind == MAP && i < v.items->n; i++) push(&list, v.items->at[i].key);
-    return list;
+    stop_if(v.kind != UNDEFINED && !has_items(v), "expected a list");
+    return has_items(v) ? *v.items : (Items){0};
 }
 
 /* The number of characters or items. */
@@ -240,16 +238,13 @@ static int64_t count(Value v) {
     return n;
 }
 
-/* Converts an index, which may count from the end, to 0 to n. */
-static int64_t place(Value index, int64_t n, int64_t missing) {
+/* Where an item or a character begins. An index may count from the end. */
+static size_t place(Value v, Value index, int64_t missing) {
+    const int64_t n = count(v);
     int64_t i = index.kind == INTEGER ? index.number : missing;
-    if (i < 0) i += n;
-    return i < 0 ? 0 : i > n ? n : i;
-}
-
-/* Index of item or character i in memory. */
-static size_t offset(Value v, int64_t i) {
     size_t at = 0;
+    if (i < 0) i += n;
+    i = i < 0 ? 0 : i > n ? n : i;
     if (v.kind == LIST) return i;
     for (; i > 0; i--) at = next_character(v, at);
     return at;
@@ -257,9 +252,8 @@ static size_t offset(Value v, int64_t i) {
 
 static Value slice(Value v, Value from, Value to) {
     stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
-    const int64_t n = count(v), first = place(from, n, 0), last = place(to, n, n);
-    if (!n) return v;
-    const size_t begin = offset(v, first), end = last > first ? offset(v, last) : begin;
+    const size_t begin = place(v, from, 0), end = place(v, to, INT32_MAX);
+    if (end <= begin) return v.kind == STRING ? part(v, 0, 0) : list_of((Items){0});
     if (v.kind == STRING) return part(v, begin, end);
     return list_of((Items){v.items->at + begin, end - begin, end - begin});
 }
@@ -270,7 +264,7 @@ static Value get_member(Value v, Value key) {
     if (item) return item->value;
     if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING)) return undefined;
     const Value only = slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
-    return v.kind == STRING ? only : only.items->n ? only.items->at->value : undefined;
+    return v.kind == STRING ? only : only.items->n ? only.items->at->key : undefined;
 }
 
 /* ---- operators ------------------------------------------------------------------------------ */
@@ -295,7 +289,7 @@ static bool contains(Value list, Value v) {
     const Items items = iterate(list);
     work(items.n);
     for (size_t i = 0; i < items.n; i++)
-        if (equal(items.at[i].value, v)) return true;
+        if (equal(items.at[i].key, v)) return true;
     return false;
 }
 
@@ -311,7 +305,7 @@ static Value apply(int op, Value a, Value b) {
     if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
     if (op == '+' && a.kind == LIST && b.kind == LIST) {
         Items all = {a.items->at, a.items->n, a.items->n}; /* push() copies it */
-        for (size_t i = 0; i < b.items->n; i++) push(&all, b.items->at[i].value);
+        for (size_t i = 0; i < b.items->n; i++) push(&all, b.items->at[i].key);
         return list_of(all);
     }
     const int64_t x = number_of(a), y = number_of(b);
@@ -392,7 +386,7 @@ static Value join_items(Value list, Value separator) {
     const size_t start = n_text;
     for (size_t i = 0; i < items.n; i++) {
         if (i) put(separator);
-        put(items.at[i].value);
+        put(items.at[i].key);
     }
     return take(start);
 }
@@ -426,8 +420,9 @@ static Value change_case(void) {
 /* endswith if the option is set. */
 static Value starts_with(void) {
     const Value s = to_string(self), prefix = string_arg(0);
-    const size_t from = option && s.n > prefix.n ? s.n - prefix.n : 0;
-    return boolean(s.n >= prefix.n && equal(part(s, from, from + prefix.n), prefix));
+    if (s.n < prefix.n) return boolean(false);
+    const size_t from = option ? s.n - prefix.n : 0;
+    return boolean(equal(part(s, from, from + prefix.n), prefix));
 }
 
 static Value length(void) {
@@ -440,7 +435,7 @@ static Value to_list(void) { return list_of(iterate(self)); }
 static Value reverse(Value v) {
     const Items items = iterate(v);
     Items list = {0};
-    for (size_t i = items.n; i > 0; i--) push(&list, items.at[i - 1].value);
+    for (size_t i = items.n; i > 0; i--) push(&list, items.at[i - 1].key);
     return list_of(list);
 }
 
@@ -462,9 +457,9 @@ static Value choose(void) {
     const bool rejects = option;
     Items list = {0};
     for (size_t i = 0; i < items.n; i++) {
-        const Value v = items.at[i].value, member = get_member(v, name);
+        const Value v = items.at[i].key, member = get_member(v, name);
         Items with = {0};
-        push(&with, compared);
+        add(&with, undefined, compared);
         if (is_true(given.n > 1 ? call_function(test, member, with, true) : member) != rejects) push(&list, v);
     }
     return list_of(list);
@@ -665,28 +660,28 @@ static Value read_string(void) {
     return take(start);
 }
 
-/* Reads the values of a list, a tuple or a map, or the arguments of a function: a list whose items may have names. */
+/* Reads the values of a list, a tuple or a map, or the arguments of a function, which may have names as keys. */
 static Value read_values(Kind kind, const char *end) {
     Items items = {0};
     while (!accept(end)) {
         const char *start = cursor;
         Value key = undefined, value = expression();
-        if (kind == MAP) {
-            key = value;
-            expect(":");
-            value = expression();
-        }
-        if (kind == FUNCTION && follows("=")) {
+        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
+        if (kind == MAP && *end == ')' && follows("=")) {
             cursor = start;
             key = read_name();
             expect("=");
             value = expression();
         }
-        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
-        if (live) add(&items, key, value);
+        if (*end == '}') {
+            key = value;
+            expect(":");
+            value = expression();
+        }
+        if (live) add(&items, kind == LIST ? value : key, value);
         if (!follows(end)) expect(",");
     }
-    return live ? with_items(kind == MAP ? MAP : LIST, items) : undefined;
+    return live ? with_items(kind, items) : undefined;
 }
 
 static Value read_primary(void) {
@@ -705,7 +700,7 @@ static Value read_primary(void) {
     if (accept("none") || accept("None")) return none;
     const Value name = read_name(), v = live ? get_variable(name) : undefined;
     if (!accept("(")) return v;
-    const Items given = iterate(read_values(FUNCTION, ")"));
+    const Items given = iterate(read_values(MAP, ")"));
     if (!live) return undefined;
     return v.kind == MACRO ? call_macro(v, given) : call_function(name, undefined, given, false);
 }
@@ -727,7 +722,7 @@ static Value read_subscript(Value v) {
 static Value read_applied(char kind, Value v) {
     const Value name = read_name();
     const bool is_call = accept("(");
-    const Items given = is_call ? iterate(read_values(FUNCTION, ")")) : (Items){0};
+    const Items given = is_call ? iterate(read_values(MAP, ")")) : (Items){0};
     if (!live) return undefined;
     return kind == '.' && !is_call ? get_member(v, name) : call_function(name, v, given, kind == '?');
 }
@@ -832,8 +827,8 @@ static Value loop_of(Items items, size_t index) {
     define(&loop, "length", integer(n));
     define(&loop, "first", boolean(i == 0));
     define(&loop, "last", boolean(i + 1 == n));
-    define(&loop, "previtem", i > 0 ? items.at[i - 1].value : undefined);
-    define(&loop, "nextitem", i + 1 < n ? items.at[i + 1].value : undefined);
+    define(&loop, "previtem", i > 0 ? items.at[i - 1].key : undefined);
+    define(&loop, "nextitem", i + 1 < n ? items.at[i + 1].key : undefined);
     return with_items(MAP, loop);
 }
 
@@ -850,9 +845,9 @@ static void run_for(void) {
         const char *condition = cursor;
         for (size_t i = 0; i < items.n; i++) {
             scope.variables.n = outer.variables.n;
-            add(&scope.variables, name, items.at[i].value);
+            add(&scope.variables, name, items.at[i].key);
             cursor = condition;
-            if (is_true(read_level(OR, true))) push(&chosen, items.at[i].value);
+            if (is_true(read_level(OR, true))) push(&chosen, items.at[i].key);
         }
         items = chosen;
         cursor = condition;
@@ -863,7 +858,7 @@ static void run_for(void) {
     for (size_t i = 0; i < items.n && !ends; i++) {
         scope.variables.n = outer.variables.n;
         add(&scope.variables, constant("loop"), loop_of(items, i));
-        add(&scope.variables, name, items.at[i].value);
+        add(&scope.variables, name, items.at[i].key);
         cursor = body;
         run_block(true);
         ends = breaks;
