@@ -1,7 +1,7 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
  * Owns the grammar. Parses an untrusted text into a flat array of values. JSON_DEPTH bounds the stack. The memory for
- * the max number of values in the text is allocated at once.
+ * the max number of values in the text is allocated at once. Strings are decoded within a copy of the text.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -19,28 +19,28 @@
 
 typedef struct {
     JsonFile *json;
-    const char *begin, *at, *end; /* the text */
-    char *out;                    /* where the next string or number goes */
-    size_t n_values, room;        /* of json->values */
-    int depth;                    /* number of lists around the next value */
+    char *at, *end; /* the text, zero-terminated, from json->text + 1 on */
+    char *out;      /* where the next string or number goes, before `at` */
+    size_t n_values;
+    int depth; /* number of lists around the next value */
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
-    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->begin) + 1, error);
+    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->json->text), error);
     return false;
 }
 
-/* The next byte that is not white space; -1 at the end. */
-static int peek(Parser *p) {
-    while (p->at < p->end && *p->at && strchr(" \n\r\t", *p->at)) p->at++;
-    return p->at < p->end ? (uint8_t)*p->at : -1;
+/* The next byte that is not white space; 0 at the end. */
+static char peek(Parser *p) {
+    while (*p->at && strchr(" \n\r\t", *p->at)) p->at++;
+    return *p->at;
 }
 
 /* The four hexadecimal digits after \u; -1 if they are missing. */
 static int read_hex(Parser *p) {
     char digits[5] = "";
-    if (p->end - p->at >= 4) memcpy(digits, p->at, 4);
-    if (strspn(digits, "0123456789abcdefABCDEF") < 4) return -1;
+    if (strspn(p->at, "0123456789abcdefABCDEF") < 4) return -1;
+    memcpy(digits, p->at, 4);
     p->at += 4;
     return (int)strtol(digits, NULL, 16);
 }
@@ -50,7 +50,7 @@ static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
     if (c >= 0xd800 && c < 0xe000) {
-        const bool pair = c < 0xdc00 && p->end - p->at > 2 && !memcmp(p->at, "\\u", 2);
+        const bool pair = c < 0xdc00 && !strncmp(p->at, "\\u", 2);
         if (pair) p->at += 2;
         const int low = pair ? read_hex(p) : -1;
         if (low < 0xdc00 || low > 0xdfff) return syntax_error(p, "half of a surrogate pair");
@@ -60,13 +60,14 @@ static bool read_unicode_escape(Parser *p) {
     return true;
 }
 
+static const char ESCAPES[] = "\"\\bfnrt/", ESCAPED[] = "\"\\\b\f\n\r\t/";
+
 static bool read_escape(Parser *p) {
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    const char c = ++p->at < p->end ? *p->at++ : '\0';
+    const char c = *++p->at, *place = c ? strchr(ESCAPES, c) : NULL;
+    if (c != 'u' && !place) return syntax_error(p, "an invalid escape");
+    p->at++;
     if (c == 'u') return read_unicode_escape(p);
-    const char *place = c ? strchr(from, c) : NULL;
-    if (!place) return syntax_error(p, "an invalid escape");
-    *p->out++ = to[place - from];
+    *p->out++ = ESCAPED[place - ESCAPES];
     return true;
 }
 
@@ -76,8 +77,8 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a value with a zero byte. At least one byte of JSON separates two values, so there is room for it.
- */
+/* Ends the text of a value with a zero byte. A byte precedes the text, and at least one byte separates two values, so
+ * `out` stays before `at`. */
 static void end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
@@ -86,17 +87,17 @@ static void end_text(Parser *p, Json *value) {
 /* Reads a string. It never takes more bytes than its JSON form. */
 static bool read_string(Parser *p) {
     Json *value = add_value(p, JSON_STRING, p->out);
-    for (p->at++; p->at < p->end && *p->at != '"';) {
+    for (p->at++; *p->at != '"';) {
         if (*p->at == '\\') {
             if (!read_escape(p)) return false;
             continue;
         }
+        if (p->at == p->end) return syntax_error(p, "an unterminated string");
         if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
         const int n = utf8_character(p->at, p->end - p->at);
         if (!n) return syntax_error(p, "invalid UTF-8");
         for (int i = 0; i < n; i++) *p->out++ = *p->at++;
     }
-    if (p->at == p->end) return syntax_error(p, "an unterminated string");
     p->at++;
     end_text(p, value);
     return true;
@@ -115,8 +116,8 @@ static bool is_number(const char *s) {
 /* Reads true, false, null or a number. */
 static bool read_word(Parser *p) {
     Json *value = add_value(p, JSON_NUMBER, p->out);
-    const char *begin = p->at;
-    while (p->at < p->end && !strchr(",:]} \n\r\t", *p->at)) *p->out++ = *p->at++; /* also ends at a zero byte */
+    char *begin = p->at;
+    while (!strchr(",:]} \n\r\t", *p->at)) *p->out++ = *p->at++; /* also ends at a zero byte */
     end_text(p, value);
     if (!strcmp(value->text, "true") || !strcmp(value->text, "false")) value->kind = JSON_BOOL;
     if (!strcmp(value->text, "null")) value->kind = JSON_NULL;
@@ -149,7 +150,6 @@ static bool expect(Parser *p, char byte, const char *error) {
 
 static bool read_value(Parser *p);
 
-/* Reads an array or an object. Checks the room again, because the file may have changed since it was counted. */
 static bool read_list(Parser *p, JsonKind kind) {
     const bool object = kind == JSON_OBJECT;
     if (p->depth == JSON_DEPTH) return syntax_error(p, "lists nested too deeply");
@@ -157,7 +157,6 @@ static bool read_list(Parser *p, JsonKind kind) {
     p->depth++;
     for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
         if (list->n_members > 0 && !expect(p, ',', "expected ',' or the end of the list")) return false;
-        if (p->room - p->n_values < 2) return syntax_error(p, "the file changed while it was read");
         if (object && peek(p) != '"') return syntax_error(p, "expected a key in quotes");
         if (object && (!read_string(p) || !expect(p, ':', "expected ':'"))) return false;
         if (!read_value(p)) return false;
@@ -178,16 +177,23 @@ static bool read_value(Parser *p) {
 }
 
 /* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There is always room for
- * two. */
+ * two. The copy of a mapped file cannot change after they are counted. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
+    json->text = allocate(size + 2, 1);
+    if (!json->text) return -1;
+    Parser p = {.json = json, .at = json->text + 1, .end = json->text + 1 + size, .out = json->text};
+    memcpy(p.at, text, size);
+    *p.end = '\0';
     size_t room = 2;
-    for (size_t i = 0; i < size; i++) room += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
+    for (const char *s = p.at; s < p.end; s++) room += *s == ',' || *s == ':' || *s == '[' || *s == '{';
     json->values = allocate(room, sizeof *json->values);
-    json->text = json->values ? allocate(size + 1, 1) : NULL;
-    Parser p = {.json = json, .begin = text, .at = text, .end = text + size, .out = json->text, .room = room};
-    if (json->text && read_value(&p) && (peek(&p) < 0 || syntax_error(&p, "text after the end"))) return 0;
+    if (json->values && read_value(&p)) {
+        peek(&p);
+        if (p.at == p.end) return 0;
+        syntax_error(&p, "text after the end");
+    }
     json_close(json);
     return -1;
 }
@@ -219,14 +225,12 @@ bool json_is(const Json *value, const char *text) {
 }
 
 const char *json_escape(const char *s, size_t left, size_t *length) {
-    static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     static char text[16];
     const uint32_t code = utf8_read(s, left, length);
-    const char *place = *s ? strchr(escaped, *s) : NULL;
+    const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
     if (place)
-        snprintf(text, sizeof text, "\\%c", letters[place - escaped]);
-    else if (code < ' ' || (code >= 0x7f && code < 0xa0) ||
-             code >= UTF8_END) /* terminals can interpret C1 controls, too */
+        snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
+    else if (utf8_is_control(code) || code >= UTF8_END) /* terminals can interpret C1 controls, too */
         snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);

@@ -225,7 +225,7 @@ static void errors_have_a_position(void) {
         {"", "run: x.json: byte 1: expected a value\n"},
         {"\"\\u004", "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
         {"\"\\u0041", "run: x.json: byte 8: an unterminated string\n"},
-        {"\"\\ud83d\\u", "run: x.json: byte 8: half of a surrogate pair\n"},
+        {"\"\\ud83d\\u", "run: x.json: byte 10: half of a surrogate pair\n"},
         {"\"\\ud83d\\u\"", "run: x.json: byte 10: half of a surrogate pair\n"},
         {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
     };
@@ -487,14 +487,16 @@ static void files_are_read(void) {
     CHECK(stderr_show() == 1 && status == -1, "a missing file: %s", stderr_text());
 }
 
-/* A file that changes after its values were counted and before they are read. */
+/* A file that changes after its text was copied, before the second allocation. */
 static char changing[4096];
+static int n_allocations;
 
 static void put_commas(void) {
-    for (int i = 2; changing[i] != ']'; i += 2) changing[i] = ',';
+    for (int i = 2; n_allocations == 1 && changing[i] != ']'; i += 2) changing[i] = ',';
+    n_allocations++;
 }
 
-static void a_file_that_changes_during_reading_is_refused(void) {
+static void changes_of_a_file_are_not_read(void) {
     JsonFile json;
     const int n = (int)sizeof changing - 1;
     memset(changing, '1', sizeof changing);
@@ -506,8 +508,7 @@ static void a_file_that_changes_during_reading_is_refused(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", changing, (size_t)n);
     before_allocation = NULL;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "the file changed while it was read"), "stderr: %s",
-          stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"), "stderr: %s", stderr_text());
     CHECK(status == -1, "read");
     CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
     CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);
@@ -530,5 +531,5 @@ void suite_json(void) {
     TEST(memory_is_proportional_to_values_and_text);
     TEST(no_byte_after_a_text_is_read);
     TEST(files_are_read);
-    TEST(a_file_that_changes_during_reading_is_refused);
+    TEST(changes_of_a_file_are_not_read);
 }
