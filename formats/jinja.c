@@ -20,35 +20,34 @@
 
 typedef enum { UNDEFINED, NONE, BOOLEAN, INTEGER, STRING, LIST, MAP, MACRO, FUNCTION } Kind;
 
-typedef struct {
+typedef struct Value {
     Kind kind;
-    uint32_t n; /* bytes of a string */
+    uint32_t n; /* bytes of a string, items of a list */
     union {
-        int64_t number;      /* of a boolean or an integer, which has 32 bits */
-        const char *text;    /* of a string: [n]; of a macro: its parameters in the template */
-        struct Items *items; /* of a list or a map */
+        int64_t number;     /* of a boolean or an integer, which has 32 bits */
+        const char *text;   /* of a string: [n]; of a macro: its parameters in the template */
+        struct Item *items; /* of a list: [n] */
+        struct Value *map;  /* of a map: its items, a list */
     };
-    const bool *marks; /* [n], of a string; NULL: all bytes are the template's or the program's */
+    union {
+        const bool *marks; /* of a string: [n]; NULL: all bytes are the template's or the program's */
+        size_t room;       /* of a list that is being built: the capacity of `items` */
+    };
 } Value;
 
-typedef struct {
+typedef struct Item {
     Value key, value; /* equal in a list */
 } Item;
 
-typedef struct Items {
-    Item *at; /* [n], capacity `room` */
-    size_t n, room;
-} Items;
-
 typedef struct {
-    Items variables;  /* a stack */
-    size_t first;     /* the first variable that `set` can change; 0 at the top level */
-    size_t n_globals; /* number of variables of the top level */
+    Value variables;    /* a stack */
+    uint32_t first;     /* the first variable that `set` can change; 0 at the top level */
+    uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
 enum { ROOM = JINJA_OUTPUT + 64 }; /* for a final zero byte */
 
-static const Value undefined, none = {.kind = NONE};
+static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
@@ -60,7 +59,7 @@ static int depth;
 static bool live;
 static bool breaks; /* the loop that runs ends after this iteration */
 static Scope scope;
-static Items messages;
+static Value messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
@@ -113,34 +112,31 @@ static Value integer(int64_t number) {
 }
 
 static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
-static bool has_items(Value v) { return v.kind == LIST || v.kind == MAP; }
 
 static bool is_true(Value v) {
-    return v.kind == STRING ? v.n > 0 : has_items(v) ? v.items->n > 0 : v.kind >= MACRO || (is_number(v) && v.number);
+    if (v.kind == MAP) return v.map->n > 0;
+    return is_number(v) ? v.number != 0 : v.n > 0 || v.kind >= MACRO;
 }
 
-static void add(Items *items, Value key, Value value) {
-    if (items->n == items->room) {
-        const Items old = *items;
-        items->room = 2 * old.room + 4;
-        items->at = get_memory(items->room * sizeof *items->at);
-        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): `at` is NULL only if n is 0
-        if (old.n) memcpy(items->at, old.at, old.n * sizeof *old.at);
+static void add(Value *list, Value key, Value value) {
+    if (list->n == list->room) {
+        const Item *old = list->items;
+        list->room = 2 * list->room + 4;
+        list->items = get_memory(list->room * sizeof *old);
+        if (list->n) memcpy(list->items, old, list->n * sizeof *old);
     }
-    items->at[items->n++] = (Item){key, value}; // NOLINT(clang-analyzer-core.NullDereference): room > n
+    list->items[list->n++] = (Item){key, value};
 }
 
-static void push(Items *list, Value value) { add(list, value, value); }
+static void push(Value *list, Value value) { add(list, value, value); }
 
-static Value with_items(Kind kind, Items items) {
-    Value v = {.kind = kind, .items = get_memory(sizeof items)};
-    *v.items = items;
+static Value map_of(Value list) {
+    Value v = {.kind = MAP, .map = get_memory(sizeof list)};
+    *v.map = list;
     return v;
 }
 
-static void define(Items *items, const char *name, Value value) { add(items, constant(name), value); }
-
-static Value list_of(Items items) { return with_items(LIST, items); }
+static void define(Value *list, const char *name, Value value) { add(list, constant(name), value); }
 
 static bool equal(Value a, Value b) {
     if (is_number(a) && is_number(b)) return a.number == b.number;
@@ -149,24 +145,24 @@ static bool equal(Value a, Value b) {
         n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
     }
-    stop_if(has_items(a) && a.items != b.items, "compares lists or maps");
+    stop_if(a.kind < MACRO && (a.items != b.items || a.n != b.n), "compares lists or maps");
     return true;
 }
 
 /* The last item with this key from `from` on; NULL if there is none. */
-static Item *find(const Items *items, Value key, size_t from) {
-    size_t i = items->n;
-    while (i > from && !equal(items->at[i - 1].key, key)) i--;
-    work(items->n - i);
-    return i > from ? &items->at[i - 1] : NULL;
+static Item *find(Value list, Value key, size_t from) {
+    size_t i = list.n;
+    while (i > from && !equal(list.items[i - 1].key, key)) i--;
+    work(list.n - i);
+    return i > from ? &list.items[i - 1] : NULL;
 }
 
-static void set(Items *items, Value key, Value value, size_t from) {
-    Item *item = find(items, key, from);
+static void set(Value *list, Value key, Value value, size_t from) {
+    Item *item = find(*list, key, from);
     if (item)
         item->value = value;
     else
-        add(items, key, value);
+        add(list, key, value);
 }
 
 /* ---- building strings ----------------------------------------------------------------------- */
@@ -223,10 +219,11 @@ static size_t next_character(Value s, size_t at) {
     return at + n;
 }
 
-/* The items of a list, or of a map: its keys. */
-static Items iterate(Value v) {
-    stop_if(v.kind != UNDEFINED && !has_items(v), "expected a list");
-    return has_items(v) ? *v.items : (Items){0};
+/* The list of a map's keys, or the list itself. */
+static Value iterate(Value v) {
+    if (v.kind == MAP) return *v.map;
+    stop_if(v.kind != LIST && v.kind != UNDEFINED, "expected a list");
+    return v.kind == LIST ? v : empty;
 }
 
 /* The number of characters or items. */
@@ -239,32 +236,33 @@ static int64_t count(Value v) {
 }
 
 /* Where an item or a character begins. An index may count from the end. */
-static size_t place(Value v, Value index, int64_t missing) {
+static uint32_t place(Value v, Value index, int64_t missing) {
     const int64_t n = count(v);
     int64_t i = index.kind == INTEGER ? index.number : missing;
     size_t at = 0;
     if (i < 0) i += n;
     i = i < 0 ? 0 : i > n ? n : i;
-    if (v.kind == LIST) return i;
+    if (v.kind == LIST) return (uint32_t)i;
     for (; i > 0; i--) at = next_character(v, at);
-    return at;
+    return (uint32_t)at;
 }
 
 static Value slice(Value v, Value from, Value to) {
     stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
-    const size_t begin = place(v, from, 0), end = place(v, to, INT32_MAX);
-    if (end <= begin) return v.kind == STRING ? part(v, 0, 0) : list_of((Items){0});
-    if (v.kind == STRING) return part(v, begin, end);
-    return list_of((Items){v.items->at + begin, end - begin, end - begin});
+    const uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX), n = end > begin ? end - begin : 0;
+    if (v.kind == STRING) return part(v, begin, begin + n);
+    if (n) v.items += begin;
+    v.n = n;
+    return v;
 }
 
 static Value get_member(Value v, Value key) {
     stop_if(v.kind == UNDEFINED, "a member of an undefined value");
-    const Item *item = v.kind == MAP ? find(v.items, key, 0) : NULL;
+    const Item *item = v.kind == MAP ? find(*v.map, key, 0) : NULL;
     if (item) return item->value;
     if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING)) return undefined;
     const Value only = slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
-    return v.kind == STRING ? only : only.items->n ? only.items->at->key : undefined;
+    return v.kind == STRING ? only : only.n ? only.items->key : undefined;
 }
 
 /* ---- operators ------------------------------------------------------------------------------ */
@@ -286,10 +284,10 @@ static bool contains(Value list, Value v) {
         work(list.n);
         return memmem(list.text, list.n, v.text, v.n) != NULL;
     }
-    const Items items = iterate(list);
-    work(items.n);
-    for (size_t i = 0; i < items.n; i++)
-        if (equal(items.at[i].key, v)) return true;
+    list = iterate(list);
+    work(list.n);
+    for (size_t i = 0; i < list.n; i++)
+        if (equal(list.items[i].key, v)) return true;
     return false;
 }
 
@@ -304,9 +302,9 @@ static Value apply(int op, Value a, Value b) {
     if (op == 'i') return boolean(contains(b, a));
     if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
     if (op == '+' && a.kind == LIST && b.kind == LIST) {
-        Items all = {a.items->at, a.items->n, a.items->n}; /* push() copies it */
-        for (size_t i = 0; i < b.items->n; i++) push(&all, b.items->at[i].key);
-        return list_of(all);
+        a.room = a.n; /* push() copies it */
+        for (size_t i = 0; i < b.n; i++) push(&a, b.items[i].key);
+        return a;
     }
     const int64_t x = number_of(a), y = number_of(b);
     switch (op) {
@@ -325,12 +323,12 @@ static Value apply(int op, Value a, Value b) {
 /* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key of a keyword
  * argument is its name. `option` is of the row in FUNCTIONS. */
 static Value self;
-static Items args;
+static Value args;
 static int option;
 
-static Value call_function(Value name, Value on, Items with, bool is_test);
+static Value call_function(Value name, Value on, Value with, bool is_test);
 
-static Value arg(size_t i) { return i < args.n ? args.at[i].value : undefined; }
+static Value arg(size_t i) { return i < args.n ? args.items[i].value : undefined; }
 
 static Value string_arg(size_t i) {
     const Value v = arg(i);
@@ -367,7 +365,7 @@ static Value strip(void) {
 static Value split(void) {
     const Value separator = string_arg(0), max = arg(1);
     Value rest = to_string(self);
-    Items list = {0};
+    Value list = empty;
     stop_if(!separator.n, "an empty separator");
     work(rest.n);
     for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0; left--) {
@@ -378,15 +376,15 @@ static Value split(void) {
         rest = part(rest, n + separator.n, rest.n);
     }
     push(&list, rest);
-    return list_of(list);
+    return list;
 }
 
 static Value join_items(Value list, Value separator) {
-    const Items items = iterate(list);
     const size_t start = n_text;
-    for (size_t i = 0; i < items.n; i++) {
+    list = iterate(list);
+    for (size_t i = 0; i < list.n; i++) {
         if (i) put(separator);
-        put(items.at[i].key);
+        put(list.items[i].key);
     }
     return take(start);
 }
@@ -430,13 +428,13 @@ static Value length(void) {
     return integer(count(self));
 }
 
-static Value to_list(void) { return list_of(iterate(self)); }
+static Value to_list(void) { return iterate(self); }
 
 static Value reverse(Value v) {
-    const Items items = iterate(v);
-    Items list = {0};
-    for (size_t i = items.n; i > 0; i--) push(&list, items.at[i - 1].key);
-    return list_of(list);
+    Value list = empty;
+    v = iterate(v);
+    for (size_t i = v.n; i > 0; i--) push(&list, v.items[i - 1].key);
+    return list;
 }
 
 static Value or_default(void) {
@@ -446,30 +444,30 @@ static Value or_default(void) {
 
 static Value get(void) {
     stop_if(self.kind != MAP, "get of what is no map");
-    const Item *item = find(self.items, arg(0), 0);
+    const Item *item = find(*self.map, arg(0), 0);
     return item ? item->value : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
 static Value choose(void) {
-    const Items items = is_true(self) ? iterate(self) : (Items){0}, given = args;
+    const Value from = is_true(self) ? iterate(self) : empty, given = args;
     const Value name = string_arg(0), test = arg(1), compared = arg(2);
     const bool rejects = option;
-    Items list = {0};
-    for (size_t i = 0; i < items.n; i++) {
-        const Value v = items.at[i].key, member = get_member(v, name);
-        Items with = {0};
+    Value list = empty;
+    for (size_t i = 0; i < from.n; i++) {
+        const Value v = from.items[i].key, member = get_member(v, name);
+        Value with = empty;
         add(&with, undefined, compared);
         if (is_true(given.n > 1 ? call_function(test, member, with, true) : member) != rejects) push(&list, v);
     }
-    return list_of(list);
+    return list;
 }
 
 static Value is_of_kind(void) { return boolean(option & 1 << self.kind); }
 static Value is_boolean(void) { return boolean(self.kind == BOOLEAN && self.number == option); }
 static Value is_equal(void) { return boolean(equal(self, arg(0))); }
 
-static Value new_map(void) { return with_items(MAP, args); }
+static Value new_map(void) { return map_of(args); }
 
 static Value refuse(void) { stop_at("refused: ", to_string(arg(0))); }
 
@@ -484,10 +482,10 @@ static Value date(void) {
 static Value range(void) {
     const bool has_start = args.n > 1;
     const int64_t to = number_of(arg(has_start)), step = args.n > 2 ? number_of(arg(2)) : 1;
-    Items list = {0};
+    Value list = empty;
     stop_if(!step, "a range with a step of 0");
     for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step) push(&list, integer(i));
-    return list_of(list);
+    return list;
 }
 
 #define KIND(kind) (1 << (kind))
@@ -537,7 +535,7 @@ static const struct {
     {"?eq", is_equal, 0},
 };
 
-static Value call_function(Value name, Value on, Items with, bool is_test) {
+static Value call_function(Value name, Value on, Value with, bool is_test) {
     for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
         self = on;
         args = with;
@@ -604,7 +602,7 @@ static void run_block(bool runs);
 
 static Value expression(void) { return read_level(CONDITIONAL, true); }
 
-static Value get_variable(Value name) { return get_member((Value){.kind = MAP, .items = &scope.variables}, name); }
+static Value get_variable(Value name) { return get_member((Value){.kind = MAP, .map = &scope.variables}, name); }
 
 /* Begins a scope; the caller restores the old one. */
 static void open_scope(void) {
@@ -613,23 +611,23 @@ static void open_scope(void) {
 }
 
 /* Reads the parameters of a macro, up to ")", and makes them variables. */
-static void read_parameters(Items given) {
+static void read_parameters(Value given) {
     for (size_t i = 0; !accept(")"); i++) {
         const Value name = read_name();
-        const Item *item = find(&given, name, 0);
-        if (!item && i < given.n && !given.at[i].key.kind) item = &given.at[i];
+        const Item *item = find(given, name, 0);
+        if (!item && i < given.n && !given.items[i].key.kind) item = &given.items[i];
         const Value missing = accept("=") ? read_level(CONDITIONAL, !item) : undefined;
         if (live) add(&scope.variables, name, item ? item->value : missing);
         if (!follows(")")) expect(",");
     }
 }
 
-static Value call_macro(Value macro, Items given) {
+static Value call_macro(Value macro, Value given) {
     const char *after = cursor;
     const size_t start = n_text;
     const Scope outer = scope;
     open_scope();
-    scope.variables.n = scope.variables.room = scope.first = scope.n_globals; /* add() copies them */
+    scope.variables.room = scope.variables.n = scope.first = scope.n_globals; /* add() copies them */
     cursor = macro.text;
     read_parameters(given);
     run_block(true);
@@ -662,18 +660,18 @@ static Value read_string(void) {
 
 /* Reads the values of a list, a tuple or a map, or the arguments of a function, which may have names as keys. */
 static Value read_values(Kind kind, const char *end) {
-    Items items = {0};
+    Value items = empty;
     while (!accept(end)) {
         const char *start = cursor;
         Value key = undefined, value = expression();
         if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
-        if (kind == MAP && *end == ')' && follows("=")) {
+        if (kind == FUNCTION && follows("=")) {
             cursor = start;
             key = read_name();
             expect("=");
             value = expression();
         }
-        if (*end == '}') {
+        if (kind == MAP) {
             key = value;
             expect(":");
             value = expression();
@@ -681,7 +679,20 @@ static Value read_values(Kind kind, const char *end) {
         if (live) add(&items, kind == LIST ? value : key, value);
         if (!follows(end)) expect(",");
     }
-    return live ? with_items(kind, items) : undefined;
+    return kind == MAP ? map_of(items) : items;
+}
+
+/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('|') or a test ('?') of
+ * v. */
+static Value read_named(char kind, Value v) {
+    const Value name = read_name();
+    const bool is_call = accept("(");
+    const Value given = is_call ? read_values(FUNCTION, ")") : empty;
+    if (!live) return undefined;
+    if (!kind) v = get_variable(name);
+    if (!kind && !is_call) return v;
+    if (!kind && v.kind == MACRO) return call_macro(v, given);
+    return kind == '.' && !is_call ? get_member(v, name) : call_function(name, v, given, kind == '?');
 }
 
 static Value read_primary(void) {
@@ -698,11 +709,7 @@ static Value read_primary(void) {
     if (accept("true") || accept("True")) return boolean(true);
     if (accept("false") || accept("False")) return boolean(false);
     if (accept("none") || accept("None")) return none;
-    const Value name = read_name(), v = live ? get_variable(name) : undefined;
-    if (!accept("(")) return v;
-    const Items given = iterate(read_values(MAP, ")"));
-    if (!live) return undefined;
-    return v.kind == MACRO ? call_macro(v, given) : call_function(name, undefined, given, false);
+    return read_named('\0', undefined);
 }
 
 /* Reads index] or from:to]; the only step is -1, of a whole list. */
@@ -718,15 +725,6 @@ static Value read_subscript(Value v) {
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
-/* Reads the name and the arguments of a member or method ('.'), a filter ('|') or a test ('?') of v. */
-static Value read_applied(char kind, Value v) {
-    const Value name = read_name();
-    const bool is_call = accept("(");
-    const Items given = is_call ? iterate(read_values(MAP, ")")) : (Items){0};
-    if (!live) return undefined;
-    return kind == '.' && !is_call ? get_member(v, name) : call_function(name, v, given, kind == '?');
-}
-
 /* Reads a value with its sign, its members, and filters and tests of it. */
 static Value read_unary(void) {
     const bool negative = accept("-");
@@ -735,7 +733,7 @@ static Value read_unary(void) {
         if (accept("["))
             v = read_subscript(v);
         else if (accept("."))
-            v = read_applied('.', v);
+            v = read_named('.', v);
         else
             break;
     }
@@ -743,10 +741,10 @@ static Value read_unary(void) {
     for (;;) {
         if (accept("is")) {
             const bool negated = accept("not");
-            v = read_applied('?', v);
+            v = read_named('?', v);
             if (negated) v = boolean(!is_true(v));
         } else if (accept("|"))
-            v = read_applied('|', v);
+            v = read_named('|', v);
         else
             return v;
     }
@@ -819,17 +817,17 @@ static void run_if(void) {
     expect("endif");
 }
 
-static Value loop_of(Items items, size_t index) {
+static Value loop_of(Value items, size_t index) {
     const int64_t i = index, n = items.n;
-    Items loop = {0};
+    Value loop = empty;
     define(&loop, "index0", integer(i));
     define(&loop, "index", integer(i + 1));
     define(&loop, "length", integer(n));
     define(&loop, "first", boolean(i == 0));
     define(&loop, "last", boolean(i + 1 == n));
-    define(&loop, "previtem", i > 0 ? items.at[i - 1].key : undefined);
-    define(&loop, "nextitem", i + 1 < n ? items.at[i + 1].key : undefined);
-    return with_items(MAP, loop);
+    define(&loop, "previtem", i > 0 ? items.items[i - 1].key : undefined);
+    define(&loop, "nextitem", i + 1 < n ? items.items[i + 1].key : undefined);
+    return map_of(loop);
 }
 
 static void run_for(void) {
@@ -837,28 +835,28 @@ static void run_for(void) {
     bool has_names = false;
     for (; accept(","); has_names = true) read_name();
     expect("in");
-    Items items = iterate(read_level(OR, true)), chosen = {0};
-    stop_if(has_names && items.n, "unsupported list of names");
+    Value over = iterate(read_level(OR, true)), chosen = empty;
+    stop_if(has_names && over.n, "unsupported list of names");
     const Scope outer = scope;
     open_scope();
     if (accept("if")) {
         const char *condition = cursor;
-        for (size_t i = 0; i < items.n; i++) {
+        for (size_t i = 0; i < over.n; i++) {
             scope.variables.n = outer.variables.n;
-            add(&scope.variables, name, items.at[i].key);
+            add(&scope.variables, name, over.items[i].key);
             cursor = condition;
-            if (is_true(read_level(OR, true))) push(&chosen, items.at[i].key);
+            if (is_true(read_level(OR, true))) push(&chosen, over.items[i].key);
         }
-        items = chosen;
+        over = chosen;
         cursor = condition;
         read_level(OR, false);
     }
     const char *body = cursor;
     bool ends = false;
-    for (size_t i = 0; i < items.n && !ends; i++) {
+    for (size_t i = 0; i < over.n && !ends; i++) {
         scope.variables.n = outer.variables.n;
-        add(&scope.variables, constant("loop"), loop_of(items, i));
-        add(&scope.variables, name, items.at[i].key);
+        add(&scope.variables, constant("loop"), loop_of(over, i));
+        add(&scope.variables, name, over.items[i].key);
         cursor = body;
         run_block(true);
         ends = breaks;
@@ -866,8 +864,8 @@ static void run_for(void) {
         live = true;
     }
     scope = outer;
-    if (!items.n) run_block(false);
-    if (accept("else")) run_block(!items.n);
+    if (!over.n) run_block(false);
+    if (accept("else")) run_block(!over.n);
     expect("endfor");
 }
 
@@ -884,7 +882,7 @@ static void run_set(void) {
     if (live && member.kind) {
         const Value space = get_variable(name);
         stop_if(space.kind != MAP, "sets a member of what is no namespace");
-        set(space.items, member, value, 0);
+        set(space.map, member, value, 0);
     } else if (live)
         set(&scope.variables, name, value, scope.first);
 }
@@ -895,7 +893,7 @@ static void run_macro(void) {
     expect("(");
     if (live) set(&scope.variables, name, (Value){.kind = MACRO, .text = cursor}, scope.first);
     live = false;
-    read_parameters((Items){0});
+    read_parameters(empty);
     run_block(false);
     live = runs;
     expect("endmacro");
@@ -978,10 +976,10 @@ void jinja_define(const char *name) { define(&scope.variables, name, take(0)); }
 void jinja_flag(const char *name, bool value) { define(&scope.variables, name, boolean(value)); }
 
 void jinja_message(const char *role) {
-    Items message = {0};
+    Value message = empty;
     define(&message, "content", take(0));
     define(&message, "role", constant(role));
-    push(&messages, with_items(MAP, message));
+    push(&messages, map_of(message));
 }
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
@@ -999,7 +997,7 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     path = name;
     source = cursor = "";
     scope = (Scope){0};
-    messages = (Items){0};
+    messages = empty;
     n_text = n_bytes = n_steps = 0;
     depth = 0;
     live = true;
@@ -1015,7 +1013,7 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     copy_template(template);
     describe(arg);
     for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(&scope.variables, "messages", list_of(messages));
+    define(&scope.variables, "messages", messages);
     define(&scope.variables, "tools", none);
     define(&scope.variables, "documents", none);
     run_text();
