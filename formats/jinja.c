@@ -140,13 +140,14 @@ static void define(Value *list, const char *name, Value value) { add(list, const
 
 static bool equal(Value a, Value b) {
     if (is_number(a) && is_number(b)) return a.number == b.number;
-    if (a.kind != b.kind || a.kind < BOOLEAN) return a.kind == b.kind;
+    if (a.kind != b.kind) return false;
     if (a.kind == STRING) {
         n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
     }
-    stop_if(a.kind < MACRO && (a.items != b.items || a.n != b.n), "compares lists or maps");
-    return true;
+    const bool same = a.number == b.number && a.n == b.n; /* a pointer, or 0 */
+    stop_if(!same && a.kind < MACRO, "compares lists or maps");
+    return same;
 }
 
 /* The last item with this key from `from` on; NULL if there is none. */
@@ -178,15 +179,20 @@ static void write_bytes(const char *s, const bool *with_marks, size_t n) {
     n_text += n;
 }
 
-static void put(Value v) {
-    char digits[24] = "";
-    const char *word = digits;
+static Value to_string(Value v) {
     stop_if(v.kind > STRING, "prints a list, a map or a macro");
-    if (v.kind == NONE) word = "None";
-    if (v.kind == BOOLEAN) word = v.number ? "True" : "False";
-    if (v.kind == INTEGER) snprintf(digits, sizeof digits, "%d", (int)v.number);
-    if (v.kind != STRING) v = constant(word);
-    write_bytes(v.text, v.marks, v.n);
+    if (v.kind == STRING) return v;
+    if (v.kind == NONE) return constant("None");
+    if (v.kind == BOOLEAN) return constant(v.number ? "True" : "False");
+    if (v.kind == UNDEFINED) return constant("");
+    char *digits = get_memory(16);
+    sprintf(digits, "%d", (int)v.number);
+    return constant(digits);
+}
+
+static void put(Value v) {
+    const Value s = to_string(v);
+    write_bytes(s.text, s.marks, s.n);
 }
 
 /* Takes what was written from `start` on out of the output; a zero byte follows. */
@@ -207,8 +213,6 @@ static Value concatenate(Value a, Value b) {
     put(b);
     return take(start);
 }
-
-static Value to_string(Value v) { return v.kind == STRING ? v : concatenate(v, undefined); }
 
 /* ---- characters, members, slices ------------------------------------------------------------- */
 
@@ -267,17 +271,21 @@ static Value get_member(Value v, Value key) {
 
 /* ---- operators ------------------------------------------------------------------------------ */
 
-/* Operators that begin with others stand before them. */
-static const struct {
+/* What follows an operand. Operators that begin with others stand before them. */
+typedef struct {
     const char *symbol;
     int level; /* higher levels bind tighter */
-    int code;  /* for apply(); negative: the opposite */
-} OPERATORS[] = {{"or", 1, '|'},  {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},     {"<=", 4, -'>'},
-                 {">=", 4, -'<'}, {"<", 4, '<'},   {">", 4, '>'},  {"not in", 4, -'i'}, {"in", 4, 'i'},
-                 {"+", 5, '+'},   {"-", 5, '-'},   {"~", 6, '~'},  {"*", 7, '*'},       {"%", 7, '%'}};
+    int code;  /* negative: the opposite */
+} Operator;
+
+static const Operator OPERATORS[] = {{"or", 1, '|'},      {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
+                                     {"<=", 4, -'>'},     {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
+                                     {"not in", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
+                                     {"~", 6, '~'},       {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
+                                     {"is not", 8, -'?'}, {"is", 8, '?'},  {".", 9, '.'},  {"[", 9, '['}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
-enum { CONDITIONAL, OR, NOT = 3, COMPARISON, HIGHEST = 7 }; /* levels; CONDITIONAL: a if b else c */
+enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER }; /* levels; CONDITIONAL: a if b else c */
 
 static bool contains(Value list, Value v) {
     if (list.kind == STRING && v.kind == STRING) {
@@ -297,7 +305,6 @@ static int64_t number_of(Value v) {
 }
 
 static Value apply(int op, Value a, Value b) {
-    if (op < 0) return boolean(!apply(-op, a, b).number);
     if (op == '=') return boolean(equal(a, b));
     if (op == 'i') return boolean(contains(b, a));
     if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
@@ -338,26 +345,23 @@ static Value string_arg(size_t i) {
 
 static void check_arguments(size_t max) { stop_if(args.n > max, "unsupported arguments"); }
 
-/* Whether the character is in the argument or, without one, white space. */
-static bool is_stripped(Value character) {
+/* The size of the first or last character if it is in the argument or, without one, white space; else 0. */
+static size_t stripped(Value s, bool last) {
     size_t n;
-    if (args.n) return contains(string_arg(0), character);
-    return is_white_space(utf8_read(character.text, character.n, &n));
+    if (!s.n) return 0;
+    const size_t from = last ? s.n - utf8_before(s.text + s.n, s.text) : 0;
+    const uint32_t code = utf8_read(s.text + from, s.n - from, &n);
+    const bool strips = args.n ? contains(string_arg(0), part(s, from, from + n)) : is_white_space(code);
+    return strips ? n : 0;
 }
 
 enum { LEFT = 1, RIGHT = 2 };
 
-static size_t previous_character(Value s, size_t at) { return at - utf8_before(s.text + at, s.text); }
-
 static Value strip(void) {
     Value s = to_string(self);
-    size_t from = 0;
     work(s.n);
-    while (option & LEFT && from < s.n && is_stripped(part(s, from, next_character(s, from))))
-        from = next_character(s, from);
-    s = part(s, from, s.n);
-    while (option & RIGHT && s.n && is_stripped(part(s, previous_character(s, s.n), s.n)))
-        s = part(s, 0, previous_character(s, s.n));
+    for (size_t n; option & LEFT && (n = stripped(s, false));) s = part(s, n, s.n);
+    for (size_t n; option & RIGHT && (n = stripped(s, true));) s = part(s, 0, s.n - n);
     return s;
 }
 
@@ -457,7 +461,7 @@ static Value choose(void) {
     for (size_t i = 0; i < from.n; i++) {
         const Value v = from.items[i].key, member = get_member(v, name);
         Value with = empty;
-        add(&with, undefined, compared);
+        push(&with, compared);
         if (is_true(given.n > 1 ? call_function(test, member, with, true) : member) != rejects) push(&list, v);
     }
     return list;
@@ -682,9 +686,9 @@ static Value read_values(Kind kind, const char *end) {
     return kind == MAP ? map_of(items) : items;
 }
 
-/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('|') or a test ('?') of
+/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('f') or a test ('?') of
  * v. */
-static Value read_named(char kind, Value v) {
+static Value read_named(int kind, Value v) {
     const Value name = read_name();
     const bool is_call = accept("(");
     const Value given = is_call ? read_values(FUNCTION, ")") : empty;
@@ -725,56 +729,43 @@ static Value read_subscript(Value v) {
     return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
 }
 
-/* Reads a value with its sign, its members, and filters and tests of it. */
-static Value read_unary(void) {
-    const bool negative = accept("-");
-    Value v = read_primary();
-    for (;;) {
-        if (accept("["))
-            v = read_subscript(v);
-        else if (accept("."))
-            v = read_named('.', v);
-        else
-            break;
-    }
-    if (negative && live) v = apply('-', integer(0), v);
-    for (;;) {
-        if (accept("is")) {
-            const bool negated = accept("not");
-            v = read_named('?', v);
-            if (negated) v = boolean(!is_true(v));
-        } else if (accept("|"))
-            v = read_named('|', v);
-        else
-            return v;
-    }
-}
-
-/* Reads an operator of this level. Returns its code; 0: none follows. */
-static int read_operator(int level) {
+/* Reads an operator of this level or a higher one. Returns NULL if none follows. */
+static const Operator *read_operator(int level) {
     skip_space();
     const char *end = cursor + (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
-    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2)) return 0;
-    for (int i = 0; i < N_OPERATORS; i++)
-        if (OPERATORS[i].level == level && accept(OPERATORS[i].symbol)) return OPERATORS[i].code;
-    return 0;
+    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2)) return NULL;
+    for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++)
+        if (o->level >= level && accept(o->symbol)) return o;
+    return NULL;
 }
 
-static Value read_binary(int level) {
-    if (level > HIGHEST) return read_unary();
-    if (level == NOT && accept("not")) return boolean(!is_true(read_level(NOT, true)));
-    Value left = read_binary(level + 1);
-    int n = 0;
-    for (int op; (op = read_operator(level)); n++) {
-        stop_if(n && level == COMPARISON, "unsupported chain of comparisons");
-        const bool is_logic = op == '&' || op == '|', decided = is_logic && is_true(left) == (op == '|');
-        const Value right = read_level(level + 1, !decided);
-        if (is_logic)
-            left = decided ? left : right;
-        else if (live)
-            left = apply(op, left, right);
+/* Reads what follows an operator, and applies it. */
+static Value read_right(int level, int code, Value left) {
+    if (code < 0) return boolean(!is_true(read_right(level, -code, left)));
+    if (code == '[') return read_subscript(left);
+    if (level >= FILTER) return read_named(code, left);
+    const bool is_logic = level < NOT, decided = is_logic && is_true(left) == (code == '|');
+    const Value right = read_level(level + 1, !decided);
+    if (is_logic) return decided ? left : right;
+    return live ? apply(code, left, right) : undefined;
+}
+
+static Value read_operand(int level) {
+    if (level <= NOT && accept("not")) return boolean(!is_true(read_level(NOT, true)));
+    if (level == MEMBER || !accept("-")) return read_primary();
+    const Value v = read_level(MEMBER, true);
+    return live ? apply('-', integer(0), v) : undefined;
+}
+
+static Value read_operation(int level) {
+    Value v = read_operand(level);
+    const Operator *o, *previous = NULL;
+    for (; (o = read_operator(level)); previous = o) {
+        const bool is_chain = previous && previous->level == COMPARISON && o->level == COMPARISON;
+        stop_if(is_chain, "unsupported chain of comparisons");
+        v = read_right(o->level, o->code, v);
     }
-    return left;
+    return v;
 }
 
 /* Reads `a if condition else b`. The condition follows a, so a is read twice. */
@@ -787,7 +778,7 @@ static Value read_conditional(void) {
     if (live && chosen) {
         const char *end = cursor;
         cursor = start;
-        result = read_binary(OR);
+        result = read_operation(OR);
         cursor = end;
     }
     return result;
@@ -798,7 +789,7 @@ static Value read_level(int level, bool runs) {
     const bool was_live = live;
     live &= runs;
     enter();
-    const Value v = level == CONDITIONAL ? read_conditional() : read_binary(level);
+    const Value v = level == CONDITIONAL ? read_conditional() : read_operation(level);
     depth--;
     runs = live;
     live = was_live;
