@@ -149,23 +149,16 @@ static int render(const Job *j, JinjaText *out) {
     return jinja_render(j->template->path, j->template->text, describe, j, out);
 }
 
-/* The special piece at this byte of the text; -1: none. */
-static int piece_at(const Tokenizer *t, const JinjaText *text, size_t at) {
-    return at < text->n ? pieces_match(&t->pieces, text->text + at, text->n - at, true) : -1;
-}
-
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out) {
     JinjaText text;
+    int status = 0;
     *out = (Tokens){0};
-    int status = render(&(Job){c, t, talk, true}, &text);
-    const bool adds_bos = !t->no_bos && !t->chat_has_bos && piece_at(t, &text, 0) != t->bos;
-    if (!status && adds_bos) status = tokens_add(out, t->bos);
+    if (render(&(Job){c, t, talk, true}, &text)) return -1;
+    if (!t->no_bos && !t->chat_has_bos && pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
+        status = tokens_add(out, t->bos);
     if (!status) status = tokenizer_append(t, text.text, text.n, text.marks, true, out);
     free(text.text);
-    if (!status) return 0;
-    free(out->ids);
-    *out = (Tokens){0};
-    return -1;
+    return status;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -189,13 +182,13 @@ static int guard_pieces(Tokenizer *t) {
 /* Finds the token that ends an answer: the special piece after the last byte of a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     JinjaText text;
-    const int status = render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false}, &text);
+    if (render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false}, &text)) return -1;
     size_t at = text.n;
     while (at > 0 && text.marks[at - 1]) at--;
     if (at) at += strspn(text.text + at, " \n");
-    c->end = piece_at(t, &text, at);
+    c->end = pieces_match(&t->pieces, text.text + at, text.n - at, true);
     free(text.text);
-    return status;
+    return 0;
 }
 
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {

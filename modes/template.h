@@ -30,8 +30,8 @@ typedef struct {
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o);
 void chat_template_close(ChatTemplate *c);
 
-/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one. The caller frees
- * out->ids. Returns -1 and a message on failure. */
+/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one. Returns -1 and
+ * a message on failure. The caller frees out->ids in either case. */
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out);
 
 /* Adds a turn with a copy of the message. Returns -1 if out of memory. */
