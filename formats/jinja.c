@@ -321,7 +321,7 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    stop_if(!y, "divides by zero");
+    if (!y) stop_at("divides by zero", undefined);
     return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
@@ -751,7 +751,12 @@ static Value read_right(int level, int code, Value left) {
 }
 
 static Value read_operand(int level) {
-    if (level <= NOT && accept("not")) return boolean(!is_true(read_level(NOT, true)));
+    if (level <= NOT && accept("not")) {
+        enter();
+        const Value v = read_level(NOT, true);
+        depth--;
+        return boolean(!is_true(v));
+    }
     if (level == MEMBER || !accept("-")) return read_primary();
     const Value v = read_level(MEMBER, true);
     return live ? apply('-', integer(0), v) : undefined;
@@ -772,6 +777,7 @@ static Value read_operation(int level) {
 static Value read_conditional(void) {
     const char *start = cursor;
     Value result = undefined;
+    enter();
     read_level(OR, false);
     const bool has_condition = accept("if"), chosen = !has_condition || is_true(read_level(OR, true));
     if (has_condition && accept("else")) result = read_level(CONDITIONAL, !chosen);
@@ -781,6 +787,7 @@ static Value read_conditional(void) {
         result = read_operation(OR);
         cursor = end;
     }
+    depth--;
     return result;
 }
 
@@ -788,9 +795,7 @@ static Value read_conditional(void) {
 static Value read_level(int level, bool runs) {
     const bool was_live = live;
     live &= runs;
-    enter();
     const Value v = level == CONDITIONAL ? read_conditional() : read_operation(level);
-    depth--;
     runs = live;
     live = was_live;
     return runs ? v : undefined;
@@ -833,8 +838,7 @@ static void run_for(void) {
     if (accept("if")) {
         const char *condition = cursor;
         for (size_t i = 0; i < over.n; i++) {
-            scope.variables.n = outer.variables.n;
-            add(&scope.variables, name, over.items[i].key);
+            set(&scope.variables, name, over.items[i].key, scope.first);
             cursor = condition;
             if (is_true(read_level(OR, true))) push(&chosen, over.items[i].key);
         }
