@@ -454,15 +454,14 @@ static Value get(void) {
 
 /* selectattr; rejectattr if the option is set. */
 static Value choose(void) {
-    const Value from = is_true(self) ? iterate(self) : empty, given = args;
-    const Value name = string_arg(0), test = arg(1), compared = arg(2);
-    const bool rejects = option;
-    Value list = empty;
+    const Value from = is_true(self) ? iterate(self) : empty, name = string_arg(0), test = arg(1);
+    const bool has_test = args.n > 1, rejects = option;
+    Value with = empty, list = empty;
+    push(&with, arg(2));
     for (size_t i = 0; i < from.n; i++) {
         const Value v = from.items[i].key, member = get_member(v, name);
-        Value with = empty;
-        push(&with, compared);
-        if (is_true(given.n > 1 ? call_function(test, member, with, true) : member) != rejects) push(&list, v);
+        const bool passes = is_true(has_test ? call_function(test, member, with, true) : member);
+        if (passes != rejects) push(&list, v);
     }
     return list;
 }
