@@ -559,16 +559,23 @@ static void skip_space(void) {
     n_steps += (size_t)(cursor - start) / 64;
 }
 
-/* Whether this word or symbol follows. */
-static bool follows(const char *symbol) {
-    const size_t n = strlen(symbol);
+/* The end of this word or symbol; NULL: it does not follow. A space stands for any white space. */
+static const char *after(const char *symbol) {
     skip_space();
-    return !strncmp(cursor, symbol, n) && !(is_word(*symbol) && is_word(cursor[n]));
+    const char *s = cursor;
+    for (; *symbol; symbol++) {
+        const bool space = *symbol == ' ' && isspace((uint8_t)*s);
+        if (!space && *s != *symbol) return NULL;
+        do s++;
+        while (space && isspace((uint8_t)*s));
+    }
+    return is_word(symbol[-1]) && is_word(*s) ? NULL : s;
 }
 
 static bool accept(const char *symbol) {
-    if (!follows(symbol)) return false;
-    cursor += strlen(symbol);
+    const char *end = after(symbol);
+    if (!end) return false;
+    cursor = end;
     work(0);
     return true;
 }
@@ -621,7 +628,7 @@ static void read_parameters(Value given) {
         if (!item && i < given.n && !given.items[i].key.kind) item = &given.items[i];
         const Value missing = accept("=") ? read_level(CONDITIONAL, !item) : undefined;
         if (live) add(&scope.variables, name, item ? item->value : missing);
-        if (!follows(")")) expect(",");
+        if (!after(")")) expect(",");
     }
 }
 
@@ -657,7 +664,7 @@ static Value read_string(void) {
             if (live) write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
         }
         cursor++;
-    } while (follows("'") || follows("\""));
+    } while (after("'") || after("\""));
     return take(start);
 }
 
@@ -668,7 +675,7 @@ static Value read_values(Kind kind, const char *end) {
         const char *start = cursor;
         Value key = undefined, value = expression();
         if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
-        if (kind == FUNCTION && follows("=")) {
+        if (kind == FUNCTION && after("=")) {
             cursor = start;
             key = read_name();
             expect("=");
@@ -680,7 +687,7 @@ static Value read_values(Kind kind, const char *end) {
             value = expression();
         }
         if (live) add(&items, kind == LIST ? value : key, value);
-        if (!follows(end)) expect(",");
+        if (!after(end)) expect(",");
     }
     return kind == MAP ? map_of(items) : items;
 }
@@ -702,7 +709,7 @@ static Value read_primary(void) {
     if (accept("(")) return read_values(LIST, ")");
     if (accept("[")) return read_values(LIST, "]");
     if (accept("{")) return read_values(MAP, "}");
-    if (follows("'") || follows("\"")) return read_string();
+    if (after("'") || after("\"")) return read_string();
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
@@ -720,7 +727,7 @@ static Value read_subscript(Value v) {
     Value bounds[3] = {{0}};
     int n = 0;
     do
-        if (!follows(":") && !follows("]")) bounds[n] = expression();
+        if (!after(":") && !after("]")) bounds[n] = expression();
     while (n < 2 && accept(":") && ++n);
     expect("]");
     if (!live) return undefined;
@@ -942,7 +949,7 @@ static void run_text(void) {
         } else if (kind == '{') {
             put(expression());
             end_tag("}}");
-        } else if (follows("else") || follows("elif") || !strncmp(cursor, "end", 3))
+        } else if (after("else") || after("elif") || !strncmp(cursor, "end", 3))
             break;
         else
             run_statement();

@@ -29,7 +29,7 @@ SNIPPETS = r"""
 {{ true and 'x' }} {{ '' or 'y' }} {{ not 1 }} {{ not not 1 }} {{ not 1 == 2 }} {{ false and nothing.x }}
 {{ 'a' ~ 1 ~ none ~ true }} {{ 'a' + 'b' }} {{ 'a' if 1 else 'b' }} {{ 'a' if 0 }} {{ 'a' if 0 else 'b' if 0 else 'c' }}
 {{ nothing.x if nothing is defined else 'no' }} {{ (nothing.x.y if false else 1) + 1 }}
-{{ 'el' in 'hello' }} {{ 'x' not in ['x', 'y'] }} {{ 'role' in messages[0] }} {{ 2 in [1, 2] }} {{ 1 in nothing }}
+{{ 'el' in 'hello' }} {{ 'x' not in ['x', 'y'] }} {{ 'x' not  in ['x'] }} {{ 'role' in messages[0] }} {{ 2 in [1, 2] }} {{ 1 in nothing }}
 {{ 'abc'[1] }} {{ 'abc'[-1] }} {{ 'abc'[1:] }} {{ 'abc'[:-1] }} {{ 'aé€b'[1:3] }} {{ 'abc'[5:] }} {{ 'abc'[2:1] }}
 {{ [1, 2, 3][-2:]|length }} {{ [1, 2, 3][9] }}- {{ [4, 5][-1] }} {{ 'abc'[7] }} {{ [][0] is defined }}
 {% for x in [1, 2, 3][::-1] %}{{ x }}{% endfor %} {% for x in ['a']|list + ['b'] %}{{ x }}{% endfor %}
@@ -43,7 +43,7 @@ SNIPPETS = r"""
 {{ nothing|default('d') }} {{ ''|default('d', true) }} {{ ''|default('d') }}. {{ none|default('d', boolean=true) }} {{ nothing|default }}.
 {{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ messages|rejectattr('role', 'eq', 'user')|list|length }}
 {{ [{'a': 0}, {'a': 1}, {'b': 1}]|selectattr('a')|list|length }} {{ messages|selectattr('x', 'defined')|list|length }}
-{{ 'a' is string }} {{ 1 is string }} {{ none is none }} {{ 1 is not none }} {{ x is undefined }} {{ x is not defined }}
+{{ 'a' is string }} {{ 1 is string }} {{ none is none }} {{ 1 is not none }} {{ 1 is  not none }} {{ x is undefined }} {{ x is not defined }}
 {{ {} is mapping }} {{ [] is mapping }} {{ [] is iterable }} {{ 'a' is iterable }} {{ [] is sequence }} {{ 1 is iterable }}
 {{ true is true }} {{ 1 is true }} {{ false is false }} {{ none is false }} {{ 'a' is equalto('a') }} {{ 1 is eq(2) }}
 {{ 5|string + 'a' }} {{ true|string }} {{ none|string }} {{ [1]|list|length }}
