@@ -48,6 +48,28 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     }
 }
 
+/* Quad q of group i of a Q3_K block as stored in the file. */
+INLINE vi q3_quad(const vi *words, int i, int q) {
+    const int at = i % 2 * 4 + q;
+    return bits_at(words[8 + i / 8 * 8 + at], i / 2 % 4 * 2, 2) | bits_at(words[at], i / 2, 1) << 2;
+}
+
+/* The words of a Q3_K block: its scales, then for each two groups three words, whose bytes have three bits of a quad of
+ * either group and two bits of their fourth quads. */
+INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
+    vi words[24];
+    pack_bytes((uint8_t *)words, rows, at, 96);
+    pack_bytes(out, rows, at + 96, 12);
+    out += 3 * VBYTES;
+    for (int i = 0; i < 16; i += 2) {
+        const vi fourth = q3_quad(words, i, 3) | q3_quad(words, i + 1, 3) << 3;
+        for (int q = 0; q < 3; q++, out += VBYTES) {
+            const vi word = q3_quad(words, i, q) | q3_quad(words, i + 1, q) << 3 | bits_at(fourth, 2 * q, 2) << 6;
+            memcpy(out, &word, sizeof word);
+        }
+    }
+}
+
 /* Packs n blocks of every row, from byte `at` of the row on. Adds the offset of vdot to signed bytes. */
 static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
     const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
@@ -58,6 +80,8 @@ static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, siz
             for (int j = 0; j < LANES; j++) memcpy(out + (i * LANES + j) * 2, rows[j] + at + halves_at + i * 2, 2);
         if (type == TYPE_Q6_K)
             pack_q6(out_words, rows, at);
+        else if (type == TYPE_Q3_K)
+            pack_q3(out_words, rows, at);
         else
             pack_bytes(out_words, rows, at + words_at, 4 * words);
         for (int i = 0; type == TYPE_Q8_0 && i < words * VBYTES; i++) out_words[i] ^= BYTE_OFFSET;

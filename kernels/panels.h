@@ -42,8 +42,11 @@ INLINE void prefetch_ahead(Prefetch prefetch, const uint8_t *p, size_t bytes) {
 /* v >> n, or v << -n. */
 INLINE vi vshift(vi v, int n) { return n < 0 ? v << -n : v >> n; }
 
+/* The bits of v that are in `mask` in each of the four bytes. */
+INLINE vi byte_bits(vi v, int mask) { return v & mask * 0x01010101; }
+
 /* The low `bits` of each byte of v >> shift. */
-INLINE vi bits_at(vi v, int shift, int bits) { return v >> shift & ((1 << bits) - 1) * 0x01010101; }
+INLINE vi bits_at(vi v, int shift, int bits) { return byte_bits(v >> shift, (1 << bits) - 1); }
 
 /* Bits i to i + 3 of v, each as bit 4 of one of the four bytes. */
 INLINE vi fifth_bits(vi v, int i) {
@@ -70,7 +73,18 @@ INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {
 /* Bytes of IQ4_NL and IQ4_XS, packed like other signed bytes. */
 INLINE vi iq4_bytes(vi indices) { return vlookup(IQ4_INTEGERS, indices) ^ (int32_t)(BYTE_OFFSET * 0x01010101u); }
 
-/* Quad q of group i. */
+/* How far the bytes that block_quad returns for group i are shifted to the left. A tile shifts the sum of a group back,
+ * which costs less than shifting every quad. */
+INLINE int quad_shift(Type type, int i) { return type == TYPE_Q3_K ? i % 2 * 3 : 0; }
+
+/* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes of their three words. */
+INLINE vi fourth_quads(const uint8_t *block, int first) {
+    return byte_bits(block_word(TYPE_Q3_K, block, first) >> 6, 3) |
+           byte_bits(block_word(TYPE_Q3_K, block, first + 1) >> 4, 12) |
+           byte_bits(block_word(TYPE_Q3_K, block, first + 2) >> 2, 48);
+}
+
+/* Quad q of group i, shifted to the left by quad_shift(type, i). */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
     case TYPE_Q8_0: return block_word(type, block, q);
@@ -81,9 +95,9 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
     case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
     case TYPE_Q2_K: return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
-    case TYPE_Q3_K:
-        return bits_at(block_word(type, block, 8 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2) |
-               bits_at(block_word(type, block, i % 2 * 4 + q), i / 2, 1) << 2;
+    case TYPE_Q3_K: /* after the scales three words for two groups (panels.c) */
+        return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q) : fourth_quads(block, 3 + i / 2 * 3),
+                         7 << quad_shift(type, i));
     case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
@@ -105,8 +119,9 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
     case TYPE_Q2_K: scale = block_word(type, block, i / 4) >> (i % 4 * 8 + 4 * min) & 15; break;
     case TYPE_Q3_K:
-        scale = block_word(type, block, 26) >> (i % 4 * 8 + i / 4 * 2) & 3;
-        scale = (block_word(type, block, 24 + i / 4 % 2) >> (i % 4 * 8 + i / 8 * 4) & 15) + (scale << 4) - 32;
+        scale = bits_at(block_word(type, block, i / 4 % 2), i / 8 * 4, 4) |
+                bits_at(block_word(type, block, 2), i / 4 * 2, 2) << 4;
+        scale = (scale >> 8 * (i % 4) & 255) - 32;
         break;
     case TYPE_Q4_K:
     case TYPE_Q5_K: scale = six_bits(type, block, i, min); break;

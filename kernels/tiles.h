@@ -204,7 +204,8 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t 
                        size_t next, const int tokens) {
     const vf scale = load_scale(l, block, i, false);
     UNROLL
-    for (int j = 0; j < tokens; j++) sums[j] = vfma(vfloat(dots[j]), scale * x[(size_t)j * next].scale, sums[j]);
+    for (int j = 0; j < tokens; j++)
+        sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)), scale * x[(size_t)j * next].scale, sums[j]);
     if (!l->mins) return;
     const vf min = load_scale(l, block, i, true);
     UNROLL
@@ -235,7 +236,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
     for (int p = 0; p < n_panels; p++)
-        dots[p][j] = vset_int(-zero_byte(l->type) *
+        dots[p][j] = vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
                               group_total(l, x + (size_t)j * next, i)); /* corrects for the byte that stands for 0 */
     for (; k + step <= l->quads; k += step) {
         UNROLL
@@ -279,7 +280,8 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
         for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vub quad = (vub)block_quad(type, panel, i, k) + (uint8_t)(offset - zero_byte(type));
+                const vi integers = block_quad(type, panel, i, k) >> quad_shift(type, i);
+                const vub quad = (vub)integers + (uint8_t)(offset - zero_byte(type));
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)

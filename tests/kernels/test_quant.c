@@ -224,7 +224,7 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
     const int n = TYPES[type].group, block = TYPES[type].weights;
     const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
     const int group = c % block / n;
-    const vb quad = (vb)block_quad(type, at, group, c % n / 4);
+    const vb quad = (vb)(block_quad(type, at, group, c % n / 4) >> quad_shift(type, group));
     const vf scale = block_scale(type, at, group, false);
     const vf min = TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
