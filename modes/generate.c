@@ -39,9 +39,8 @@ typedef struct {
     int max;   /* positions of a text */
     int end;   /* the token that ends an answer; -1: none */
     Prompts prompts;
-    Prompt prompt; /* the last prompt read; its ids are owned */
-    int n_begun;   /* number of samples of `prompt` that have begun */
-    Text root;     /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
+    int n_begun; /* number of samples of the last prompt that have begun */
+    Text root;   /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
     int parallel;
     Text **running;        /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
     Sampler *samplers;     /* [parallel], owned */
@@ -98,19 +97,23 @@ static int write_samples(Generation *g) {
 
 /* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out of memory. */
 static int next_prompt(Generation *g) {
-    free(g->prompt.ids.ids);
-    const int found = prompts_next(&g->prompts, &g->prompt), n = g->prompt.ids.n;
-    const bool has_root = g->prompt.samples > 1 && n > 1 && n <= g->max;
-    g->root = (Text){.ids = {.ids = g->prompt.ids.ids, .n = has_root ? n - 1 : 0}, .sequence = g->parallel};
+    const int found = prompts_next(&g->prompts);
+    const Prompt *prompt = &g->prompts.prompt;
+    g->root = (Text){.sequence = g->parallel};
     g->n_begun = 0;
-    g->n_read += n;
-    return found;
+    if (found <= 0) return found;
+    if (prompt->samples > 1 && prompt->ids.n <= g->max) {
+        g->root.ids = prompt->ids;
+        g->root.ids.n--;
+    }
+    g->n_read += prompt->ids.n;
+    return 1;
 }
 
 /* Begins the prompt's next sample in this sequence. Returns NULL if out of memory. */
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
-    const Tokens *prompt = &g->prompt.ids;
+    const Tokens *prompt = &g->prompts.prompt.ids;
     Sampler *sampler = &g->samplers[sequence];
     if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
     Sample *s = allocate_zeroed(1, sizeof *s);
@@ -118,8 +121,8 @@ static Text *add_sample(Generation *g, int sequence) {
     *g->last = s;
     g->last = &s->next;
     g->n_waiting++;
-    s->prompt = g->prompt;
-    s->seed = sample_seed(g->prompt.seed, g->n_begun++);
+    s->prompt = g->prompts.prompt;
+    s->seed = sample_seed(s->prompt.seed, g->n_begun++);
     s->text =
         (Text){.max = g->max,
                .sequence = sequence,
@@ -137,7 +140,7 @@ static Text *add_sample(Generation *g, int sequence) {
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_waiting < MAX_WAITING && !texts_stopped(&g->out)) {
-            const int more = g->n_begun < g->prompt.samples ? 1 : next_prompt(g);
+            const int more = g->n_begun < g->prompts.prompt.samples ? 1 : next_prompt(g);
             if (more <= 0) return more;
             if (g->root.n_ran < g->root.ids.n) return 0;
             Text *t = add_sample(g, i);
@@ -188,7 +191,7 @@ static void show_statistics(const Generation *g, double start, double end) {
     if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
         fprintf(stderr, "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
-                g->prompts.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
+                g->prompts.prompt.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
                 (double)g->n_sampled / (end - start));
     else
         fprintf(stderr, "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s", read,
@@ -232,7 +235,6 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     while (g.first) drop_sample(&g);
     if (!status && (g.many ? g.n_read : g.n_ran)) show_statistics(&g, start, end);
     if (prompts_report(&g.prompts)) status = -1;
-    free(g.prompt.ids.ids);
     prompts_close(&g.prompts);
     for (int i = 0; g.samplers && i < g.parallel; i++) sampler_close(&g.samplers[i]);
     free(g.samplers);

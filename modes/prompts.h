@@ -6,6 +6,15 @@
 
 enum { MAX_REPORTS = 5 }; /* max messages */
 
+typedef struct {
+    char *text; /* [size], valid until the prompts are closed */
+    size_t size;
+    int line;
+    Tokens ids;    /* at least one; valid until the next prompt is read */
+    uint64_t seed; /* of the first sample */
+    int samples;
+} Prompt;
+
 /* The source of prompts: the lines of a file, or the single prompt of the command line. */
 typedef struct {
     const Run *run;
@@ -13,21 +22,12 @@ typedef struct {
     const char *name;             /* for messages */
     char *text;                   /* [size], owned */
     size_t size, at;              /* `at`: bytes read so far */
-    int line;                     /* number of the last line read */
     bool json;
-    Conversation talk; /* the messages of the last line, empty if it has only a prompt; owned */
+    Prompt prompt;     /* the last prompt read; without samples at the end; its ids are owned */
+    Conversation talk; /* with a template: the messages of the last prompt; owned */
     int n_failed;      /* prompts that could not run */
     int n_no_room;     /* prompts of at least -n tokens */
 } Prompts;
-
-typedef struct {
-    char *text; /* [size], valid until the prompts are closed */
-    size_t size;
-    int line;
-    Tokens ids;    /* at least one; the caller frees ids.ids */
-    uint64_t seed; /* of the first sample */
-    int samples;
-} Prompt;
 
 /* Opens the source. Returns -1 and a message on failure. The caller closes it in either case. */
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template);
@@ -35,7 +35,7 @@ void prompts_close(Prompts *p);
 
 /* Reads the next prompt. Skips prompts that cannot run, with a message for the first MAX_REPORTS. Returns 1 for a
  * prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
-int prompts_next(Prompts *p, Prompt *next);
+int prompts_next(Prompts *p);
 
 /* Summarizes the messages beyond MAX_REPORTS. Returns -1 if a prompt could not run. */
 int prompts_report(const Prompts *p);

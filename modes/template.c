@@ -74,20 +74,21 @@ void conversation_close(Conversation *c) {
     *c = (Conversation){0};
 }
 
-static int read_message(Conversation *c, const Tokenizer *t, const char *where, const Json *message) {
+/* `answers`: the message follows one of the user. */
+static int read_message(Conversation *c, const Tokenizer *t, const char *where, const Json *message, bool answers) {
     const Json *role = json_get(message, "role"), *content = json_get(message, "content");
-    ChatTurn *last = c->n ? &c->turns[c->n - 1] : NULL;
     if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
         return fail("%s: \"content\" is %.40s, expected a text", where, json_shown(content));
-    if (json_is(role, "user")) return conversation_add(c, content->text);
-    if (json_is(role, "assistant") && last && !last->answer.n) {
+    if (json_is(role, "user") && !answers) return conversation_add(c, content->text);
+    if (json_is(role, "assistant") && answers) {
         bool *open = allocate_zeroed(content->length + 1, sizeof *open); /* no byte of the file is a special piece */
-        const int status = open ? tokenizer_append(t, content->text, content->length, open, false, &last->answer) : -1;
+        const int status =
+            open ? tokenizer_append(t, content->text, content->length, open, false, &c->turns[c->n - 1].answer) : -1;
         free(open);
         return status;
     }
     if (!json_is(role, "system") || c->n)
-        return fail("%s: \"role\" is %.40s, expected user, then assistant", where, json_shown(role));
+        return fail("%s: \"role\" is %.40s, expected user and assistant in turn", where, json_shown(role));
     free(c->loaded);
     c->system = c->loaded = strdup(content->text);
     return c->loaded ? 0 : fail("out of memory");
@@ -96,8 +97,11 @@ static int read_message(Conversation *c, const Tokenizer *t, const char *where, 
 int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages) {
     const Json *m = json_members(messages, JSON_ARRAY);
     if (!m) return fail("%s: contains no list of messages", where);
-    while (m && !read_message(c, t, where, m)) m = json_next(messages, m);
-    return m ? -1 : 0;
+    for (bool answers = false; m; m = json_next(messages, m)) {
+        if (read_message(c, t, where, m, answers)) return -1;
+        answers = json_is(json_get(m, "role"), "user");
+    }
+    return 0;
 }
 
 /* ---- rendering ------------------------------------------------------------------------------ */

@@ -81,7 +81,7 @@ static void conversations_are_saved_and_loaded(void) {
           message("b.json", 1, "assistant"), first);
     CHECK(*message("c.json", 1, "assistant") && strcmp(message("c.json", 1, "assistant"), first), "/regen: '%s'",
           first);
-    CHECK(strstr(err, "\"role\" is assistant, expected user, then assistant"), "%s", err);
+    CHECK(strstr(err, "\"role\" is assistant, expected user and assistant in turn"), "%s", err);
     CHECK(!strcmp(message("f.json", 0, "system"), "S") && *message("f.json", 2, "assistant"), "%s", err);
     CHECK(!strcmp(message("g.json", 2, "assistant"), message("f.json", 2, "assistant")), "a bad file cleared it: %s",
           err);
@@ -115,7 +115,7 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
 }
 
-/* A line may have a whole conversation; without a user's last message it is refused. */
+/* A line may have a whole conversation; without a user's last message, or with two in a row, it is refused. */
 static void prompts_are_conversations(void) {
     static const char *const roles[] = {"system", "user", "assistant", "user"};
     static const char *const texts[] = {"Be kind.", "hello", "Hi!", "and now"};
@@ -125,13 +125,15 @@ static void prompts_are_conversations(void) {
         sprintf(list + strlen(list), "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "", roles[i], texts[i]);
     snprintf(line, sizeof line,
              "{\"messages\": %s]}\n{\"prompt\": \"and now\"}\n{\"messages\": [{\"role\": \"system\", \"content\": "
-             "\"x\"}]}\n",
+             "\"x\"}]}\n{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"user\", \"content\": "
+             "\"y\"}]}\n",
              list);
     write_file("q.jsonl", line);
     strcat(list, "]");
     write_file("q.json", list);
     run("%s -m chat --prompts q.jsonl -t 0 -n 12 --json", model);
     CHECK(status == 1 && strstr(err, "q.jsonl: line 3: the last message is not the user's"), "%d: %s", status, err);
+    CHECK(strstr(err, "q.jsonl: line 4: \"role\" is user, expected user and assistant in turn"), "%s", err);
     JsonFile json;
     char *second = strchr(out, '\n');
     CHECK(second, "%s", out);

@@ -353,12 +353,12 @@ static void steps_are_cut_to_the_context(void) {
 static void steps_may_be_fewer_than_the_prompt_has(void) {
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 3");
     CHECK(!strcmp(out, "A,\n"), "three tokens after BOS: %s", out);
-    CHECK(one_line(err) && strstr(err, "note: -n 3"), "no note: %s", err);
+    CHECK(one_line(err) && strstr(err, "note: prompt: -n 3"), "no note: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 8");
     CHECK(!strcmp(out, "A,B,C,D\n"), "the prompt: %s", out);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 9");
     CHECK(!strncmp(out, "A,B,C,D", 7) && out[7] != '\n', "nothing follows: %s", out);
-    CHECK(strstr(err, "note: -n 9"), "no note: %s", err);
+    CHECK(strstr(err, "note: prompt: -n 9"), "no note: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 10");
     CHECK(one_line(err) && !strstr(err, "note"), "a note: %s", err);
 }
@@ -693,7 +693,7 @@ static void convert_writes_every_type(void) {
 
 static void failed_conversion_leaves_no_file(void) {
     check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
-    check_refused(2, "-q is 'q4_9'", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
+    check_refused(2, "--type is 'q4_9', expected f32|f16|", "m/model.bin -m convert -q q4_9 -o out/a.gguf");
     check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
     check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));

@@ -268,7 +268,7 @@ static void bad_lines_are_reported_and_skipped(void) {
     }
     write_file("bad.jsonl", "{]\n");
     check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
-    check_refused(1, "run: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
+    check_refused(1, "run: prompt: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
 }
 
 static int lines_of(const char *text) {
@@ -370,7 +370,6 @@ static size_t mutate(char *bytes, size_t n) {
 /* Reads a file of prompts as texts.c does; returns whether the results are as prompts.h documents. */
 static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompts prompts;
-    Prompt prompt;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
     for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
     if (prompts_open(&prompts, run, NULL)) {
@@ -378,14 +377,14 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
         return n == 0;
     }
     bool good = n > 0;
-    while ((more = prompts_next(&prompts, &prompt)) > 0) {
+    while ((more = prompts_next(&prompts)) > 0) {
+        const Prompt prompt = prompts.prompt;
         good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 && prompt.seed > 0;
         good = good && prompt.ids.n > 0 && prompt.ids.n <= run->session.context && prompt.size <= n;
         for (int i = 0; i < prompt.ids.n; i++)
             good = good && prompt.ids.ids[i] >= 0 && prompt.ids.ids[i] < run->model.config.vocab_size;
         last = prompt.line;
         found++;
-        free(prompt.ids.ids);
     }
     good = good && more == 0 && found + prompts.n_failed == lines && (prompts_report(&prompts) < 0) == (found < lines);
     prompts_close(&prompts);
