@@ -19,30 +19,25 @@
 enum { MODES(INDEX) N_MODES };
 #undef INDEX
 
+#define BIT(name, ...) IN_##name = 1 << INDEX_##name,
+enum { MODES(BIT) };
+#undef BIT
+
 #define ROW(name, ...) {#name, mode_##name, __VA_ARGS__},
 static const Mode MODE_TABLE[] = {MODES(ROW)};
 #undef ROW
 
 /* Sets of modes, for the table of options. */
 enum {
-    GENERATE = 1 << INDEX_generate,
-    CHAT = 1 << INDEX_chat,
-    PERPLEXITY = 1 << INDEX_perplexity,
-    BENCH = 1 << INDEX_bench,
-    NORMS = 1 << INDEX_norms,
-    TOKENIZE = 1 << INDEX_tokenize,
-    LOGITS_MODE = 1 << INDEX_logits,
-    INFO = 1 << INDEX_info,
-    CONVERT = 1 << INDEX_convert,
-    WRITES = GENERATE | CHAT, /* samples tokens */
-    READS = GENERATE | PERPLEXITY | TOKENIZE | LOGITS_MODE,
-    PROFILED = WRITES | PERPLEXITY | BENCH | LOGITS_MODE,
-    RUNS = PROFILED | NORMS, /* runs the model */
+    WRITES = IN_generate | IN_chat, /* samples tokens */
+    READS = IN_generate | IN_perplexity | IN_tokenize | IN_logits,
+    PROFILED = WRITES | IN_perplexity | IN_bench | IN_logits,
+    RUNS = PROFILED | IN_norms, /* runs the model */
     ALL = (1 << N_MODES) - 1
 };
 
-/* The effect of an option. A CHOICE is one of the words in its usage. */
-typedef enum { STRING, CHOICE, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
+/* The effect of an option. A CHOICE is one of the words in its usage. A HEADING of --help is not an option. */
+typedef enum { HEADING, STRING, CHOICE, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
     const char *usage; /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or nothing */
@@ -58,7 +53,8 @@ typedef struct {
 
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
-    {"-i, --prompt TEXT", STRING, READS | CHAT, INTO(prompt), "the text; chat: the first message"},
+    {.usage = "Input of generate, chat, perplexity, tokenize and logits:"},
+    {"-i, --prompt TEXT", STRING, READS | IN_chat, INTO(prompt), "the text; chat: the first message"},
     {"-f, --file FILE", STRING, READS, INTO(prompt_file), "read the text from a file (\"-\": standard input)"},
     {"    --tokens LIST", STRING, READS, INTO(tokens), "token ids instead of text: 1,403,407"},
     {"    --prompts FILE", STRING, WRITES, INTO(prompts),
@@ -66,7 +62,8 @@ static const Option OPTIONS[] = {
      "optionally with \"seed\": N and \"n\": N, the number of samples"},
     {"-z, --tokenizer FILE", STRING, ALL, INTO(tokenizer),
      "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
-    {"-n, --steps N", INT, WRITES | BENCH, RANGE(steps, 0, INT_MAX),
+    {.usage = "Generate and chat:"},
+    {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
      "[no limit]; bench: tokens to generate [64]"},
     {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
@@ -86,40 +83,44 @@ static const Option OPTIONS[] = {
     {"    --stop TEXT", STOP, WRITES, 0, 0, 0, "end a text before TEXT; may be given several times"},
     {"    --logprobs N", INT, WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
      "with --json: log-probabilities of each token and of the N likeliest ones"},
-    {"    --samples N", INT, GENERATE, RANGE(samples, 1, INT_MAX),
+    {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
-    {"    --parallel N", INT, GENERATE, RANGE(parallel, 1, 4096),
+    {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
-    {"    --no-echo", TRUE, GENERATE, INTO(no_echo), "generate: write only what follows the prompt"},
-    {"-y, --system TEXT", STRING, CHAT, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
-    {"    --template NAME|FILE", STRING, CHAT, INTO(template),
+    {"    --no-echo", TRUE, IN_generate, INTO(no_echo), "generate: write only what follows the prompt"},
+    {"-y, --system TEXT", STRING, IN_chat, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
+    {"    --template NAME|FILE", STRING, IN_chat, INTO(template),
      "chat: a Jinja file, or chatml, gemma, llama-2, llama-3, mistral, phi-3, zephyr [the model's chat template]"},
-    {"    --think on|off", CHOICE, CHAT, INTO(think), "chat: enable_thinking of the chat template"},
-    {"    --verbose-prompt", TRUE, CHAT, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
+    {"    --think on|off", CHOICE, IN_chat, INTO(think), "chat: enable_thinking of the chat template"},
+    {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
+    {.usage = "Measurements:"},
     {"    --profile[=FILE]", STRING, PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
-    {"    --dump FOLDER", STRING, LOGITS_MODE, INTO(dump),
+    {"    --dump FOLDER", STRING, IN_logits, INTO(dump),
      "logits: also write the input and output of every norm as NumPy files"},
-    {"    --norm-sweep", TRUE, PERPLEXITY, INTO(norm_sweep),
+    {"    --norm-sweep", TRUE, IN_perplexity, INTO(norm_sweep),
      "perplexity: nats per token with each norm swapped or removed"},
-    {"    --norm SPEC", STRING, ALL & ~TOKENIZE, INTO(norm),
+    {"    --norm SPEC", STRING, ALL & ~IN_tokenize, INTO(norm),
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
-    {"    --prompt-tokens N", INT, BENCH, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
-    {"    --seconds N", FLOAT, BENCH | NORMS, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
-    {"    --json", TRUE, WRITES | PERPLEXITY | BENCH | NORMS | TOKENIZE | INFO, INTO(json),
+    {"    --prompt-tokens N", INT, IN_bench, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
+    {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
+    {"    --json", TRUE, WRITES | IN_perplexity | IN_bench | IN_norms | IN_tokenize | IN_info, INTO(json),
      "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
-    {"-o, --output FILE", STRING, LOGITS_MODE | CONVERT, INTO(output),
+    {.usage = "Logits and convert:"},
+    {"-o, --output FILE", STRING, IN_logits | IN_convert, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
-    {"-q, --type TYPE", STRING, CONVERT, INTO(type), "convert: type of the weights: f32 f16 bf16 q8_0 q4_0"},
-    {"    --center", TRUE, CONVERT, INTO(center), "convert: rewrite a model with LayerNorm as one with RMSNorm"},
-    {"    --fold-norms", TRUE, CONVERT, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
+    {"-q, --type f32|f16|bf16|q8_0|q4_0", CHOICE, IN_convert, INTO(type), "convert: type of the weights"},
+    {"    --center", TRUE, IN_convert, INTO(center), "convert: rewrite a model with LayerNorm as one with RMSNorm"},
+    {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
+    {.usage = "All modes that run a model:"},
     {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the number of cores]"},
     {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
     {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
     {"    --kv f32|f16", CHOICE, RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
-    {"-v, --verbose", TRUE, PROFILED | TOKENIZE | CHAT, INTO(verbose),
+    {.usage = "Other options:"},
+    {"-v, --verbose", TRUE, PROFILED | IN_tokenize | IN_chat, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
      "print ids with their pieces"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
@@ -137,17 +138,6 @@ static const char *name_of(const Option *option) {
     snprintf(name, sizeof name, "%.*s", (int)(name_end(option) - option->usage - LONG), option->usage + LONG);
     return name;
 }
-
-/* Headings of --help; each is printed before `option`. */
-static const struct {
-    const char *option, *heading;
-} HEADINGS[] = {{"--prompt", "Input of generate, chat, perplexity, tokenize and logits:"},
-                {"--steps", "Generate and chat:"},
-                {"--profile", "Measurements:"},
-                {"--output", "Logits and convert:"},
-                {"--threads", "All modes that run a model:"},
-                {"--verbose", "Other options:"},
-                {"", ""}};
 
 static void print_option(const Option *option) {
     enum { INDENT = 24, WIDTH = 81 }; /* columns */
@@ -169,9 +159,11 @@ static void print_help(void) {
            program_name());
     for (int i = 0; i < N_MODES; i++) printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
     putchar('\n');
-    for (int i = 0, h = 0; i < N_OPTIONS; i++) {
-        if (!strcmp(name_of(&OPTIONS[i]), HEADINGS[h].option)) printf("\n%s\n", HEADINGS[h++].heading);
-        print_option(&OPTIONS[i]);
+    for (const Option *option = OPTIONS; option < OPTIONS + N_OPTIONS; option++) {
+        if (option->kind == HEADING)
+            printf("\n%s\n", option->usage);
+        else
+            print_option(option);
     }
 }
 
@@ -240,6 +232,7 @@ static int set_option(Options *o, const Option *option, const char *text) {
     case INT:
     case UINT64:
     case FLOAT: return set_number(field, option, text);
+    case HEADING: break; /* not an option */
     case HELP: print_help(); break;
     case VERSION: puts("norma " NORMA_VERSION); break;
     }
@@ -297,7 +290,7 @@ static int check_modes(const Mode *mode, const bool *given) {
     for (int i = 0; i < N_OPTIONS; i++) {
         const Option *option = &OPTIONS[i];
         if (!given[i] || option->modes & bit) continue;
-        if (option->usage[1] != 'y' || bit != GENERATE)
+        if (option->usage[1] != 'y' || bit != IN_generate)
             return bad_usage("%s works in %s, not in %s", name_of(option), mode_names(option->modes), mode->name);
         note("%s works in %s; ignored", name_of(option), mode_names(option->modes));
     }
