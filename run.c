@@ -42,7 +42,6 @@ static int open_session(Run *run, const Mode *mode) {
         return -1;
     /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);
-    if (ranks_own()) return 0; /* only rank 0 needs the rest */
     /* a profile measures single tokens unless --lookup is given */
     guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup : o->profile ? 0 : MAX_LOOKUP);
     return 0;
@@ -52,19 +51,17 @@ static int open_session(Run *run, const Mode *mode) {
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
-    run->model_hash = ranks_number() > 1 && mode->needs & TAKES_RANKS ? model_hash(&run->model) : 0;
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
     const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    if (mode->needs & TAKES_RANKS && ranks_own()) return open_session(run, mode) ? 1 : 0;
-    const int found = model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use);
-    return found < 0 || (mode->needs & RUNS_MODEL && open_session(run, mode)) ? 1 : 0;
+    if (!ranks_own() && model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use) < 0) return 1;
+    return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
 
 /* Runs the mode, or the passes of rank 0. */
 static void run_passes(void *run) {
     Run *r = run;
-    r->status = ranks_own() ? run_follow(r) : r->options->mode->run(r);
+    r->status = ranks_own() ? follow(&r->session, &r->tuning) : r->options->mode->run(r);
 }
 
 static int run_mode(const Mode *mode, Options *options) {
@@ -80,17 +77,17 @@ static int run_mode(const Mode *mode, Options *options) {
         status = run.status;
     }
     if (status < 0) status = EXIT_BAD_INPUT;
-    if (!status && interrupted) status = EXIT_INTERRUPTED;
+    if (interrupted) status = EXIT_INTERRUPTED; /* which may have caused a failure */
     if (run.session.mirror) follow_end(status);
     if ((!status || status == EXIT_INTERRUPTED) && options->profile && run.profile &&
         profile_report(run.profile, options->profile, options->verbose))
         status = 1;
     profile_close(run.profile);
     free(run.steps.bytes);
-    if (run.session.model) session_close(&run.session);
+    session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);
-    return interrupted ? EXIT_INTERRUPTED : status;
+    return status;
 }
 
 /* The exit status of the program. */

@@ -28,7 +28,9 @@ static bool failures_are_notes, holds;
 static char held[LINE] = "failed";
 
 void hold_messages(bool hold) { holds = hold; }
-void print_held_message(int rank) { fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank, held); }
+void print_held_message(int rank) {
+    if (holds) fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank, held);
+}
 
 void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
 

@@ -20,7 +20,7 @@ void print_failures_as_notes(bool as_notes);
  * number of reported failures. */
 void hold_messages(bool hold);
 
-/* Prints the held failure with its rank: "norma: rank 2: ...". */
+/* If messages are held, prints the failure with its rank: "norma: rank 2: ...". */
 void print_held_message(int rank);
 
 /* A function, because compilers warn about an unused -1. */

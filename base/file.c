@@ -69,8 +69,10 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
-/* Reports a failed read or write, except after Ctrl-C, which may have caused it. */
-static int failed(const char *path, const char *error) { return interrupted ? -1 : fail("%s: %s", path, error); }
+/* Reports a failed read or write, unless Ctrl-C has caused it. */
+static int failed(const char *path, const char *error) {
+    return interrupted && errno == EINTR ? -1 : fail("%s: %s", path, error);
+}
 
 char *file_read(const char *path, size_t *size) {
     const size_t max = 1073741824; /* no model reads more; /dev/zero never ends */

@@ -27,8 +27,6 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* After Ctrl-C the functions below fail (-1 or NULL) without a message. */
-
 /* Announces the files that will be written (NULL: none), before any file is read: reading one of them fails, under any
  * name. */
 void outputs_announce(const char *first, const char *second);

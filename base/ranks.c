@@ -51,7 +51,7 @@ void ranks_open(void) {
     MPI_Comm_size(here, &n_here);
     MPI_Comm_free(&here);
     if (make_ready()) MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-    if (own) hold_messages(true);
+    hold_messages(own > 0);
 }
 
 int ranks_close(int status) {
@@ -64,13 +64,8 @@ int ranks_close(int status) {
     return status;
 }
 
-/* Prints the failure of this rank with its number; rank 0 has printed its own. */
-static void print_own_failure(void) {
-    if (own) print_held_message(own);
-}
-
 void ranks_abort(void) {
-    print_own_failure();
+    print_held_message(own);
     MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
 }
 
@@ -97,11 +92,10 @@ static int first_other(int64_t value) {
 }
 
 int ranks_agree(int status, uint64_t state) {
-    if (n_ranks == 1) return status;
     agreed = true;
     exchange_values(status);
     const int failed = first_other(0);
-    if (failed == own) print_own_failure();
+    if (failed == own) print_held_message(own);
     if (failed < n_ranks) return (int)values[failed];
     exchange_values((int64_t)state);
     const int other = first_other(values[0]);

@@ -45,12 +45,15 @@ static int repeat(Session *s, const Message *m) {
     return 0;
 }
 
-int follow_next(Session *s, int *status) {
-    Message *m = ranks_hear();
-    const bool end = !m || m->change == END;
-    const int n = end ? 0 : repeat(s, m);
-    if (n < 0) ranks_abort();
-    if (m && end) *status = m->a;
+int follow(Session *s, Tuning *tuning) {
+    Message *m;
+    while ((m = ranks_hear()) && m->change != END) {
+        const int n = repeat(s, m);
+        if (n < 0) ranks_abort();
+        tune(tuning, n);
+        free(m);
+    }
+    const int status = m ? m->a : 0;
     free(m);
-    return end ? -1 : n;
+    return status;
 }

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/platform.h"
 #include "base/ranks.h"
-#include "cluster/follow.h"
 #include "cluster/share.h"
 #include "formats/json.h"
 #include "text/merges.h"
@@ -110,14 +109,9 @@ bool run_is_end(const Run *run, int token) {
 int run_agree(const Run *run, int status) {
     const char *norms = run->options->norm ? run->options->norm : "";
     if (ranks_number() == 1) return status;
+    if (status) return ranks_agree(status, 0);
     const uint64_t state[] = {
-        program_hash(),       processor_has_tiles(),          run->model_hash, run->session.batch, run->session.context,
-        run->session.kv_type, same_hash(norms, strlen(norms))};
-    return ranks_agree(status, same_hash(state, sizeof state));
-}
-
-int run_follow(Run *run) {
-    int n, status = 0;
-    while ((n = follow_next(&run->session, &status)) >= 0) tune(&run->tuning, n);
-    return status;
+        program_hash(),       processor_has_tiles(), model_hash(&run->model),        run->session.batch,
+        run->session.context, run->session.kv_type,  same_hash(norms, strlen(norms))};
+    return ranks_agree(0, same_hash(state, sizeof state));
 }

@@ -17,7 +17,6 @@ struct Run {
     const Options *options;
     int status; /* of the mode */
     Model model;
-    uint64_t model_hash; /* set if ranks share the model */
     Tokenizer tokenizer; /* no pieces: no tokenizer */
     Session session;
     Tuning tuning;
@@ -69,6 +68,3 @@ void write_json_token(const Run *run, FILE *out, int id, double logprob);
 
 /* Checks that all ranks are ready (`status` 0) and will compute the same bits. Returns 0 or the exit status. */
 int run_agree(const Run *run, int status);
-
-/* On ranks other than 0: runs the same forward passes as rank 0 until it ends. Returns rank 0's exit status. */
-int run_follow(Run *run);

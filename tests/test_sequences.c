@@ -118,7 +118,6 @@ static void lead_schedule(Session *s, const char *what) {
 static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
-    int status = 1;
     dice = seed * 0x9E3779B97F4A7C15 + 1;
     const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3), batch = 1 + roll(3) * roll(12);
     snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed, kv, batch, threads);
@@ -128,7 +127,9 @@ static void check_schedule(KvType kv, uint64_t seed) {
         lead_schedule(&s, what);
         if (s.mirror) follow_end(0);
     } else {
-        while (follow_next(&s, &status) >= 0) continue;
+        Tuning tuning;
+        tuning_open(&tuning, &own, &s);
+        CHECK(follow(&s, &tuning) == 0, "%s: another status than rank 0's", what);
     }
     session_close(&s);
 }

@@ -1345,6 +1345,9 @@ static void ctrl_c_ends_a_text_cleanly(void) {
     CHECK(in && fseek(in, -1, SEEK_END) == 0, "no text");
     CHECK(fgetc(in) == '\n', "no newline at the end");
     fclose(in);
+    setup.interrupt = AT_OUTPUT;
+    run("m/long.bin -i aa -t 0 -n 0 --profile=missing/a.csv");
+    CHECK(status == 1 && strstr(err, "missing/a.csv: No such file"), "a failure to write: status %d, %s", status, err);
 }
 
 /* During an answer, or while chat waits for a line. */
