@@ -20,27 +20,18 @@ bool is_folder(const char *path) {
 
 int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
 
-/* A file that this run will write, if it exists; else zeros. */
-typedef struct {
-    dev_t device;
-    ino_t inode;
-} Place;
-static Place outputs[2];
-
-static Place find_place(const char *path) {
-    struct stat st;
-    return path && stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (Place){st.st_dev, st.st_ino} : (Place){0};
-}
+static struct stat outputs[2]; /* of the files that this run will write; zeros if they do not exist */
 
 void outputs_announce(const char *first, const char *second) {
-    outputs[0] = find_place(first);
-    outputs[1] = find_place(second);
+    const char *const paths[] = {first, second};
+    for (int i = 0; i < 2; i++)
+        if (!paths[i] || stat(paths[i], &outputs[i])) outputs[i] = (struct stat){0};
 }
 
 /* Returns NULL if the file may be read. */
 static const char *refuse_output(const struct stat *st) {
     for (int i = 0; i < 2; i++)
-        if (st->st_ino && st->st_ino == outputs[i].inode && st->st_dev == outputs[i].device)
+        if (S_ISREG(outputs[i].st_mode) && st->st_ino == outputs[i].st_ino && st->st_dev == outputs[i].st_dev)
             return "is also an output of this run; name another file to write";
     return NULL;
 }

@@ -84,7 +84,6 @@ static size_t number_in(const char *folder, const char *name, const char *key, s
 }
 
 static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;

@@ -7,6 +7,8 @@
 /* *product = a * b. Returns false on overflow. */
 static inline bool multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
 
+static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
 /* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages
  * if the system has them and the memory fills one. NULL and a message on failure. */
 void *allocate(size_t count, size_t size);

@@ -23,18 +23,6 @@
 #include <sys/sysctl.h>
 #endif
 
-/* Writes the program's path to path[PATH_MAX]. Returns whether it is known. */
-static bool find_program(char *path) {
-#ifdef __APPLE__
-    uint32_t room = PATH_MAX;
-    return _NSGetExecutablePath(path, &room) == 0;
-#else
-    const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    path[n > 0 ? n : 0] = '\0';
-    return n > 0;
-#endif
-}
-
 void sleep_while(atomic_uint *word, unsigned value) {
 #ifdef __linux__
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -67,15 +55,19 @@ const char *program_name(void) {
 
 const char *program_path(void) {
     static char path[PATH_MAX];
-    return find_program(path) ? path : NULL;
+#ifdef __APPLE__
+    uint32_t room = sizeof path;
+    return _NSGetExecutablePath(path, &room) ? NULL : path;
+#else
+    return readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : NULL;
+#endif
 }
 
 const char *program_file(const char *name) {
-    static char path[PATH_MAX];
-    char *slash = find_program(path) ? strrchr(path, '/') : NULL;
+    static char path[2 * PATH_MAX];
+    const char *program = program_path(), *slash = program ? strrchr(program, '/') : NULL;
     if (!slash) return NULL;
-    const size_t folder = slash - path + 1;
-    snprintf(path + folder, sizeof path - folder, "%s", name);
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - program), program, name);
     return access(path, F_OK) ? NULL : path;
 }
 

@@ -115,7 +115,7 @@ void terminal_open(void) {
 void terminal_discard(void) {
     enum { PAUSE = 50 }; /* max milliseconds between the lines of a paste */
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    while (isatty(STDIN_FILENO) && !tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0) continue;
+    while (!tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0) continue;
 }
 
 /* ---- threads, clock, streams --------------------------------------------------------------- */

@@ -80,10 +80,9 @@ static int prepare(Chat *c) {
 /* Generates until the answer ends or the context is full. The turn gets the tokens before a stop string. */
 static int generate(Chat *c, Stream *out) {
     const bool json = c->run->options->json;
-    const int limit = c->run->options->steps;
     Text *t = &c->text;
     int more;
-    if (limit > 0 && limit <= t->max - t->n_prompt) t->max = t->n_prompt + limit - 1;
+    text_limit(t, c->run->options->steps);
     while ((more = texts_pass(c->run, &t, 1, out)) > 0)
         if (!json && text_show(c->run, t, out)) return -1;
     last_answer(c)->n = 0;
@@ -110,7 +109,7 @@ static int answer(Chat *c) {
         conversation_cut(&c->talk, c->talk.n - 1);
     }
     if (status) return status < 0 ? -1 : 0;
-    t->bytes.n = t->n_clear = t->n_shown = t->completed = 0;
+    t->bytes.n = t->n_clear = t->n_shown = 0;
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
     do status = generate(c, &out);

@@ -37,7 +37,6 @@ typedef struct {
     Run *run;
     bool many; /* --samples, --prompts or --json */
     int max;   /* positions of a text */
-    int end;   /* the token that ends an answer; -1: none */
     Prompts prompts;
     int n_begun; /* number of samples of the last prompt that have begun */
     Text root;   /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
@@ -113,6 +112,7 @@ static int next_prompt(Generation *g) {
 /* Begins the prompt's next sample in this sequence. Returns NULL if out of memory. */
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
+    const ChatTemplate *template = g->prompts.template;
     const Tokens *prompt = &g->prompts.prompt.ids;
     Sampler *sampler = &g->samplers[sequence];
     if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
@@ -123,16 +123,16 @@ static Text *add_sample(Generation *g, int sequence) {
     g->n_waiting++;
     s->prompt = g->prompts.prompt;
     s->seed = sample_seed(s->prompt.seed, g->n_begun++);
-    s->text =
-        (Text){.max = g->max,
-               .sequence = sequence,
-               .end = g->end,
-               .sampler = sampler,
-               .guesser = g->many ? NULL : &g->run->guesser,
-               .n_decoded = o->no_echo || o->json || g->prompts.template ? prompt->n : run_first_shown(g->run, prompt)};
+    s->text = (Text){.max = g->max,
+                     .sequence = sequence,
+                     .end = template ? template->end : -1,
+                     .sampler = sampler,
+                     .guesser = g->many ? NULL : &g->run->guesser,
+                     .n_decoded = o->no_echo || o->json || template ? prompt->n : run_first_shown(g->run, prompt)};
     sampler_restart(sampler, s->seed);
-    if (g->prompts.template && o->steps > 0 && o->steps <= g->max - prompt->n) s->text.max = prompt->n + o->steps - 1;
-    return text_append(&s->text, prompt) ? NULL : &s->text;
+    if (text_append(&s->text, prompt)) return NULL;
+    if (template) text_limit(&s->text, o->steps);
+    return &s->text;
 }
 
 /* Begins samples in all free sequences, unless the root must run first. A sample that ends immediately is written and
@@ -222,8 +222,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
     Generation g = {.run = run,
                     .many = o->samples || o->prompts || o->json,
-                    .max = template ? run->session.context : run_steps(run),
-                    .end = template ? template->end : -1};
+                    .max = template ? run->session.context : run_steps(run)};
     stream_open(&g.out, stdout);
     int status = open_generation(&g, template);
     const double start = now();

@@ -6,6 +6,7 @@
  */
 #include "modes/text.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/process.h"
 #include "formats/json.h"
 #include "lab/tune.h"
@@ -24,8 +25,6 @@ static const size_t FIRST_PIECE = (size_t)8e9; /* products of the first piece of
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
-
 /* ---- ids ----------------------------------------------------------------------------------------- */
 
 static int append(Text *t, int id) {
@@ -35,15 +34,19 @@ static int append(Text *t, int id) {
 
 int text_append(Text *t, const Tokens *prompt) {
     for (int i = 0; i < prompt->n && !t->ended; i++) {
-        if (t->sampler) sampler_accept(t->sampler, prompt->ids[i]);
+        sampler_accept(t->sampler, prompt->ids[i]);
         if (append(t, prompt->ids[i])) return -1;
     }
     t->n_prompt = t->ids.n;
     return 0;
 }
 
-/* Adds the steps of pending ids and, if there is only one, of draft tokens. */
-static void add_steps(Run *run, Text *t) {
+void text_limit(Text *t, int n) {
+    if (n > 0 && n <= t->max - t->n_prompt) t->max = t->n_prompt + n - 1;
+}
+
+/* Adds the steps of pending ids and, if there is only one, of draft tokens. Returns the number of ids that are left. */
+static int add_steps(Run *run, Text *t) {
     const int pending = t->ended ? 0 : t->ids.n - t->n_ran, room = run->piece - (int)(run->steps.n / sizeof(Step));
     const int limit = room > 1 ? room : 1, n = pending < limit ? pending : limit;
     const int n_draft = t->guesser && pending == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
@@ -57,6 +60,7 @@ static void add_steps(Run *run, Text *t) {
     t->n_rows = samples ? 1 + n_draft : 0;
     t->n_sampled = 0;
     t->n_ran += n;
+    return pending - n;
 }
 
 /* ---- sampling ------------------------------------------------------------------------------------ */
@@ -95,15 +99,13 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     if (!to) return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
     write_json_token(run, to, id, logits[id] - sum);
-    for (int k = 0, last = 0; k < n && k < vocab_size; k++) {
-        int best = -1;
-        for (int i = 0; i < vocab_size; i++) {
-            if ((k == 0 || logits[i] < logits[last] || (i > last && logits[i] == logits[last])) &&
-                (best < 0 || logits[i] > logits[best]))
-                best = i;
-        }
+    HeapItem *heap = t->sampler->candidates;
+    for (int i = 0; i < vocab_size; i++) heap[i] = (HeapItem){logits[i], i};
+    heap_make(heap, vocab_size);
+    for (int k = 0; k < n && k < vocab_size; k++) {
+        const HeapItem best = heap_pop(heap, vocab_size - k);
         fputs(k ? ", " : ", \"top\": [", to);
-        write_json_token(run, to, last = best, logits[best] - sum);
+        write_json_token(run, to, best.id, best.value - sum);
         fputc('}', to);
     }
     fputs("]}", to);
@@ -119,13 +121,13 @@ static void find_stop(const Options *o, Text *t) {
     for (size_t at = t->n_clear; at < t->bytes.n; at++)
         for (int i = 0; i < o->n_stops; i++) {
             const size_t size = strlen(o->stops[i]), left = t->bytes.n - at;
-            if (memcmp(t->bytes.bytes + at, o->stops[i], min(size, left))) continue;
-            clear = min(clear, at);
+            if (memcmp(t->bytes.bytes + at, o->stops[i], smaller(size, left))) continue;
+            clear = smaller(clear, at);
             if (size > left) continue;
             t->bytes.n = at;
             t->ended = STOP;
         }
-    t->n_clear = min(clear, t->bytes.n);
+    t->n_clear = smaller(clear, t->bytes.n);
 }
 
 int text_decode(const Run *run, Text *t) {
@@ -137,7 +139,7 @@ int text_decode(const Run *run, Text *t) {
         buffer_append(&t->bytes, bytes, n);
         if (t->bytes.failed) return -1;
         if (i < t->n_prompt) {
-            t->completed = t->n_clear = size;
+            t->n_clear = size;
             continue;
         }
         const float *logits = t->logits + (size_t)(i - first) * run->model.config.vocab_size;
@@ -167,15 +169,14 @@ static void show_left(Run *run, int left) {
 }
 
 int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
-    const size_t vocab_size = run->model.config.vocab_size;
     Buffer *steps = &run->steps;
     int left = 0;
     if (texts_stopped(out)) return 0;
-    if (!run->piece) run->piece = (int)min(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
+    if (!run->piece) run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
     if (steps->n) tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
-        if (texts[i]) add_steps(run, texts[i]);
+        if (texts[i]) left += add_steps(run, texts[i]);
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed) return steps->failed ? -1 : 0;
     const double start = now();
@@ -183,17 +184,15 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     if (!next) return -1;
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
         run->piece = (int)fmax(1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
-    for (int i = 0; i < n; i++) {
-        if (texts[i] && !texts[i]->ended) left += texts[i]->ids.n - texts[i]->n_ran;
-        if (!texts[i] || !texts[i]->n_rows) continue;
-        const size_t n_logits = (size_t)texts[i]->n_rows * vocab_size;
-        if (check_logits(next, n_logits)) return -1;
-        texts[i]->logits = next;
-        next += n_logits;
-    }
     show_left(run, left);
-    for (int i = 0; i < n; i++)
-        if (texts[i] && texts[i]->n_rows && (sample(run, texts[i]) || text_decode(run, texts[i]))) return -1;
+    for (int i = 0; i < n; i++) {
+        Text *t = texts[i];
+        if (!t || !t->n_rows) continue;
+        const size_t n_logits = (size_t)t->n_rows * run->model.config.vocab_size;
+        t->logits = next;
+        next += n_logits;
+        if (check_logits(t->logits, n_logits) || sample(run, t) || text_decode(run, t)) return -1;
+    }
     return 1;
 }
 
@@ -206,7 +205,7 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_
     fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ", index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
-    write_json_string(to, "completion", t->bytes.n ? t->bytes.bytes + t->completed : "", t->bytes.n - t->completed);
+    write_json_string(to, "completion", t->bytes.bytes, t->bytes.n);
     fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)seed,
             t->ids.n - t->n_prompt, reasons[t->ended]);
     const bool failed = fclose(to);

@@ -5,16 +5,15 @@
 #include "text/stream.h"
 
 typedef struct {
-    Tokens ids;       /* the prompt, then sampled tokens; owned */
-    int n_prompt;     /* number of ids of the prompt */
-    int max;          /* max positions to run; the token sampled at the last one ends the text */
-    int n_ran;        /* number of ids with cached keys and values */
-    int n_decoded;    /* number of ids in `bytes`, or skipped by the caller */
-    Buffer bytes;     /* decoded ids, without the stop string that ended the text; owned */
-    size_t completed; /* index in `bytes` of the first sampled byte */
-    size_t n_clear;   /* number of bytes before any stop string and its possible beginning */
-    size_t n_shown;   /* number of bytes already written */
-    FILE *json;       /* with --json: writes to json_text, first the --logprobs of the sampled tokens; both owned */
+    Tokens ids;     /* the prompt, then sampled tokens; owned */
+    int n_prompt;   /* number of ids of the prompt */
+    int max;        /* max positions to run; the token sampled at the last one ends the text */
+    int n_ran;      /* number of ids with cached keys and values */
+    int n_decoded;  /* number of ids in `bytes`, or skipped by the caller */
+    Buffer bytes;   /* decoded ids, without the stop string that ended the text; owned */
+    size_t n_clear; /* number of bytes before any stop string and its possible beginning */
+    size_t n_shown; /* number of bytes already written */
+    FILE *json;     /* with --json: writes to json_text, first the --logprobs of the sampled tokens; both owned */
     char *json_text;
     size_t json_size;
     int sequence;     /* sequence of the session */
@@ -31,6 +30,9 @@ typedef struct {
  * memory. */
 int text_append(Text *t, const Tokens *prompt);
 
+/* Limits what follows the prompt to n ids, if n > 0. */
+void text_limit(Text *t, int n);
+
 /* Runs pending ids of texts[n] in one forward pass, and samples the next tokens where none is left. A long prompt takes
  * several passes, so that Ctrl-C stops it soon. Skips NULL and finished texts. Returns 1 after a pass, 0 if all texts
  * are finished, after Ctrl-C or after a write error of `out`, -1 and a message on failure. */
@@ -46,8 +48,8 @@ int text_decode(const Run *run, Text *t);
  */
 int text_show(const Run *run, Text *t, Stream *out);
 
-/* Writes a text with its log-probabilities as a line with a JSON object. `prompt`: size bytes.
- * Returns -1 if out of memory. */
+/* Writes a text, whose prompt is not in `bytes`, with its log-probabilities as a line with a JSON object. `prompt`:
+ * size bytes. Returns -1 if out of memory. */
 int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out);
 
 /* Frees what the text owns. */

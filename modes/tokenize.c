@@ -20,29 +20,25 @@ void run_show_piece(const Run *run, Stream *out, int token) {
 }
 
 int mode_tokenize(Run *run) {
+    const bool json = run->options->json, verbose = run->options->verbose;
     Tokens tokens;
-    if (run_tokens(run, true, &tokens)) return -1;
-    if (run->options->json) {
-        fputs("{\"tokens\": [", stdout);
-        for (int i = 0; i < tokens.n; i++) {
-            if (i) fputs(", ", stdout);
-            write_json_token(run, stdout, tokens.ids[i], NAN);
-            putchar('}');
-        }
-        puts("]}");
-        free(tokens.ids);
-        return stdout_finish();
-    }
     Stream out;
+    if (run_tokens(run, true, &tokens)) return -1;
     stream_open(&out, stdout);
+    if (json) fputs("{\"tokens\": [", stdout);
     for (int i = 0; i < tokens.n; i++) {
-        char number[32];
-        if (run->options->verbose)
-            run_show_piece(run, &out, tokens.ids[i]);
-        else
-            stream_write(&out, number, snprintf(number, sizeof number, i ? ",%d" : "%d", tokens.ids[i]));
+        const int id = tokens.ids[i];
+        if (json) {
+            if (i) fputs(", ", stdout);
+            write_json_token(run, stdout, id, NAN);
+            putchar('}');
+        } else if (verbose) {
+            run_show_piece(run, &out, id);
+        } else {
+            printf(i ? ",%d" : "%d", id);
+        }
     }
-    if (!run->options->verbose) stream_write(&out, "\n", 1);
+    if (json || !verbose) puts(json ? "]}" : "");
     free(tokens.ids);
-    return stream_close(&out);
+    return stream_close(&out) || stdout_finish() ? -1 : 0;
 }
