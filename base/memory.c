@@ -83,8 +83,6 @@ static size_t number_in(const char *folder, const char *name, const char *key, s
     return find_line(folder, name, key, rest) && sscanf(rest, "%zu", &number) == 1 ? number : none;
 }
 
-static size_t difference(size_t a, size_t b) { return a > b ? a - b : 0; }
-
 size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
     struct rlimit limit;
@@ -96,10 +94,12 @@ size_t memory_available(const char *root) {
         const size_t used = number_in(folder, "memory.current", "", 0);
         const size_t pages =
             number_in(folder, "memory.stat", "active_file ", 0) + number_in(folder, "memory.stat", "inactive_file ", 0);
-        if (max < SIZE_MAX) min = smaller(min, difference(max, difference(used, pages)));
+        const size_t taken = used - smaller(used, pages); /* the rest can be released */
+        if (max < SIZE_MAX) min = smaller(min, max - smaller(max, taken));
         end = strrchr(group, '/');
         if (end) *end = '\0';
     } while (end);
     if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return min;
-    return smaller(min, difference(limit.rlim_cur, number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE)));
+    const size_t mapped = number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
+    return smaller(min, limit.rlim_cur - smaller(limit.rlim_cur, mapped));
 }

@@ -4,7 +4,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 /* The name by which the program was started, without folders. */
 const char *program_name(void);

@@ -20,11 +20,6 @@ uint32_t utf8_read(const char *s, size_t left, size_t *length) {
     return valid ? code : (uint32_t)UTF8_END + (uint8_t)s[0];
 }
 
-int utf8_character(const char *s, size_t left) {
-    size_t n;
-    return left > 0 && utf8_read(s, left, &n) < UTF8_END ? (int)n : 0;
-}
-
 bool utf8_is_control(uint32_t code) { return code < ' ' || (code >= 0x7f && code < 0xa0); }
 
 int utf8_encode(char *to, uint32_t code) {

@@ -5,9 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size of the valid UTF-8 character at the start of s[left]; 0 if it is invalid. */
-int utf8_character(const char *s, size_t left);
-
 enum { UTF8_END = 0x110000 }; /* all code points are below */
 
 /* The code point at the start of s[left], left > 0, and its size in *length. For invalid UTF-8: UTF8_END + the first

@@ -94,9 +94,9 @@ static bool read_string(Parser *p) {
         }
         if (p->at == p->end) return syntax_error(p, "an unterminated string");
         if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
-        const int n = utf8_character(p->at, p->end - p->at);
-        if (!n) return syntax_error(p, "invalid UTF-8");
-        for (int i = 0; i < n; i++) *p->out++ = *p->at++;
+        size_t n;
+        if (utf8_read(p->at, p->end - p->at, &n) >= UTF8_END) return syntax_error(p, "invalid UTF-8");
+        for (size_t i = 0; i < n; i++) *p->out++ = *p->at++;
     }
     p->at++;
     end_text(p, value);
@@ -230,7 +230,7 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
     const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
     if (place)
         snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
-    else if (utf8_is_control(code) || code >= UTF8_END) /* terminals can interpret C1 controls, too */
+    else if (utf8_is_control(code) || code >= UTF8_END)
         snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);

@@ -6,7 +6,6 @@
  */
 #include "base/error.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/process.h"
 #include "formats/json.h"
 #include "model.h"
@@ -18,7 +17,6 @@
 #include "sampler.h"
 #include "text/merges.h"
 #include "text/stream.h"
-#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

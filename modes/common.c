@@ -1,7 +1,6 @@
 /* common.c: functions that several modes share. */
 #include "modes/common.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/platform.h"
 #include "base/ranks.h"
 #include "cluster/share.h"
@@ -16,21 +15,20 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     char *end;
     for (const char *s = list;; s = end + 1) {
         const long id = strtol(s, &end, 10);
-        if (*s < '0' || *s > '9' || (*end && *end != ','))
-            return fail("--tokens is '%.40s', expected ids separated by commas: 1,403,407", list);
-        if (id >= vocab_size)
-            return fail("--tokens: token id %.*s is outside the vocabulary of %d", (int)(end - s), s, vocab_size);
+        if (*s < '0' || *s > '9' || id >= vocab_size || (*end && *end != ','))
+            return fail("--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407", s, vocab_size);
         if (tokens_add(out, (int)id)) return -1;
         if (!*end) return 0;
     }
 }
 
 char *run_read(const char *path, const char *text, size_t *size) {
+    Buffer copy = {0};
     if (path) return file_read(path, size);
-    char *copy = strdup(text ? text : "");
-    *size = copy ? strlen(copy) : 0;
-    if (!copy) fail("out of memory");
-    return copy;
+    if (!text) text = "";
+    *size = strlen(text);
+    buffer_append(&copy, text, *size);
+    return copy.bytes;
 }
 
 int run_tokens(const Run *run, bool bos, Tokens *out) {
@@ -52,8 +50,8 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
-    double sum = exp(logits[0] - (double)max);
-    for (int i = 1; i < n; i++) sum += exp(logits[i] - (double)max);
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += exp(logits[i] - (double)max);
     return log(sum) + max;
 }
 

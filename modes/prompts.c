@@ -4,10 +4,8 @@
  */
 #include "modes/prompts.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/process.h"
 #include "formats/json.h"
-#include "model.h"
 #include "tokenizer.h"
 #include <limits.h>
 #include <stdlib.h>

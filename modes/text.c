@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/process.h"
-#include "formats/json.h"
 #include "lab/tune.h"
 #include "model.h"
 #include "modes/common.h"

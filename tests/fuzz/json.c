@@ -14,10 +14,7 @@
 
 static void check_string(const Json *s) {
     size_t n;
-    for (size_t i = 0; i < s->length; i += n) {
-        n = (size_t)utf8_character(s->text + i, s->length - i);
-        expect(n > 0);
-    }
+    for (size_t i = 0; i < s->length; i += n) expect(utf8_read(s->text + i, s->length - i, &n) < UTF8_END);
     expect(s->text[s->length] == '\0');
 }
 

@@ -1105,7 +1105,7 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
     CHECK_RUN("m/vocabulary.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
     CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
     CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
-    check_refused(1, "outside the vocabulary of 512", "m/vocabulary.gguf -m tokenize --tokens 512");
+    check_refused(1, "expected ids below 512", "m/vocabulary.gguf -m tokenize --tokens 512");
     check_refused(2, "--norm works in", "m/vocabulary.gguf -m tokenize -i a --norm rms");
     for (int i = 0; i < 8; i++) {
         snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
@@ -1133,8 +1133,8 @@ static void a_context_beyond_the_model_s_is_noted(void) {
 static void bad_prompts_are_refused(void) {
     static const char *const cases[][2] = {
         {"7 positions do not fit in a context of 6", "m/model.bin -c 6 -i ABCDE"},
-        {"outside the vocabulary of 512", "m/model.bin --tokens 1,512"},
-        {"outside the vocabulary of 512", "m/model.bin --tokens 99999999999999999999"},
+        {"expected ids below 512", "m/model.bin --tokens 1,512"},
+        {"expected ids below 512", "m/model.bin --tokens 99999999999999999999"},
         {"expected ids", "m/model.bin --tokens 1,-2"},
         {"expected ids", "m/model.bin --tokens 1,,2"},
         {"expected ids", "m/model.bin --tokens 1,2,"},

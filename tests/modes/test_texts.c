@@ -71,9 +71,9 @@ static int expect_texts(const ExpectedText *list, int n, const char *options) {
 static const char *as_json_has_it(const char *text) {
     static char changed[3 << 14];
     char *to = changed;
-    for (int n; *text; text += n ? n : 1) {
-        n = utf8_character(text, strlen(text));
-        to += sprintf(to, "%.*s", n ? n : 3, n ? text : "\xef\xbf\xbd");
+    for (size_t n; *text; text += n) {
+        const bool valid = utf8_read(text, strlen(text), &n) < UTF8_END;
+        to += sprintf(to, "%.*s", valid ? (int)n : 3, valid ? text : "\xef\xbf\xbd");
     }
     *to = '\0';
     return changed;
@@ -440,7 +440,7 @@ static void bad_usage_is_refused(void) {
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
         {1, "empty.txt: contains no prompt", "spm.gguf --prompts empty.txt"},
         {1, "standard input: contains no prompt", "spm.gguf --prompts -"},
-        {1, "outside the vocabulary", "spm.gguf --tokens 1,99999 --samples 2"},
+        {1, "expected ids below", "spm.gguf --tokens 1,99999 --samples 2"},
         {1, "cannot write the output: No space", "spm.gguf --samples 2 -n 4 --json"},
     };
     write_file("empty.txt", "");
