@@ -101,8 +101,9 @@ static int check_tokens(Prompts *p, const char *where) {
     if (!ids->n) ids->ids[ids->n++] = first;
     if (ids->n > run->session.context)
         return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
-    if (max <= ids->n && p->n_no_room++ < MAX_REPORTS)
-        note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
+    if (max > ids->n) return 0;
+    p->n_reported++;
+    note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
     return 0;
 }
 
@@ -114,7 +115,7 @@ static int read_prompt(Prompts *p) {
     free(to->ids.ids);
     *to = (Prompt){.line = to->line + 1, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
     if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
-    hold_messages(p->n_failed >= MAX_REPORTS);
+    hold_messages(p->n_reported >= MAX_REPORTS);
     int status = read_text(p, where) ? 1 : encode(p);
     if (!status && check_tokens(p, where)) status = 1;
     hold_messages(false);
@@ -126,17 +127,16 @@ int prompts_next(Prompts *p) {
         const int status = read_prompt(p);
         if (status <= 0) return status ? -1 : 1;
         p->n_failed++;
+        p->n_reported++;
     }
     p->prompt.samples = 0;
     return 0;
 }
 
 int prompts_report(const Prompts *p) {
-    if (p->n_no_room > MAX_REPORTS)
-        note("%s: -n %d includes the prompt; %d lines have at least that many tokens", p->name, run_steps(p->run),
-             p->n_no_room);
-    if (p->n_failed > MAX_REPORTS)
-        fail("%s: %d of %d lines could not run; the first %d are above", p->name, p->n_failed, p->prompt.line,
-             MAX_REPORTS);
+    const int more = p->n_reported - MAX_REPORTS;
+    if (more > 0)
+        note("%s: messages about %d more lines are not shown; lines that could not run: %d", p->name, more,
+             p->n_failed);
     return p->n_failed ? -1 : 0;
 }

@@ -26,16 +26,16 @@ typedef struct {
     Prompt prompt;     /* the last prompt read; without samples at the end; its ids are owned */
     Conversation talk; /* with a template: the messages of the last prompt; owned */
     int n_failed;      /* prompts that could not run */
-    int n_no_room;     /* prompts of at least -n tokens */
+    int n_reported;    /* these, and prompts of at least -n tokens */
 } Prompts;
 
 /* Opens the source. Returns -1 and a message on failure. The caller closes it in either case. */
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template);
 void prompts_close(Prompts *p);
 
-/* Reads the next prompt. Skips prompts that cannot run, with a message for the first MAX_REPORTS. Returns 1 for a
+/* Reads the next prompt. Skips prompts that cannot run. Prints only the first MAX_REPORTS messages. Returns 1 for a
  * prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
 int prompts_next(Prompts *p);
 
-/* Summarizes the messages beyond MAX_REPORTS. Returns -1 if a prompt could not run. */
+/* Counts the messages that were not printed. Returns -1 if a prompt could not run. */
 int prompts_report(const Prompts *p);
