@@ -53,7 +53,7 @@ static int open_model(Run *run, const Mode *mode) {
     if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
-    const TokenizerUse use = o->tokens && mode->needs & TAKES_TOKENS ? TOKENIZER_IF_READABLE : mode->tokenizer;
+    const TokenizerUse use = o->tokens && mode->needs & RUNS_MODEL ? TOKENIZER_IF_READABLE : mode->tokenizer;
     if (!ranks_own() && model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use) < 0) return 1;
     return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
@@ -70,7 +70,7 @@ static int run_mode(const Mode *mode, Options *options) {
     if (!takes_ranks && ranks_own()) return 0;
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status) options_advise(options, &run.tokenizer);
-    if (takes_ranks) status = run_agree(&run, status);
+    if (takes_ranks) status = model_agree(status, &run.session, options->norm);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
     if (!status) {
         team_keep(run.tuning.max_threads, run_passes, &run);

@@ -74,7 +74,8 @@ char *file_read(const char *path, size_t *size) {
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
     while (!error && got && !text.failed) {
-        if ((got = read_some(fd, bytes, sizeof bytes)) < 0)
+        errno = EINTR; /* if Ctrl-C came before the wait; in the instant before it, it takes effect after the input */
+        if (interrupted || (got = read(fd, bytes, sizeof bytes)) < 0)
             error = strerror(errno);
         else
             buffer_append(&text, bytes, got);

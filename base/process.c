@@ -152,11 +152,6 @@ size_t format_today(char *to, size_t size, const char *format) {
     return strftime(to, size, format, &local);
 }
 
-ssize_t read_some(int fd, char *bytes, size_t n) {
-    errno = EINTR;
-    return interrupted ? -1 : read(fd, bytes, n);
-}
-
 int write_whole(int fd, const char *bytes, size_t n) {
     for (size_t at = 0; at < n;) {
         const ssize_t written = write(fd, bytes + at, n - at);

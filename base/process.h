@@ -49,10 +49,6 @@ double now(void);
  * if they do not fit. */
 size_t format_today(char *to, size_t size, const char *format);
 
-/* Waits for input and reads at most n bytes. Returns 0 at the end, -1 and errno on failure and after Ctrl-C. (If Ctrl-C
- * comes in the instant before the wait, it takes effect after the next input; a second one ends the program.) */
-ssize_t read_some(int fd, char *bytes, size_t n);
-
 /* Writes all n bytes. Ctrl-C stops it only before the first byte. Returns -1 and errno on failure. */
 int write_whole(int fd, const char *bytes, size_t n);
 

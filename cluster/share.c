@@ -1,7 +1,7 @@
 /* share.c: which rows of a model's weights each rank has.
  *
- * Owns only the division of rows. Every rank maps the whole file, and reads, packs and multiplies its own rows. The
- * forward pass gathers the results (model.h).
+ * Owns the division of rows, and the check that all ranks compute the same bits. Every rank maps the whole file, and
+ * reads, packs and multiplies its own rows. The forward pass gathers the results (model.h).
  */
 #include "cluster/share.h"
 #include "base/error.h"
@@ -12,6 +12,7 @@
 #include "base/ranks.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
+#include <string.h>
 
 /* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a panel. */
 static int unit_rows(const Config *c, PartSize rows) {
@@ -61,11 +62,11 @@ int model_share(Model *m) {
     return 0;
 }
 
-uint64_t same_hash(const void *bytes, size_t n) {
+static uint64_t same_hash(const void *bytes, size_t n) {
     return hash_bytes((HashKey){0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9}, bytes, n);
 }
 
-uint64_t program_hash(void) {
+static uint64_t program_hash(void) {
     File file;
     const char *path = program_path();
     if (!path || file_map(&file, path)) return 0;
@@ -85,4 +86,12 @@ uint64_t model_hash(const Model *m) {
         hash = same_hash(words, sizeof words);
     }
     return hash;
+}
+
+int model_agree(int status, const Session *s, const char *norms) {
+    if (ranks_number() == 1 || status) return ranks_agree(status, 0);
+    const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
+    const uint64_t state[] = {
+        program_hash(), processor_has_tiles(), model_hash(s->model), s->batch, s->context, s->kv_type, norms_hash};
+    return ranks_agree(0, same_hash(state, sizeof state));
 }

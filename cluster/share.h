@@ -11,6 +11,6 @@ int model_share(Model *m);
 /* A hash of the model's dimensions, of its files' sizes and of their headers. */
 uint64_t model_hash(const Model *m);
 
-/* Hashes of the program itself, and of bytes: the same on all machines. */
-uint64_t program_hash(void);
-uint64_t same_hash(const void *bytes, size_t n);
+/* Checks that all ranks are ready (`status` 0) and will compute the same bits: they have the same program, model,
+ * processor, options of the session and --norm (NULL: not given). Returns 0 or the exit status. */
+int model_agree(int status, const Session *s, const char *norms);

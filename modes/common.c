@@ -1,9 +1,6 @@
 /* common.c: functions that several modes share. */
 #include "modes/common.h"
 #include "base/file.h"
-#include "base/platform.h"
-#include "base/ranks.h"
-#include "cluster/share.h"
 #include "formats/json.h"
 #include "text/merges.h"
 #include <math.h>
@@ -81,10 +78,6 @@ int run_steps(const Run *run) {
     return steps == 0 || steps > context ? context : steps;
 }
 
-int run_first_shown(const Run *run, const Tokens *prompt) {
-    return run->tokenizer.pieces.n && prompt->ids[0] == run_first_token(run);
-}
-
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
     static char number[16];
     if (run->tokenizer.pieces.n) return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1, ids->ids[i], n);
@@ -95,21 +88,4 @@ const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
     return logits && check_logits(logits, (size_t)n * run->model.config.vocab_size) ? NULL : logits;
-}
-
-bool run_is_end(const Run *run, int token) {
-    const Tokenizer *t = &run->tokenizer;
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i]) return true;
-    return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
-}
-
-int run_agree(const Run *run, int status) {
-    const char *norms = run->options->norm ? run->options->norm : "";
-    if (ranks_number() == 1) return status;
-    if (status) return ranks_agree(status, 0);
-    const uint64_t state[] = {
-        program_hash(),       processor_has_tiles(), model_hash(&run->model),        run->session.batch,
-        run->session.context, run->session.kv_type,  same_hash(norms, strlen(norms))};
-    return ranks_agree(0, same_hash(state, sizeof state));
 }

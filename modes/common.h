@@ -41,12 +41,6 @@ int run_first_token(const Run *run);
 /* Max positions of a text in mode generate: -n, limited by the context. */
 int run_steps(const Run *run);
 
-/* Index of the prompt's first token to print: 1 if the prompt begins with BOS, which is not shown. */
-int run_first_shown(const Run *run, const Tokens *prompt);
-
-/* Whether a text ends before this token. */
-bool run_is_end(const Run *run, int token);
-
 /* The bytes of ids[i], or its number if there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n);
 
@@ -65,6 +59,3 @@ void write_json_string(FILE *out, const char *name, const char *s, size_t n);
 
 /* Writes a token as an object, without the closing bracket: its id, its log-probability (NAN: none) and its bytes. */
 void write_json_token(const Run *run, FILE *out, int id, double logprob);
-
-/* Checks that all ranks are ready (`status` 0) and will compute the same bits. Returns 0 or the exit status. */
-int run_agree(const Run *run, int status);

@@ -115,6 +115,7 @@ static Text *add_sample(Generation *g, int sequence) {
     const ChatTemplate *template = g->prompts.template;
     const Tokens *prompt = &g->prompts.prompt.ids;
     Sampler *sampler = &g->samplers[sequence];
+    const bool begins_with_bos = g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run); /* not shown */
     if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
     Sample *s = allocate_zeroed(1, sizeof *s);
     if (!s) return NULL;
@@ -128,7 +129,7 @@ static Text *add_sample(Generation *g, int sequence) {
                      .end = template ? template->end : -1,
                      .sampler = sampler,
                      .guesser = g->many ? NULL : &g->run->guesser,
-                     .n_decoded = o->no_echo || o->json || template ? prompt->n : run_first_shown(g->run, prompt)};
+                     .n_decoded = o->no_echo || o->json || template ? prompt->n : begins_with_bos};
     sampler_restart(sampler, s->seed);
     if (text_append(&s->text, prompt)) return NULL;
     if (template) text_limit(&s->text, o->steps);

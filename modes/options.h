@@ -9,24 +9,22 @@ typedef struct Run Run; /* common.h */
 
 /* Requirements of a mode. Its options are in the table of options.c. */
 enum {
-    RUNS_MODEL = 1,       /* needs a session */
-    TAKES_TOKENS = 2,     /* needs no tokenizer if --tokens is given */
-    MODEL_OPTIONAL = 4,   /* also works without a model */
-    TAKES_VOCABULARY = 8, /* also works with a file that contains a vocabulary but no weights */
-    TAKES_RANKS = 16,     /* ranks share the model (base/ranks.h); other modes run on rank 0 only */
-    DECODES = 32          /* runs single tokens, so packed weights save time */
+    RUNS_MODEL = 1,       /* needs a session, but no tokenizer if --tokens is given */
+    MODEL_OPTIONAL = 2,   /* also works without a model */
+    TAKES_VOCABULARY = 4, /* also works with a file that contains a vocabulary but no weights */
+    TAKES_RANKS = 8,      /* ranks share the model (base/ranks.h); other modes run on rank 0 only */
+    DECODES = 16          /* runs single tokens, so packed weights save time */
 };
 
 /* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the default. */
 #define MODES(MODE)                                                                                                    \
-    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_TOKENS | TAKES_RANKS, "continue a text (default)")   \
+    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "continue a text (default)")                  \
     MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "hold a conversation")                            \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS,                                        \
-         "measure how well the model predicts a text")                                                                 \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS, "measure how well the model predicts a text")         \
     MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS, "measure speed, and the limits of the machine")  \
     MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL, "measure what norms cost")                    \
     MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                                    \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_TOKENS | TAKES_RANKS, "write the logits of every token")         \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS, "write the logits of every token")                        \
     MODE(info, TOKENIZER_TO_SHOW, 0, "list the configuration, norms and tensors of a model")                           \
     MODE(convert, TOKENIZER_IF_THERE, 0, "write a model as a GGUF file")
 

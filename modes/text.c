@@ -64,6 +64,14 @@ static int add_steps(Run *run, Text *t) {
 
 /* ---- sampling ------------------------------------------------------------------------------------ */
 
+/* Whether a text ends before this token. */
+static bool is_end(const Run *run, int token) {
+    const Tokenizer *t = &run->tokenizer;
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i]) return true;
+    return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
+}
+
 /* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */
 static int sample(const Run *run, Text *t) {
     const size_t vocab_size = run->model.config.vocab_size;
@@ -72,7 +80,7 @@ static int sample(const Run *run, Text *t) {
         const float *logits = t->logits + (size_t)right * vocab_size;
         const int token = sampler_next(t->sampler, logits);
         sampler_accept(t->sampler, token);
-        if (token == t->end || run_is_end(run, token))
+        if (token == t->end || is_end(run, token))
             t->ended = STOP;
         else if (t->n_sampled++, append(t, token))
             return -1;

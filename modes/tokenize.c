@@ -11,11 +11,11 @@ void run_show_piece(const Run *run, Stream *out, int token) {
     int n;
     const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
     stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
-    for (int i = 0; i < n; i++)
-        if ((uint8_t)piece[i] < ' ' || piece[i] == 127 || piece[i] == '\\')
-            stream_write(out, text, snprintf(text, sizeof text, "\\x%02x", (uint8_t)piece[i]));
-        else
-            stream_write(out, &piece[i], 1);
+    for (int i = 0; i < n; i++) {
+        const uint8_t byte = piece[i];
+        const bool escaped = byte < ' ' || byte == 127 || byte == '\\';
+        stream_write(out, text, snprintf(text, sizeof text, escaped ? "\\x%02x" : "%c", byte));
+    }
     stream_write(out, "'\n", 2);
 }
 
