@@ -8,13 +8,15 @@
  *     x += Wo out                                  attention      the residual
  *
  * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads attend to one KV head.
- * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a window
- * (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
+ * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a
+ * window (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma
+ * 2, sec. 2).
  *
- * Owns these steps. Products with weights are in kernels/matmul.c, norms in norm.c, rotation in rope.c, the cache in
- * kv_cache.c. Each score is computed separately, and values are summed in vectors of LANES positions from the first
- * visible one up, for every query in the same order (kernels/attend.c): a token's result depends only on the tokens up
- * to it, not on their division into chunks.
+ * Owns these steps. Products with weights are in kernels/matmul.c, norms in norm.c, rotation in
+ * rope.c, the cache in kv_cache.c. Each score is computed separately, and values are summed in
+ * vectors of LANES positions from the first visible one up, for every query in the same order
+ * (kernels/attend.c): a token's result depends only on the tokens up to it, not on their division
+ * into chunks.
  */
 #include "kernels/attend.h"
 #include "kernels/input.h"
@@ -32,16 +34,20 @@ static void norm_heads_plain(float *heads, const Norm *norm, int n_heads, int si
     norm_plain(heads, heads, norm, jointly ? 1 : n_heads, jointly ? n_heads * size : size);
 }
 
-/* out = softmax(scale q k) v for one query head at position pos, which attends to KV head `head`. */
-static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv, float *out, const float *q, int head,
-                         int pos) {
+/* out = softmax(scale q k) v for one query head at position pos, which attends to KV head `head`.
+ */
+static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv, float *out,
+                         const float *q, int head, int pos) {
     const Config *c = &s->model->config;
-    const int first = layer->window > 0 && pos >= layer->window ? pos - layer->window + 1 : 0; /* the mask */
-    const float scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size);
+    /* the mask */
+    const int first = layer->window > 0 && pos >= layer->window ? pos - layer->window + 1 : 0;
+    const float scale =
+        c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size);
     double max = -INFINITY, sum = 0;
     for (int p = first; p <= pos; p++) {
         double z = 0;
-        for (int i = 0; i < c->head_size; i++) z += (double)q[i] * kv_read(kv, layer->index, KV_KEYS, head, p, i);
+        for (int i = 0; i < c->head_size; i++)
+            z += (double)q[i] * kv_read(kv, layer->index, KV_KEYS, head, p, i);
         z *= scale;
         if (c->attention_cap != 0) z = c->attention_cap * tanh(z / c->attention_cap);
         s->chunk.scores[p - first] = (float)z;
@@ -51,13 +57,15 @@ static void attend_plain(const Session *s, const Layer *layer, const KvCache *kv
     for (int i = 0; i < c->head_size; i++) {
         double mean = 0;
         for (int p = first; p <= pos; p++)
-            mean += exp(s->chunk.scores[p - first] - max) * kv_read(kv, layer->index, KV_VALUES, head, p, i);
+            mean += exp(s->chunk.scores[p - first] - max) *
+                    kv_read(kv, layer->index, KV_VALUES, head, p, i);
         out[i] = (float)(mean / sum);
     }
 }
 
 /* Appends a step's keys and values to the cache and writes its queries to q. */
-static void project_plain(Session *s, const Layer *layer, const float *xn, const Step *step, float *q) {
+static void project_plain(Session *s, const Layer *layer, const float *xn, const Step *step,
+                          float *q) {
     const Config *c = &s->model->config;
     const KvCache *kv = &s->sequences[step->sequence].kv;
     matmul_plain(q, &layer->wq, xn, s->chunk.row);
@@ -67,11 +75,13 @@ static void project_plain(Session *s, const Layer *layer, const float *xn, const
     for (int turn = 0; turn < 2; turn++) {
         if (turn == c->late_head_norms) {
             norm_heads_plain(q, &layer->q_norm, c->n_heads, c->head_size, c->wide_head_norms);
-            norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size, c->wide_head_norms);
+            norm_heads_plain(s->chunk.k, &layer->k_norm, c->n_kv_heads, c->head_size,
+                             c->wide_head_norms);
         }
         for (int h = 0; h < c->n_heads && !turn && layer->rope != ROPE_NONE; h++) {
             rope_plain(q + h * c->head_size, &s->ropes[layer->rope], step->pos);
-            if (h < c->n_kv_heads) rope_plain(s->chunk.k + h * c->head_size, &s->ropes[layer->rope], step->pos);
+            if (h < c->n_kv_heads)
+                rope_plain(s->chunk.k + h * c->head_size, &s->ropes[layer->rope], step->pos);
         }
     }
     for (int h = 0; h < c->n_kv_heads; h++) {
@@ -98,8 +108,9 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
 
 /* ---- the fast form: queries, keys, values ------------------------------------------ */
 
-/* This process's heads of one projection (queries, keys or values), and the calling thread's part of them. A thread
- * works on its heads from the product to the cache; only joint norms of all heads need barriers in between. */
+/* This process's heads of one projection (queries, keys or values), and the calling thread's part
+ * of them. A thread works on its heads from the product to the cache; only joint norms of all heads
+ * need barriers in between. */
 typedef struct {
     float *rows;   /* token 0, first head of this process */
     size_t stride; /* floats per token, including other processes' heads */
@@ -110,26 +121,33 @@ typedef struct {
 static int clamp(int i, int max) { return i < 0 ? 0 : i > max ? max : i; }
 
 /* The number of heads of a projection in this process. */
-static int heads_of(const Session *s, const Tensor *w) { return w->rows / s->model->config.head_size; }
+static int heads_of(const Session *s, const Tensor *w) {
+    return w->rows / s->model->config.head_size;
+}
 
-/* Whether each thread owns whole KV heads with their queries. No barrier is then needed between projection and
- * attention, and with many sequences each thread reads the caches that it wrote. With one span it is faster to divide
- * all heads evenly, because each thread then reads a longer stream of weights. */
+/* Whether each thread owns whole KV heads with their queries. No barrier is then needed between
+ * projection and attention, and with many sequences each thread reads the caches that it wrote.
+ * With one span it is faster to divide all heads evenly, because each thread then reads a longer
+ * stream of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
     return s->chunk.n_spans > 1 && divides && !s->model->config.wide_head_norms;
 }
 
-/* The calling thread's heads of a projection. Without own groups all heads (keys, queries, values, in this order) are
- * divided evenly; `preceding` is the number of heads of the preceding projections. */
-static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w, int preceding) {
+/* The calling thread's heads of a projection. Without own groups all heads (keys, queries, values,
+ * in this order) are divided evenly; `preceding` is the number of heads of the preceding
+ * projections. */
+static Heads own_heads(const Session *s, const Layer *layer, float *rows, const Tensor *w,
+                       int preceding) {
     const bool groups = has_own_groups(s, layer);
-    const int n_heads = heads_of(s, w), thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const int n_heads = heads_of(s, w), thread = omp_get_thread_num(),
+              threads = omp_get_num_threads();
     const int all = groups ? n_heads : heads_of(s, &layer->wq) + 2 * heads_of(s, &layer->wk);
     if (groups) preceding = 0;
     const int first = clamp(all * thread / threads - preceding, n_heads);
     const int end = clamp(all * (thread + 1) / threads - preceding, n_heads);
-    return (Heads){rows + tensor_first_row(w), tensor_all_rows(w), s->model->config.head_size, first, end - first};
+    return (Heads){rows + tensor_first_row(w), tensor_all_rows(w), s->model->config.head_size,
+                   first, end - first};
 }
 
 /* Head i of the thread's heads, of token t. */
@@ -138,7 +156,8 @@ static float *head_of(const Heads *h, int i, int t) {
 }
 
 static void project(const Heads *h, const Tensor *w, const Input *in, int n) {
-    if (h->n > 0) matmul_rows(h->rows, h->stride, w, h->first * h->size, h->n * h->size, in, n, false);
+    if (h->n > 0)
+        matmul_rows(h->rows, h->stride, w, h->first * h->size, h->n * h->size, in, n, false);
 }
 
 /* Normalizes each head of n tokens separately, in place. */
@@ -151,61 +170,69 @@ static void norm_heads(Session *s, int layer, Site site, const Norm *norm, const
     probe_norm(s->probe, layer, site, true, head_of(h, 0, 0), h->stride, n, h->n, h->size);
 }
 
-/* Normalizes all heads of a token jointly, in place, as one long head. The threads share the tokens. */
-static void norm_rows(Session *s, const Layer *layer, Site site, const Norm *norm, float *rows, const Tensor *w,
-                      int n) {
+/* Normalizes all heads of a token jointly, in place, as one long head. The threads share the
+ * tokens. */
+static void norm_rows(Session *s, const Layer *layer, Site site, const Norm *norm, float *rows,
+                      const Tensor *w, int n) {
     const int dim = tensor_all_rows(w), share = (n - 1) / omp_get_num_threads() + 1;
     const int first = clamp(omp_get_thread_num() * share, n), count = clamp(n - first, share);
     const Heads all = {rows + (size_t)first * dim, dim, dim, 0, 1};
     team_gather(s->probe, layer->index, rows, w, n, true);
-    if (count > 0) norm_heads(s, layer->index, site, norm, &all, count); /* one token: thread 0, which is observed */
+    /* one token: thread 0, which is observed */
+    if (count > 0) norm_heads(s, layer->index, site, norm, &all, count);
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
     if (use == ROPE_NONE) return;
     const Rope *rope = &s->ropes[use];
     for (int i = 0; i < h->n; i++)
-        for (int t = 0; t < n; t++) rope_rotate(rope, head_of(h, i, t), s->chunk.angles[use] + t * rope->dims);
+        for (int t = 0; t < n; t++)
+            rope_rotate(rope, head_of(h, i, t), s->chunk.angles[use] + t * rope->dims);
 }
 
 /* Appends the thread's keys or values to the caches of their sequences. */
 static void write_heads(const Session *s, int layer, KvKind kind, const Heads *h) {
     for (const Span *a = s->chunk.spans; a < s->chunk.spans + s->chunk.n_spans; a++)
         for (int i = 0; i < h->n; i++)
-            kv_write(&s->sequences[a->sequence].kv, layer, kind, h->first + i, head_of(h, i, a->first), h->stride, a->n,
-                     a->pos);
+            kv_write(&s->sequences[a->sequence].kv, layer, kind, h->first + i,
+                     head_of(h, i, a->first), h->stride, a->n, a->pos);
 }
 
 /* ---- the fast form: attend -------------------------------------------------------- */
 
-/* Computes attention for 1 to 4 queries of a span and KV head `head`, from query `first` on. Query i belongs to step
- * i / group of the span and to query head i % group of the KV head's group. */
-static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first, int n) {
+/* Computes attention for 1 to 4 queries of a span and KV head `head`, from query `first` on. Query
+ * i belongs to step i / group of the span and to query head i % group of the KV head's group. */
+static void attend_queries(Session *s, const Layer *layer, const Span *span, int head, int first,
+                           int n) {
     const Config *c = &s->model->config;
     const int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
-    const int first_row = tensor_first_row(&layer->wq); /* heads are counted from this process's first */
+    /* heads are counted from this process's first */
+    const int first_row = tensor_first_row(&layer->wq);
     const size_t positions = s->chunk.capacity.positions;
     float *scores = s->chunk.scores + (size_t)omp_get_thread_num() * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
                  .prefetch = layer->wo.prefetch.distance > 0,
-                 .scale = c->attention_scale != 0 ? c->attention_scale : 1.0f / sqrtf((float)c->head_size),
+                 .scale = c->attention_scale != 0 ? c->attention_scale
+                                                  : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
     for (int k = 0; k < count; k++) {
-        const int i = first + (k < n ? k : n - 1), t = i / group; /* of 3 queries, the last is computed twice */
+        /* of 3 queries, the last is computed twice */
+        const int i = first + (k < n ? k : n - 1), t = i / group;
         const size_t row = (size_t)(span->first + t) * c->n_heads + (head * group + i % group);
         a.q[k] = s->chunk.q + first_row + row * c->head_size;
         a.out[k] = s->chunk.att + first_row + row * c->head_size;
         a.scores[k] = scores + k * positions;
         a.n_keys[k] = span->pos + t + 1;
-        a.first_key[k] = layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
+        a.first_key[k] =
+            layer->window > 0 && a.n_keys[k] > layer->window ? a.n_keys[k] - layer->window : 0;
     }
     attend(&a, &s->sequences[span->sequence].kv.layers[layer->index], s->kv_type, count);
 }
 
-/* Computes attention for all queries of the chunk, in tasks of a few queries of one KV head. With own groups, each
- * thread takes the tasks of its KV heads. Otherwise threads take tasks in turn, because later queries of a span see
- * more keys. */
+/* Computes attention for all queries of the chunk, in tasks of a few queries of one KV head. With
+ * own groups, each thread takes the tasks of its KV heads. Otherwise threads take tasks in turn,
+ * because later queries of a span see more keys. */
 static void attend_all(Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
     const int group = c->n_heads / c->n_kv_heads, kv_heads = heads_of(s, &layer->wk);
@@ -217,7 +244,8 @@ static void attend_all(Session *s, const Layer *layer) {
             for (int head = 0; head < kv_heads; head++, task++) {
                 const int left = span->n * group - first;
                 if ((own ? head * threads / kv_heads : task % threads) == thread)
-                    attend_queries(s, layer, span, head, first, left < KV_QUERIES ? left : KV_QUERIES);
+                    attend_queries(s, layer, span, head, first,
+                                   left < KV_QUERIES ? left : KV_QUERIES);
             }
 }
 
@@ -225,11 +253,13 @@ static void attend_all(Session *s, const Layer *layer) {
 
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Config *c = &s->model->config;
-    const int l = layer->index, n_keys = heads_of(s, &layer->wk), n_queries = heads_of(s, &layer->wq);
+    const int l = layer->index, n_keys = heads_of(s, &layer->wk),
+              n_queries = heads_of(s, &layer->wq);
     const Heads k = own_heads(s, layer, s->chunk.k, &layer->wk, 0),
                 q = own_heads(s, layer, s->chunk.q, &layer->wq, n_keys);
     const Heads v = own_heads(s, layer, s->chunk.v, &layer->wv, n_keys + n_queries);
-    Input in = input_prepare(&s->chunk.input, input_weight(&layer->wq, input_weight(&layer->wk, &layer->wv)), xn, n);
+    Input in = input_prepare(&s->chunk.input,
+                             input_weight(&layer->wq, input_weight(&layer->wk, &layer->wv)), xn, n);
     project(&k, &layer->wk, &in, n);
     project(&q, &layer->wq, &in, n);
     project(&v, &layer->wv, &in, n);
@@ -255,7 +285,8 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn, int n)
     write_heads(s, l, KV_KEYS, &k);
     write_heads(s, l, KV_VALUES, &v);
     probe_mark(s->probe, l, SITE_ROPE);
-    if (!has_own_groups(s, layer)) team_wait(s->probe, l); /* queries attend to other threads' keys */
+    /* queries attend to other threads' keys */
+    if (!has_own_groups(s, layer)) team_wait(s->probe, l);
 
     attend_all(s, layer);
     team_end_product(s->probe, l, SITE_ATTENTION, s->chunk.att, &layer->wq, n);

@@ -5,9 +5,10 @@
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *     x += sigmoid(Wweight xn) y                   mlp.c          the shared expert of some models
  *
- * Owns the router and the division of work. A slot is one token's use of one expert. Slots are sorted by expert: an
- * expert computes one product for all of its tokens, and its weights are read once per chunk. A token's experts are
- * always added in ascending order. An expert is a SwiGLU (mlp.c).
+ * Owns the router and the division of work. A slot is one token's use of one expert. Slots are
+ * sorted by expert: an expert computes one product for all of its tokens, and its weights are read
+ * once per chunk. A token's experts are always added in ascending order. An expert is a SwiGLU
+ * (mlp.c).
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
@@ -19,8 +20,9 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-/* The other three softmaxes sum in a different order, so sharing one function would change bits: attend.c scales
- * vectors of scores and keeps 1 / sum, sampler.c divides by a temperature, perplexity.c takes the logarithm in double.
+/* The other three softmaxes sum in a different order, so sharing one function would change bits:
+ * attend.c scales vectors of scores and keeps 1 / sum, sampler.c divides by a temperature,
+ * perplexity.c takes the logarithm in double.
  */
 static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
@@ -31,8 +33,8 @@ static void softmax(float *p, int n) {
 
 static const float NOT_USED = -1;
 
-/* Keeps the n_used largest of p[n], unchanged or divided by their sum; the others become NOT_USED. Of equal values, and
- * of NaN, the first are kept. */
+/* Keeps the n_used largest of p[n], unchanged or divided by their sum; the others become NOT_USED.
+ * Of equal values, and of NaN, the first are kept. */
 static void choose(float *p, int n, int n_used, bool divide) {
     bool used[MAX_EXPERTS] = {false};
     float sum = 0;
@@ -66,7 +68,8 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, in
 
 /* ---- the fast form ---------------------------------------------------------------- */
 
-/* Turns the router's logits of n tokens into slots, sorted by expert. It is little work: one thread calls it. */
+/* Turns the router's logits of n tokens into slots, sorted by expert. It is little work: one thread
+ * calls it. */
 static void fill_slots(Session *s, int n) {
     const Config *config = &s->model->config;
     const Chunk *c = &s->chunk;
@@ -94,13 +97,16 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const int n_slots = n * s->model->config.n_experts_used;
     if (each_thread_computes(n)) return input_prepare(&c->input, w, xn, 1);
 #pragma omp for schedule(static) nowait
-    for (int i = 0; i < n_slots; i++) memcpy(c->expert_rows + i * dim, xn + c->slots[i].token * dim, dim * sizeof *xn);
+    for (int i = 0; i < n_slots; i++)
+        memcpy(c->expert_rows + i * dim, xn + c->slots[i].token * dim, dim * sizeof *xn);
     team_barrier();
     return input_prepare(&c->input, w, c->expert_rows, n_slots);
 }
 
-/* Computes elements [first, first + count) of x += p_e y_e for the n slots of expert e from `start` on. */
-static void down(const Chunk *c, float *x, const Tensor *w, int start, int n, int first, int count, const Input *in) {
+/* Computes elements [first, first + count) of x += p_e y_e for the n slots of expert e from `start`
+ * on. */
+static void down(const Chunk *c, float *x, const Tensor *w, int start, int n, int first, int count,
+                 const Input *in) {
     const size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
     const Input slots = input_from(in, start);
     float *y = c->expert_rows + start * dim + row;
@@ -141,5 +147,6 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
                 down(c, x, &m[e].down, starts[e], starts[e + 1] - starts[e], first, count, &in);
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
-    if (layer->mlp.weight.data) mlp(s, layer, x, xn, n); /* without a norm, xn is x with the experts' outputs */
+    /* without a norm, xn is x with the experts' outputs */
+    if (layer->mlp.weight.data) mlp(s, layer, x, xn, n);
 }

@@ -1,7 +1,7 @@
 /* kv_cache.c: the keys and values of cached positions.
  *
- * Owns the cache's memory: how it grows, and how keys and values are written into its layout. It does not know which
- * positions a query may see (attention.c).
+ * Owns the cache's memory: how it grows, and how keys and values are written into its layout. It
+ * does not know which positions a query may see (attention.c).
  */
 #include "kv_cache.h"
 #include "base/memory.h"
@@ -20,18 +20,22 @@ void kv_close(KvCache *kv) {
     *kv = (KvCache){0};
 }
 
-static size_t element_bytes(const KvCache *kv) { return kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t); }
+static size_t element_bytes(const KvCache *kv) {
+    return kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+}
 
-/* Index of element i of a head's key or value at a position, in a layer with this many blocks: a ring, if they are
- * fewer than the positions. */
+/* Index of element i of a head's key or value at a position, in a layer with this many blocks: a
+ * ring, if they are fewer than the positions. */
 static size_t place(const KvCache *kv, int part, int blocks, int head, int pos, int i) {
     return (size_t)head * kv_head_elements(kv->head_size, blocks) +
            kv_at(kv->head_size, part, blocks, pos / KV_BLOCK % blocks, i) + pos % KV_BLOCK;
 }
 
-/* Copies a layer's keys or values into memory with room for more blocks; each part of each head is copied as a whole.
+/* Copies a layer's keys or values into memory with room for more blocks; each part of each head is
+ * copied as a whole.
  */
-static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks, const char *from, int blocks) {
+static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks, const char *from,
+                       int blocks) {
     const size_t element = element_bytes(kv);
     for (int h = 0; from && h < kv->n_heads; h++)
         for (int i = 0; i < kv->head_size; i += part)
@@ -40,7 +44,8 @@ static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks, con
                    kv_head_elements(kv_part_width(kv->head_size, part, i), blocks) * element);
 }
 
-/* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out of memory. */
+/* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out
+ * of memory. */
 static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int room) {
     const size_t bytes = kv->n_heads * kv_head_elements(kv->head_size, room) * element_bytes(kv);
     char *keys = allocate(2, bytes);
@@ -53,7 +58,8 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int r
     return 0;
 }
 
-/* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any alignment of its window to blocks. */
+/* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any alignment of its
+ * window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
     const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
     return ring < blocks ? ring : blocks;
@@ -102,8 +108,10 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     if (type == KV_F32 && !one) vstore(floats, v);
 }
 
-/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of one. */
-static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride, int width, bool one) {
+/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of
+ * one. */
+static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride,
+                       int width, bool one) {
     for (int i = 0; i < width; i++, at += KV_BLOCK) {
         vf v = vset(rows[i]);
         if (!one) {
@@ -114,20 +122,24 @@ static void write_part(KvType type, void *cache, size_t at, const float *rows, s
     }
 }
 
-void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos) {
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride,
+              int n, int pos) {
     const KvLayer *l = &kv->layers[layer];
     const int size = kv->head_size, part = kind == KV_KEYS ? size : KV_VALUE_PART;
     for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int i = 0; i < size; i += part)
-            write_part(kv->type, kind == KV_KEYS ? l->keys : l->values, place(kv, part, l->blocks, head, pos + t, i),
-                       rows + i, stride, kv_part_width(size, part, i), count == 1);
+            write_part(kv->type, kind == KV_KEYS ? l->keys : l->values,
+                       place(kv, part, l->blocks, head, pos + t, i), rows + i, stride,
+                       kv_part_width(size, part, i), count == 1);
     }
 }
 
 float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i) {
     const KvLayer *l = &kv->layers[layer];
-    const size_t at = place(kv, kind == KV_KEYS ? kv->head_size : KV_VALUE_PART, l->blocks, head, pos, i);
+    const size_t at =
+        place(kv, kind == KV_KEYS ? kv->head_size : KV_VALUE_PART, l->blocks, head, pos, i);
     const void *cache = kind == KV_KEYS ? l->keys : l->values;
-    return kv->type == KV_F32 ? ((const float *)cache)[at] : f16_to_f32(((const uint16_t *)cache)[at]);
+    return kv->type == KV_F32 ? ((const float *)cache)[at]
+                              : f16_to_f32(((const uint16_t *)cache)[at]);
 }

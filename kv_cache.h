@@ -18,9 +18,9 @@ typedef struct {
 int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
 void kv_close(KvCache *kv);
 
-/* Makes room for n positions; the cache will never need more than `max`. Cached positions are kept. The capacity at
- * least doubles, so that growth is cheap; untouched pages cost nothing. A layer that keeps fewer positions becomes a
- * ring. -1: out of memory. */
+/* Makes room for n positions; the cache will never need more than `max`. Cached positions are kept.
+ * The capacity at least doubles, so that growth is cheap; untouched pages cost nothing. A layer
+ * that keeps fewer positions becomes a ring. -1: out of memory. */
 int kv_reserve(KvCache *kv, int n, int max);
 
 /* Max bytes of the cache after n positions; `max` as in kv_reserve(). */
@@ -29,9 +29,10 @@ double kv_bytes(const KvCache *kv, int n, int max);
 /* Copies `from` to `to`, a cache of the same shape. -1: out of memory. */
 int kv_copy(KvCache *to, const KvCache *from);
 
-/* Writes the keys (or values) of one head of n tokens at positions pos, pos + 1, ...; token t's are the head_size
- * floats at rows + t * stride. */
-void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride, int n, int pos);
+/* Writes the keys (or values) of one head of n tokens at positions pos, pos + 1, ...; token t's are
+ * the head_size floats at rows + t * stride. */
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride,
+              int n, int pos);
 
 /* Returns element i of the key (or value) of one head at a cached position. */
 float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i);

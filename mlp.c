@@ -4,8 +4,8 @@
  *     gate = silu(gate) * up                       mlp_gate_up    Variants Improve Transformer")
  *     x += Wdown gate                              mlp            the residual
  *
- * Owns SwiGLU. It does not own the products (kernels/matmul.c) or mixtures of experts (experts.c).
- */
+ * Owns SwiGLU. It does not own the products (kernels/matmul.c) or mixtures of experts
+ * (experts.c). */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -37,7 +37,8 @@ void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
     matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) * s->chunk.up[i]);
+        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) *
+                                   s->chunk.up[i]);
     matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
     for (int i = 0; i < m->down.rows; i++) y[i] *= weight;
 }
@@ -68,7 +69,8 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 static void activate(Activation activation, float *gate, const float *up, float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
-        vstore_n(gate + i, weight * (activate_vector(activation, vload_n(gate + i, m)) * vload_n(up + i, m)), m);
+        const vf activated = activate_vector(activation, vload_n(gate + i, m));
+        vstore_n(gate + i, weight * (activated * vload_n(up + i, m)), m);
     }
 }
 
@@ -90,7 +92,8 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
                 matmul_rows(&weight, 1, &m->weight, 0, 1, &row, 1, false);
                 weight = sigmoid(weight);
             }
-            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, weight, count);
+            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, weight,
+                     count);
         }
     }
 }

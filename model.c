@@ -1,7 +1,8 @@
 /* model.c: the decoder.
  *
- * Owns the forward pass: embed, layers, final norm, logits. It does not own a session's memory (session.c), attention
- * (attention.c), the MLP (mlp.c, experts.c), norms (norm.c) or the loading of weights (formats/).
+ * Owns the forward pass: embed, layers, final norm, logits. It does not own a session's memory
+ * (session.c), attention (attention.c), the MLP (mlp.c, experts.c), norms (norm.c) or the loading
+ * of weights (formats/).
  */
 #include "model.h"
 #include "base/error.h"
@@ -20,7 +21,8 @@
 /* y[n][rows of the output matrix] = logits of xn[n][dim], before any scale or cap. */
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
-    for (int t = 0; t < n; t++) matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols, s->chunk.row);
+    for (int t = 0; t < n; t++)
+        matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols, s->chunk.row);
 }
 
 static void output_fast(Session *s, float *y, const float *xn, int n) {
@@ -58,7 +60,8 @@ static void embed(Session *s, int n) {
 }
 
 /* Returns xn[n][dim] = norm(x), or x if the norm is absent. */
-static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x, int n) {
+static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x,
+                              int n) {
     const int dim = s->model->config.dim;
     if (norm->kind == NORM_NONE) return x;
     const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
@@ -84,7 +87,8 @@ static void cap_logits(const Session *s, float *logits) {
     }
 }
 
-/* Returns the requested rows of x. If there are gaps between them, moves them down in x, which is not needed again. */
+/* Returns the requested rows of x. If there are gaps between them, moves them down in x, which is
+ * not needed again. */
 static const float *requested_rows(Session *s) {
     const size_t dim = s->model->config.dim;
     const int n = s->chunk.n_requested, first = s->chunk.requested[0];
@@ -109,7 +113,8 @@ static void compute_logits(Session *s, float *logits) {
     team_gather(s->probe, NO_LAYER, logits, &m->output, n, false); /* only rank 0 samples */
 }
 
-/* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale follows. */
+/* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale
+ * follows. */
 static float *branch(Session *s, const Norm *post, float *x, int n) {
     const size_t dim = s->model->config.dim;
     if (!has_branch(s, post)) return x;
@@ -149,19 +154,24 @@ static void forward_chunk(void *pass) {
         const Layer *layer = &m->layers[l];
         const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         form->attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
-        add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n); /* x += post(attention(pre(x))) */
-        if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)             /* else the MLP has attention's input */
+        /* x += post(attention(pre(x))) */
+        add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n);
+        /* without norms of its own, the MLP has attention's input */
+        if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
             xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
-        (layer->experts ? form->mixture : form->mlp)(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
-        add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n); /* x += post(mlp(pre(x))) */
+        Sublayer *feed_forward = layer->experts ? form->mixture : form->mlp;
+        feed_forward(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
+        /* x += post(mlp(pre(x))) */
+        add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n);
     }
     if (s->chunk.n_requested > 0) compute_logits(s, ((Pass *)pass)->logits);
 }
 
-/* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is not worth the
- * barriers. */
+/* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is
+ * not worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
-    const size_t worth_sharing = 1 << 19; /* bytes of a layer's weights times steps (docs/performance.md) */
+    /* bytes of a layer's weights times steps (docs/performance.md) */
+    const size_t worth_sharing = 1 << 19;
     const size_t layers = s->model->config.n_layers + 1; /* the output counts as one more layer */
     if (s->plain) return 1;
     if (n == 1 && s->decode_threads) return s->decode_threads;
@@ -169,7 +179,9 @@ static int chunk_threads(const Session *s, int n) {
 }
 
 /* Whether step b directly follows step a in one sequence. */
-static bool follows(const Step *b, const Step *a) { return b->sequence == a->sequence && b->pos == a->pos + 1; }
+static bool follows(const Step *b, const Step *a) {
+    return b->sequence == a->sequence && b->pos == a->pos + 1;
+}
 
 /* Makes steps[n] the current chunk: finds its spans and the requested logits. */
 static void begin_chunk(Session *s, const Step *steps, int n) {
@@ -187,8 +199,8 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
 int check_context(const Session *s, int64_t n) {
     const char *reason = s->context == s->model->config.context ? s->model->ended_by : NULL;
     if (n <= s->context) return 0;
-    return fail("%lld positions do not fit in a context of %d%s%s", (long long)n, s->context, reason ? ": " : "",
-                reason ? reason : "");
+    return fail("%lld positions do not fit in a context of %d%s%s", (long long)n, s->context,
+                reason ? ": " : "", reason ? reason : "");
 }
 
 /* Checks the steps and updates n_ran of their sequences. -1 and a message if a step cannot run. */
@@ -200,8 +212,9 @@ static int admit(Session *s, const Step *steps, int n) {
         Sequence *q = &s->sequences[steps[t].sequence];
         const int pos = steps[t].pos;
         if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && q->kv.rolls)
-            return fail("cannot rewind to position %d: with a sliding window at most %d positions can be rewound", pos,
-                        MAX_ROLLBACK);
+            return fail(
+                "cannot rewind to position %d: with a sliding window at most %d positions can be rewound",
+                pos, MAX_ROLLBACK);
         if (pos == 0 || pos >= q->n_ran) q->n_ran = pos + 1;
     }
     return 0;
@@ -236,7 +249,8 @@ const float *model_forward(Session *s, const Step *steps, int n) {
 
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits) {
     Step one = {0}, *steps = n == 1 ? &one : allocate(n, sizeof *steps);
-    for (int t = 0; steps && t < n; t++) steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
+    for (int t = 0; steps && t < n; t++)
+        steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
     const float *logits = steps ? model_forward(s, steps, n) : NULL;
     if (n > 1) free(steps);
     return logits;
@@ -245,7 +259,9 @@ const float *model_forward_text(Session *s, const int *tokens, int n, int pos, i
 int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
-    return finite ? 0
-                  : fail("the model computed a logit that is not finite; its weights may be damaged, or "
-                         "too large for a float16 cache (use --kv f32)");
+    return finite
+               ? 0
+               : fail(
+                     "the model computed a logit that is not finite; its weights may be damaged, or "
+                     "too large for a float16 cache (use --kv f32)");
 }

@@ -1,8 +1,9 @@
 /* model.h: the types and functions of the decoder.
  *
- * Defines the transformer's configuration, layers, model and session. It contains no code. Activations are row-major,
- * float x[n_tokens][dim]; a weight is [rows = out][cols = in]. A function that fails prints one line to stderr and
- * returns -1 or NULL; int functions return 0 on success.
+ * Defines the transformer's configuration, layers, model and session. It contains no code.
+ * Activations are row-major, float x[n_tokens][dim]; a weight is [rows = out][cols = in]. A
+ * function that fails prints one line to stderr and returns -1 or NULL; int functions return 0 on
+ * success.
  */
 #pragma once
 
@@ -51,8 +52,9 @@ enum { MAX_EXPERTS = 1024 };
 
 /* The weights of one SwiGLU: a layer's MLP, an expert, or the shared expert of a sparse layer. */
 typedef struct {
-    Tensor gate;   /* [hidden_dim, dim]; w1 in llama2.c */
-    Tensor up;     /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
+    Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
+    /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
+    Tensor up;
     Tensor down;   /* [dim, hidden_dim]; w2 in llama2.c */
     Tensor weight; /* [1, dim]; the output is multiplied by sigmoid(weight x); absent: by 1 */
 } Mlp;
@@ -61,16 +63,17 @@ typedef struct {
 typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
 enum { N_ROPES = ROPE_NONE };
 
-/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. Without mlp_norm and mlp_post_norm
- * both run from attn_norm: x += attention(pre(x)) + mlp(pre(x)). */
+/* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. Without
+ * mlp_norm and mlp_post_norm both run from attn_norm: x += attention(pre(x)) + mlp(pre(x)). */
 typedef struct {
     int index;  /* number of the layer, from 0 */
     int window; /* positions that a query sees, including its own; 0: no limit */
     RopeUse rope;
     Norm attn_norm;
-    Tensor wq;           /* [n_heads * head_size, dim] */
-    Tensor wk, wv;       /* [n_kv_heads * head_size, dim] */
-    Norm q_norm, k_norm; /* before rotation, or after it; [head_size], with wide_head_norms [all heads] */
+    Tensor wq;     /* [n_heads * head_size, dim] */
+    Tensor wk, wv; /* [n_kv_heads * head_size, dim] */
+    /* before rotation, or after it; [head_size], with wide_head_norms [all heads] */
+    Norm q_norm, k_norm;
     Tensor wo;           /* [dim, n_heads * head_size] */
     Norm attn_post_norm; /* of attention's output, before it is added to x */
     Norm mlp_norm;
@@ -90,7 +93,8 @@ typedef struct {
     double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
     double *long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
     int long_context;     /* with long_factors: max positions of such a session */
-    float *vectors;       /* norms and biases that the file does not store as float32, owned; NULL: none */
+    /* norms and biases that the file does not store as float32, owned; NULL: none */
+    float *vectors;
     const char *format,   /* name of the file format, for example "llama2.c v0" */
         *family;          /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     int bos, eos;         /* token ids for models without a tokenizer; -1: none */
@@ -98,11 +102,14 @@ typedef struct {
     const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
     KvType kv_type;       /* default type of the KV cache */
     bool bf16;            /* some weights are BF16 */
-    size_t decode_bytes;  /* bytes of the weights read for one token: layers, norms, output, one embedding row */
+    /* bytes of the weights read for one token: layers, norms, output, one embedding row */
+    size_t decode_bytes;
     size_t parameters;
-    void *shares;    /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL: all rows are here */
-    uint8_t *panels; /* packed (formats/pack.c) or centered (formats/center.c) copy of weights, owned; NULL: none */
-    File *files;     /* [n_files], owned; tensors point into them */
+    /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL: all rows are here */
+    void *shares;
+    /* packed (formats/pack.c) or centered (formats/center.c) copy of weights, owned; NULL: none */
+    uint8_t *panels;
+    File *files; /* [n_files], owned; tensors point into them */
     int n_files;
 } Model;
 
@@ -112,7 +119,8 @@ typedef struct {
     float weight; /* multiplies the expert's output */
 } Slot;
 
-/* Whether a step's logits are requested. GUESS_LOGITS: logits of a draft token; the step still counts as decode. */
+/* Whether a step's logits are requested. GUESS_LOGITS: logits of a draft token; the step still
+ * counts as decode. */
 typedef enum { NO_LOGITS, LOGITS, GUESS_LOGITS } StepLogits;
 
 /* One token to run. */
@@ -135,11 +143,13 @@ typedef struct {
     int n_ran;  /* cached positions since the sequence last restarted */
 } Sequence;
 
-/* A change of a session: reserve `a` sequences, copy sequence `b` to `a`, keep all positions, or run steps[a]. */
+/* A change of a session: reserve `a` sequences, copy sequence `b` to `a`, keep all positions, or
+ * run steps[a]. */
 typedef enum { SESSION_RESERVE, SESSION_FORK, SESSION_KEEP_ALL, SESSION_RUN } SessionChange;
 typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
-enum { MAX_ROLLBACK = 64 }; /* how far a sequence with a sliding window can be rewound, in positions */
+/* how far a sequence with a sliding window can be rewound, in positions */
+enum { MAX_ROLLBACK = 64 };
 
 /* Capacity of a chunk's memory. */
 typedef struct {
@@ -152,9 +162,10 @@ typedef struct {
 typedef struct {
     const Step *steps; /* [n], not owned */
     int n, n_spans, n_requested;
-    Span *spans;            /* [n_spans] the steps by sequence */
-    int *requested;         /* [n_requested] indices of the steps whose logits are requested */
-    float *x, *branch;      /* [n][dim] residual stream; a sublayer's output, if a post-norm or a scale follows */
+    Span *spans;    /* [n_spans] the steps by sequence */
+    int *requested; /* [n_requested] indices of the steps whose logits are requested */
+    /* [n][dim] residual stream; a sublayer's output, if a post-norm or a scale follows */
+    float *x, *branch;
     float *xn;              /* [max(n, n_threads)][dim] normalized rows of x */
     float *angles[N_ROPES]; /* [n][rope.dims / 2][cos, sin] */
     float *q, *att;         /* [n][n_heads * head_size] queries; outputs of the attention heads */
@@ -165,9 +176,10 @@ typedef struct {
     Slot *slots;            /* [n * n_experts_used], sorted by expert, then by token */
     int *expert_start;      /* [n_experts + 1] an expert's first slot */
     float *expert_rows;     /* [slots][dim] the experts' input, then their output */
-    float *row, *added;     /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
-    InputBuffer input;      /* inputs of products, in the form that the weights need */
-    float *logits;          /* [capacity.logits][vocab_size] */
+    /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
+    float *row, *added;
+    InputBuffer input; /* inputs of products, in the form that the weights need */
+    float *logits;     /* [capacity.logits][vocab_size] */
     Capacity capacity;
     void *memory; /* of all these, owned */
 } Chunk;
@@ -176,11 +188,12 @@ typedef struct {
 typedef struct {
     const Model *model;
     int n_threads;
-    int batch;           /* max steps in a chunk; session_open() may lower it */
-    int context;         /* max positions of a sequence */
-    KvType kv_type;      /* of all caches */
-    bool keeps_all;      /* disables sliding-window eviction */
-    bool plain;          /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
+    int batch;      /* max steps in a chunk; session_open() may lower it */
+    int context;    /* max positions of a sequence */
+    KvType kv_type; /* of all caches */
+    bool keeps_all; /* disables sliding-window eviction */
+    /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
+    bool plain;
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
     Rope ropes[N_ROPES]; /* by RopeUse; without frequencies: not used */
@@ -193,13 +206,16 @@ typedef struct {
     Probe *probe;       /* observes forward passes; not owned */
 } Session;
 
-/* Opens a session with one sequence. context 0: config.context. Allocates little: caches and buffers grow as steps run.
- * The number of threads and the batch are halved until buffers and logits take at most 128 MB or 4 times decode_bytes,
- * whichever is more. The model must outlive the session. */
-int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type);
+/* Opens a session with one sequence. context 0: config.context. Allocates little: caches and
+ * buffers grow as steps run. The number of threads and the batch are halved until buffers and
+ * logits take at most 128 MB or 4 times decode_bytes, whichever is more. The model must outlive the
+ * session. */
+int session_open(Session *s, const Model *model, int n_threads, int batch, int context,
+                 KvType kv_type);
 void session_close(Session *s);
 
-/* Disables sliding-window eviction, so that any position can be run again. Call it before the first step. */
+/* Disables sliding-window eviction, so that any position can be run again. Call it before the first
+ * step. */
 void session_keep_all(Session *s);
 
 /* Makes room for n sequences; existing sequences are unchanged. -1: out of memory. */
@@ -208,20 +224,23 @@ int session_reserve(Session *s, int n);
 /* Makes sequence `to` a copy of `from`. -1: out of memory. */
 int session_fork(Session *s, int to, int from);
 
-/* Runs steps[n] of any sequences, in chunks of s->batch; a sequence's positions must ascend. Returns the requested
- * logits in the order of the steps, float [n_requested][vocab_size], owned by the session and valid until the next
- * call; NULL on failure (out of memory, or a position beyond the context). If none are requested the result is non-NULL
- * and must not be dereferenced. For a long prompt, request the logits of at most s->batch steps, to bound memory.
+/* Runs steps[n] of any sequences, in chunks of s->batch; a sequence's positions must ascend.
+ * Returns the requested logits in the order of the steps, float [n_requested][vocab_size], owned by
+ * the session and valid until the next call; NULL on failure (out of memory, or a position beyond
+ * the context). If none are requested the result is non-NULL and must not be dereferenced. For a
+ * long prompt, request the logits of at most s->batch steps, to bound memory.
  *
- * The bits of a step's logits depend only on its sequence's tokens up to that step, not on other sequences, chunks or
- * threads. A step at a cached position overwrites the cache from there; with a sliding window the position must be 0 or
- * one of the last MAX_ROLLBACK. */
+ * The bits of a step's logits depend only on its sequence's tokens up to that step, not on other
+ * sequences, chunks or threads. A step at a cached position overwrites the cache from there; with a
+ * sliding window the position must be 0 or one of the last MAX_ROLLBACK. */
 const float *model_forward(Session *s, const Step *steps, int n);
 
-/* Like model_forward, for tokens[n] of sequence 0 from position pos; requests the last n_logits tokens' logits. */
+/* Like model_forward, for tokens[n] of sequence 0 from position pos; requests the last n_logits
+ * tokens' logits. */
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits);
 
-/* Whether a post-norm or a scale comes between a sublayer and the residual stream. (Not in LLaMA.) */
+/* Whether a post-norm or a scale comes between a sublayer and the residual stream. (Not in
+ * LLaMA.) */
 bool has_branch(const Session *s, const Norm *post);
 
 /* Makes room for these steps: buffers, caches, logits. -1: out of memory. */
@@ -235,8 +254,9 @@ int check_logits(const float *logits, size_t n);
 
 /* ---- the sublayers ------------------------------------------------------------------
  *
- * Every thread of the parallel region calls these functions for the n steps of the chunk: x[n][dim] is the residual
- * stream, xn[n][dim] is norm(x). The `_plain` variants are the formulas; one thread calls them. */
+ * Every thread of the parallel region calls these functions for the n steps of the chunk: x[n][dim]
+ * is the residual stream, xn[n][dim] is norm(x). The `_plain` variants are the formulas; one thread
+ * calls them. */
 
 /* x += attention(xn), each step within its own sequence: attention.c. */
 void attention(Session *s, const Layer *layer, float *x, const float *xn, int n);
@@ -246,13 +266,14 @@ void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
 void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
-/* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router selects: experts.c. */
+/* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router selects:
+ * experts.c. */
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
 void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
 
 /* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
-/* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of a row are on one
- * thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
+/* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of
+ * a row are on one thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
 void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n);

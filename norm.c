@@ -1,9 +1,10 @@
 /* norm.c: normalization.
  *
- * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder runs. All three
- * work on the last axis, each token separately, so a token's result does not depend on the rest of the batch. RMSNorm
- * and LayerNorm have statistics of the token; DyT has none. model.c places the norms in the model; fused,
- * half-precision and backward forms are in lab/. docs/norms.md explains normalization.
+ * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder
+ * runs. All three work on the last axis, each token separately, so a token's result does not depend
+ * on the rest of the batch. RMSNorm and LayerNorm have statistics of the token; DyT has none.
+ * model.c places the norms in the model; fused, half-precision and backward forms are in lab/.
+ * docs/norms.md explains normalization.
  */
 #include "norm.h"
 #include "kernels/simd.h"
@@ -17,7 +18,8 @@
 static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean_square = 0;
     for (int i = 0; i < dim; i++) mean_square += (double)x[i] * x[i] / dim;
-    for (int i = 0; i < dim; i++) y[i] = (float)(x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i]);
+    for (int i = 0; i < dim; i++)
+        y[i] = (float)(x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i]);
 }
 
 static void layernorm_plain(float *y, const float *x, const Norm *norm, int dim) {
@@ -25,24 +27,29 @@ static void layernorm_plain(float *y, const float *x, const Norm *norm, int dim)
     for (int i = 0; i < dim; i++) mean += (double)x[i] / dim;
     for (int i = 0; i < dim; i++) variance += (x[i] - mean) * (x[i] - mean) / dim;
     for (int i = 0; i < dim; i++)
-        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) * norm->gamma[i] + (norm->beta ? norm->beta[i] : 0));
+        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) * norm->gamma[i] +
+                       (norm->beta ? norm->beta[i] : 0));
 }
 
 static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i++)
-        y[i] = (float)(tanh((double)norm->alpha * x[i]) * norm->gamma[i] + (norm->beta ? norm->beta[i] : 0));
+        y[i] = (float)(tanh((double)norm->alpha * x[i]) * norm->gamma[i] +
+                       (norm->beta ? norm->beta[i] : 0));
 }
 
 /* ---- sums over a token --------------------------------------------------------------
  *
- * The fast forms differ from the formulas in three ways. Sums are vectorized: float32 within a block, in four vectors,
- * so that no lane adds more than eleven numbers; blocks are added in double. The rounding error is then less than an
- * ulp for any length. A sum that overflows or underflows float32 is computed again in double. Root and division are
- * computed once: every element is multiplied by one scale. */
+ * The fast forms differ from the formulas in three ways. Sums are vectorized: float32 within a
+ * block, in four vectors, so that no lane adds more than eleven numbers; blocks are added in
+ * double. The rounding error is then less than an ulp for any length. A sum that overflows or
+ * underflows float32 is computed again in double. Root and division are computed once: every
+ * element is multiplied by one scale. */
 
 typedef enum { DEVIATIONS, SQUARES } Terms; /* x - shift, (x - shift)^2 */
 
-INLINE vf add_term(Terms terms, vf sum, vf d) { return terms == DEVIATIONS ? sum + d : vfma(d, d, sum); }
+INLINE vf add_term(Terms terms, vf sum, vf d) {
+    return terms == DEVIATIONS ? sum + d : vfma(d, d, sum);
+}
 
 INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     vf sums[4] = {{0}};
@@ -61,8 +68,8 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sum is computed again in double if float32 overflowed (|x| above 1e19, squared) or may have lost terms near zero
- * (|x| below 1e-19). */
+/* The sum is computed again in double if float32 overflowed (|x| above 1e19, squared) or may have
+ * lost terms near zero (|x| below 1e-19). */
 INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     double sum = 0;
     for (int i = 0; i < n; i += NORM_BLOCK)
@@ -88,17 +95,19 @@ static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i++) y[i] = x[i] * scale * norm->gamma[i];
 }
 
-/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first pass sums differences
- * from x[0] for the same reason. */
+/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first
+ * pass sums differences from x[0] for the same reason. */
 static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
     const double rest = mean - shift; /* the rounding error of shift */
-    const float scale = (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
+    const float scale =
+        (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
     const float offset = (float)(rest * scale);
     if (norm->beta) {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] + norm->beta[i];
+        for (int i = 0; i < dim; i++)
+            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] + norm->beta[i];
     } else {
 #pragma omp simd
         for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i];
@@ -135,10 +144,13 @@ _Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has
 const char *norm_name(NormKind kind) { return KINDS[kind].name; }
 const char *norm_spec_name(NormKind kind) { return KINDS[kind].spec; }
 
-void norm_token(float *y, const float *x, const Norm *norm, int dim) { KINDS[norm->kind].fast(y, x, norm, dim); }
+void norm_token(float *y, const float *x, const Norm *norm, int dim) {
+    KINDS[norm->kind].fast(y, x, norm, dim);
+}
 
 const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
-    for (size_t i = 0; i < (size_t)n * dim; i += dim) KINDS[norm->kind].plain(y + i, x + i, norm, dim);
+    for (size_t i = 0; i < (size_t)n * dim; i += dim)
+        KINDS[norm->kind].plain(y + i, x + i, norm, dim);
     return y;
 }
 

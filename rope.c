@@ -1,7 +1,8 @@
 /* rope.c: rotary position embeddings.
  *
- * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of a position, and the
- * rotation of a head. It does not own a checkpoint's settings (formats/) or the order of steps (attention.c).
+ * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of a
+ * position, and the rotation of a head. It does not own a checkpoint's settings (formats/) or the
+ * order of steps (attention.c).
  */
 #include "rope.h"
 #include "base/memory.h"
@@ -12,7 +13,8 @@
 
 void rope_plain(float *v, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
-        float *a = r->halves ? &v[i] : &v[2 * i], *b = r->halves ? &v[i + r->dims / 2] : &v[2 * i + 1];
+        float *a = r->halves ? &v[i] : &v[2 * i],
+              *b = r->halves ? &v[i + r->dims / 2] : &v[2 * i + 1];
         const double angle = pos * r->frequencies[i], x = *a, y = *b;
         *a = (float)(r->amplitude * (x * cos(angle) - y * sin(angle)));
         *b = (float)(r->amplitude * (x * sin(angle) + y * cos(angle)));
@@ -30,7 +32,8 @@ static double pair_of_turns(const Rope *r, double context, double turns) {
 
 double *yarn_factors(const Rope *r, const Yarn *y) {
     double *factors = allocate(r->dims / 2, sizeof *factors);
-    double low = pair_of_turns(r, y->context, y->fast), high = pair_of_turns(r, y->context, y->slow);
+    double low = pair_of_turns(r, y->context, y->fast),
+           high = pair_of_turns(r, y->context, y->slow);
     if (!y->fractional) {
         low = floor(low);
         high = ceil(high);
@@ -45,7 +48,9 @@ double *yarn_factors(const Rope *r, const Yarn *y) {
     return factors;
 }
 
-double yarn_amplitude(double factor, double scale) { return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1; }
+double yarn_amplitude(double factor, double scale) {
+    return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
+}
 
 int rope_open(Rope *r, const double *factors) {
     r->frequencies = allocate(r->dims / 2, sizeof *r->frequencies);
@@ -64,11 +69,12 @@ void rope_angles(float *angles, const Rope *r, int pos) {
     }
 }
 
-/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with the sum, so that all
- * compilers produce the same bits. */
+/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with
+ * the sum, so that all compilers produce the same bits. */
 INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
     for (int i = 0; i < n; i++) {
-        float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i], sin = angles[2 * i + 1];
+        float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i],
+              sin = angles[2 * i + 1];
         pair[0] = fma_float(a, cos, -(b * sin));
         pair[other] = fma_float(a, sin, b * cos);
     }

@@ -34,11 +34,15 @@ static int open_session(Run *run, const Mode *mode) {
     const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
     if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
     if (o->verbose && run->model.long_factors)
-        note("LongRoPE with its %s factors", o->context > run->model.config.context ? "long" : "short");
-    if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES) model_pack(&run->model, o->threads);
-    if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type)) return -1;
+        note("LongRoPE with its %s factors",
+             o->context > run->model.config.context ? "long" : "short");
+    if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES)
+        model_pack(&run->model, o->threads);
+    if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type))
+        return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
-    if (!ranks_own() && (o->profile || o->dump) && !(run->profile = profile_open(&run->session, about, nanoseconds)))
+    if (!ranks_own() && (o->profile || o->dump) &&
+        !(run->profile = profile_open(&run->session, about, nanoseconds)))
         return -1;
     /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);
@@ -50,11 +54,16 @@ static int open_session(Run *run, const Mode *mode) {
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model, o->model)) return 1;
+    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model,
+                                                                              o->model))
+        return 1;
     if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
-    const TokenizerUse use = o->tokens && mode->needs & RUNS_MODEL ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    if (!ranks_own() && model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use) < 0) return 1;
+    const TokenizerUse use =
+        o->tokens && mode->needs & RUNS_MODEL ? TOKENIZER_IF_READABLE : mode->tokenizer;
+    if (!ranks_own() &&
+        model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use) < 0)
+        return 1;
     return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
 
@@ -96,7 +105,8 @@ static int run(char **argv) {
     const int status = options_parse(&options, argv);
     if (status >= 0) return status;
     const Mode *mode = options.mode;
-    if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model())) return EXIT_BAD_USAGE;
+    if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model()))
+        return EXIT_BAD_USAGE;
     if ((options.dump || options.norm_sweep) && ranks_number() > 1)
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model) return bad_usage("--norm needs a model");

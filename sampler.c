@@ -1,7 +1,7 @@
 /* sampler.c: from logits to the next token.
  *
- * Owns the sampling methods and the random number generator. With temperature and top-p only, it draws the same tokens
- * as llama2.c from the same seed: same generator, same nucleus rule.
+ * Owns the sampling methods and the random number generator. With temperature and top-p only, it
+ * draws the same tokens as llama2.c from the same seed: same generator, same nucleus rule.
  */
 #include "sampler.h"
 #include "base/memory.h"
@@ -30,7 +30,8 @@ void sampler_restart(Sampler *s, uint64_t seed) {
 
 void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
 
-/* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give similar first numbers. */
+/* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give similar first
+ * numbers. */
 uint64_t sample_seed(uint64_t seed, int i) {
     if (i == 0) return seed;
     uint64_t z = seed + (uint64_t)i * 0x9e3779b97f4a7c15;
@@ -57,15 +58,17 @@ static int argmax(const float *v, int n) {
     return start;
 }
 
-/* Divides the logit of each distinct recent token by the repeat penalty; negative logits are multiplied (Keskar et al.
- * 2019, sec. 4.1). */
+/* Divides the logit of each distinct recent token by the repeat penalty; negative logits are
+ * multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
     const int n = s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
     for (int i = 0; i < n; i++) {
         bool seen = false;
         for (int j = 0; j < i; j++) seen |= s->recent[j] == s->recent[i];
         float *logit = &s->p[s->recent[i]];
-        if (!seen) *logit = *logit > 0 ? *logit / s->options.repeat_penalty : *logit * s->options.repeat_penalty;
+        if (!seen)
+            *logit = *logit > 0 ? *logit / s->options.repeat_penalty
+                                : *logit * s->options.repeat_penalty;
     }
 }
 
@@ -108,10 +111,13 @@ static int draw_truncated(Sampler *s, float coin) {
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
         if (s->p[i] >= min) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
-    if (n_candidates == 0) return argmax(s->p, n); /* top_p < 1 / n and all are about equally likely */
+    /* top_p < 1 / n and all are about equally likely */
+    if (n_candidates == 0) return argmax(s->p, n);
 
-    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the array */
-    const HeapItem *top = s->candidates + n_candidates - 1; /* in descending order: top[0], top[-1], ... */
+    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the
+     * array */
+    /* in descending order: top[0], top[-1], ... */
+    const HeapItem *top = s->candidates + n_candidates - 1;
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
@@ -119,7 +125,8 @@ static int draw_truncated(Sampler *s, float coin) {
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
     /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
     const float enough = k < n ? top_p * popped : INFINITY;
-    while (kept < n_popped && !(sum > enough) && !(kept && top[-kept].value < o->min_p * top->value)) {
+    while (kept < n_popped && !(sum > enough) &&
+           !(kept && top[-kept].value < o->min_p * top->value)) {
         s->p[kept] = top[-kept].value;
         sum += s->p[kept++];
     }

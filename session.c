@@ -24,7 +24,8 @@ bool has_branch(const Session *s, const Norm *post) {
 }
 
 enum {
-    MAX_CHUNK_BYTES = 128 << 20,     /* max bytes of activations and logits, unless the next limit is larger */
+    /* max bytes of activations and logits, unless the next limit is larger */
+    MAX_CHUNK_BYTES = 128 << 20,
     MAX_CHUNK_WEIGHTS = 4,           /* the same limit as a multiple of decode_bytes */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a typical machine */
     FEW_STEPS = 16
@@ -32,13 +33,16 @@ enum {
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-static float *floats(Arena *a, double rows, int columns) { return arena_take(a, rows * columns, sizeof(float)); }
+static float *floats(Arena *a, double rows, int columns) {
+    return arena_take(a, rows * columns, sizeof(float));
+}
 
 /* Assigns the memory of a chunk. */
 static void lay_out(Session *s, Arena *a, Capacity capacity) {
     const Config *c = &s->model->config;
     Chunk *b = &s->chunk;
-    const double steps = capacity.steps, slots = steps * c->n_experts_used, own_rows = fmax(steps, s->n_threads);
+    const double steps = capacity.steps, slots = steps * c->n_experts_used,
+                 own_rows = fmax(steps, s->n_threads);
     const double hidden = fmax(steps * c->hidden_dim, slots * c->expert_dim);
     const int q_dim = c->n_heads * c->head_size, kv_dim = c->n_kv_heads * c->head_size;
     const int widest = larger(larger(c->dim, q_dim), larger(c->hidden_dim, c->expert_dim));
@@ -77,16 +81,24 @@ static int open_ropes(Session *s) {
     const Config *c = &s->model->config;
     Rope *local = &s->ropes[ROPE_LOCAL];
     s->ropes[ROPE_GLOBAL] = c->rope;
-    *local = (Rope){.base = c->local_base, .scale = 1, .amplitude = 1, .dims = c->rope.dims, .halves = c->rope.halves};
-    const double *factors = s->context > c->context ? s->model->long_factors : s->model->rope_factors;
+    *local = (Rope){.base = c->local_base,
+                    .scale = 1,
+                    .amplitude = 1,
+                    .dims = c->rope.dims,
+                    .halves = c->rope.halves};
+    const double *factors =
+        s->context > c->context ? s->model->long_factors : s->model->rope_factors;
     if (rope_open(&s->ropes[ROPE_GLOBAL], factors)) return -1;
     return c->local_base > 0 ? rope_open(local, NULL) : 0;
 }
 
 static int open_sequence(const Session *s, Sequence *q) {
     const Config *c = &s->model->config;
-    if (kv_open(&q->kv, s->kv_type, c->n_layers, s->model->layers->wk.rows / c->head_size, c->head_size)) return -1;
-    /* a layer with a window keeps only its positions; the first query of a chunk needs all of them */
+    if (kv_open(&q->kv, s->kv_type, c->n_layers, s->model->layers->wk.rows / c->head_size,
+                c->head_size))
+        return -1;
+    /* a layer with a window keeps only its positions; the first query of a chunk needs all of
+     * them */
     for (int l = 0; l < c->n_layers; l++) {
         const int window = s->model->layers[l].window;
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
@@ -116,7 +128,8 @@ int session_fork(Session *s, int to, int from) {
     return 0;
 }
 
-int session_open(Session *s, const Model *model, int n_threads, int batch, int context, KvType kv_type) {
+int session_open(Session *s, const Model *model, int n_threads, int batch, int context,
+                 KvType kv_type) {
     const int max = model->long_factors ? model->long_context : model->config.context;
     *s = (Session){.model = model,
                    .plain = PLAIN_BUILD,
@@ -150,8 +163,8 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-/* Makes room for a chunk. A few steps or rows of logits are rounded up, because the number of draft tokens changes from
- * pass to pass. */
+/* Makes room for a chunk. A few steps or rows of logits are rounded up, because the number of draft
+ * tokens changes from pass to pass. */
 static int reserve_chunk(Session *s, Capacity n) {
     const Capacity has = s->chunk.capacity;
     const int few = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
@@ -163,7 +176,8 @@ static int reserve_chunk(Session *s, Capacity n) {
     Arena a = {0};
     lay_out(s, &a, n);
     /* zeroed for an observer, because the first access to a page takes longer than a site */
-    a = (Arena){.memory = s->chunk.memory = (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
+    a = (Arena){.memory = s->chunk.memory =
+                    (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
     if (!a.memory) return -1;
     lay_out(s, &a, n);
     s->chunk.capacity = n;
@@ -175,7 +189,9 @@ int session_make_room(Session *s, const Step *steps, int n) {
     for (int t = 0; t < n; t++) {
         KvCache *kv = &s->sequences[steps[t].sequence].kv;
         capacity.logits += steps[t].logits != NO_LOGITS;
-        if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence && steps[t + 1].pos > steps[t].pos) continue;
+        if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence &&
+            steps[t + 1].pos > steps[t].pos)
+            continue;
         if (kv_reserve(kv, steps[t].pos + 1, s->context)) return -1;
         capacity.positions = larger(capacity.positions, kv->blocks * KV_BLOCK);
     }

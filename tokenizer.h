@@ -9,7 +9,14 @@
 enum { MAX_ENDS = 16 };
 
 /* Values of the sampler that a model's files recommend. */
-enum { ADVICE_TEMPERATURE, ADVICE_TOP_P, ADVICE_TOP_K, ADVICE_MIN_P, ADVICE_REPEAT_PENALTY, N_ADVICE };
+enum {
+    ADVICE_TEMPERATURE,
+    ADVICE_TOP_P,
+    ADVICE_TOP_K,
+    ADVICE_MIN_P,
+    ADVICE_REPEAT_PENALTY,
+    N_ADVICE
+};
 extern const char *const ADVICE_NAMES[N_ADVICE]; /* Hugging Face's */
 typedef struct {
     bool given;
@@ -46,15 +53,19 @@ void tokenizer_close(Tokenizer *t);
 /* Sets the chat template to a copy of text[size]. -1: out of memory. */
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 
-/* Encodes text[size] (any bytes). User-defined and special pieces match first, from left to right and the longest at
- * each position. The text between them is normalized, gets a space prefix if the tokenizer has one, and is split into
- * words, which become tokens by merging (text/merges.h). O(n log n), with user-defined pieces of up to m bytes O(n log
- * n + n m). `bos`: add BOS first, unless no_bos. The caller frees ids. Returns -1 and a message on failure. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first, from left to right
+ * and the longest at each position. The text between them is normalized, gets a space prefix if the
+ * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
+ * log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add BOS first, unless
+ * no_bos. The caller frees ids. Returns -1 and a message on failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
 
-/* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in a piece that matches
- * the raw text, as white space always may; NULL: all. `space`: add the space prefix. */
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open, bool space, Tokens *out);
+/* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in
+ * a piece that matches the raw text, as white space always may; NULL: all. `space`: add the space
+ * prefix. */
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open,
+                     bool space, Tokens *out);
 
-/* The bytes of a token that follows `previous`; after BOS without the leading space. Not zero-terminated. */
+/* The bytes of a token that follows `previous`; after BOS without the leading space. Not
+ * zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);

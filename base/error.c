@@ -8,7 +8,8 @@
 
 static bool is_printable(uint32_t code) {
     const bool line_or_direction = code == 0x61c || code == 0x200e || code == 0x200f ||
-                                   (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+                                   (code >= 0x2028 && code <= 0x202e) ||
+                                   (code >= 0x2066 && code <= 0x2069);
     return !utf8_is_control(code) && !line_or_direction && code < UTF8_END;
 }
 

@@ -18,9 +18,12 @@ bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int folder_create(const char *path) { return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0; }
+int folder_create(const char *path) {
+    return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0;
+}
 
-static struct stat outputs[2]; /* of the files that this run will write; zeros if they do not exist */
+/* of the files that this run will write; zeros if they do not exist */
+static struct stat outputs[2];
 
 void outputs_announce(const char *first, const char *second) {
     const char *const paths[] = {first, second};
@@ -31,7 +34,8 @@ void outputs_announce(const char *first, const char *second) {
 /* Returns NULL if the file may be read. */
 static const char *refuse_output(const struct stat *st) {
     for (int i = 0; i < 2; i++)
-        if (S_ISREG(outputs[i].st_mode) && st->st_ino == outputs[i].st_ino && st->st_dev == outputs[i].st_dev)
+        if (S_ISREG(outputs[i].st_mode) && st->st_ino == outputs[i].st_ino &&
+            st->st_dev == outputs[i].st_dev)
             return "is also an output of this run; name another file to write";
     return NULL;
 }
@@ -39,7 +43,8 @@ static const char *refuse_output(const struct stat *st) {
 int file_map(File *file, const char *path) {
     struct stat st;
     *file = (File){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not wait for the writer of a FIFO */
+    /* do not wait for the writer of a FIFO */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail("%s: %s", path, strerror(errno));
     const char *error = fstat(fd, &st)         ? strerror(errno)
                         : S_ISDIR(st.st_mode)  ? "is a directory, expected a file"
@@ -48,7 +53,8 @@ int file_map(File *file, const char *path) {
                                                : refuse_output(&st);
     void *data = error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) error = strerror(errno);
-    const bool sparse = !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
+    const bool sparse =
+        !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
     if (error) return fail("%s: %s", path, error);
     *file = (File){data, (size_t)st.st_size, sparse, 0};
@@ -74,7 +80,9 @@ char *file_read(const char *path, size_t *size) {
     const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
     while (!error && got && !text.failed) {
-        errno = EINTR; /* if Ctrl-C came before the wait; in the instant before it, it takes effect after the input */
+        /* if Ctrl-C came before the wait; in the instant before it, it takes effect after the
+         * input */
+        errno = EINTR;
         if (interrupted || (got = read(fd, bytes, sizeof bytes)) < 0)
             error = strerror(errno);
         else

@@ -27,13 +27,14 @@ void file_unmap(File *file);
  * zero byte that *size does not count. The caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* Announces the files that will be written (NULL: none), before any file is read: reading one of them fails, under any
- * name. */
+/* Announces the files that will be written (NULL: none), before any file is read: reading one of
+ * them fails, under any name. */
 void outputs_announce(const char *first, const char *second);
 
-/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary file in the
- * same folder, which is renamed when they are on disk. Symbolic links are followed; an existing file's permissions are
- * kept. A pipe or a device is written directly. One file is written at a time (temporary_file in process.h). */
+/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary
+ * file in the same folder, which is renamed when they are on disk. Symbolic links are followed; an
+ * existing file's permissions are kept. A pipe or a device is written directly. One file is written
+ * at a time (temporary_file in process.h). */
 typedef struct {
     FILE *stream;
     const char *path;       /* for messages */

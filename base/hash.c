@@ -1,8 +1,7 @@
 /* hash.c: a keyed hash (Carter & Wegman 1979).
  *
- * Words of 7 bytes are the coefficients of a polynomial, evaluated modulo the prime 2^61 - 1 at a point given by the
- * key. Two different strings of n words have equal values at most n points.
- */
+ * Words of 7 bytes are the coefficients of a polynomial, evaluated modulo the prime 2^61 - 1 at a
+ * point given by the key. Two different strings of n words have equal values at most n points. */
 #include "base/hash.h"
 #include "base/error.h"
 #include <errno.h>
@@ -10,7 +9,9 @@
 #include <sys/random.h>
 
 int hash_key(HashKey *key) {
-    return getentropy(key, sizeof *key) ? fail("cannot get a random key from the system: %s", strerror(errno)) : 0;
+    return getentropy(key, sizeof *key)
+               ? fail("cannot get a random key from the system: %s", strerror(errno))
+               : 0;
 }
 
 /* a * b modulo 2^61 - 1, not fully reduced, for a < 2^62. Only the low 61 bits of b are used. */

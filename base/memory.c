@@ -17,9 +17,10 @@
 
 enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-/* Allocates whole cache lines, so that no vector straddles two. Hardware prefetching stops at the end of a page, so
- * large allocations get huge pages. The pages of others are made at once, which takes a fraction of the time of as many
- * page faults: the first prompt of a small model is up to 1.3 times as fast (docs/performance.md). */
+/* Allocates whole cache lines, so that no vector straddles two. Hardware prefetching stops at the
+ * end of a page, so large allocations get huge pages. The pages of others are made at once, which
+ * takes a fraction of the time of as many page faults: the first prompt of a small model is up
+ * to 1.3 times as fast (docs/performance.md). */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) return NULL;
@@ -56,14 +57,17 @@ void *arena_take(Arena *a, double count, size_t size) {
 
 void memory_advise(const void *data, size_t bytes, bool soon) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + bytes) / page * page;
-    if (end > first) madvise((void *)first, end - first, soon ? MADV_WILLNEED : MADV_DONTNEED); /* may fail */
+    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page,
+                    end = ((uintptr_t)data + bytes) / page * page;
+    /* may fail */
+    if (end > first) madvise((void *)first, end - first, soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
     if (n >= b->room - b->n && !b->failed) {
         const size_t room = 2 * (b->n + n) + 64;
-        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL; /* no overflow: b->n bytes exist */
+        /* no overflow: b->n bytes exist */
+        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
         if (!grown) fail("out of memory: %zu bytes", n);
         b->failed = !grown;
         if (grown) b->bytes = grown, b->room = room;
@@ -92,8 +96,8 @@ size_t memory_available(const char *root) {
         snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
         const size_t max = number_in(folder, "memory.max", "", SIZE_MAX);
         const size_t used = number_in(folder, "memory.current", "", 0);
-        const size_t pages =
-            number_in(folder, "memory.stat", "active_file ", 0) + number_in(folder, "memory.stat", "inactive_file ", 0);
+        const size_t pages = number_in(folder, "memory.stat", "active_file ", 0) +
+                             number_in(folder, "memory.stat", "inactive_file ", 0);
         const size_t taken = used - smaller(used, pages); /* the rest can be released */
         if (max < SIZE_MAX) min = smaller(min, max - smaller(max, taken));
         end = strrchr(group, '/');

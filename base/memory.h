@@ -5,12 +5,14 @@
 #include <stddef.h>
 
 /* *product = a * b. Returns false on overflow. */
-static inline bool multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
+static inline bool multiply(size_t a, size_t b, size_t *product) {
+    return !__builtin_mul_overflow(a, b, product);
+}
 
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages
- * if the system has them and the memory fills one. NULL and a message on failure. */
+/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages if the system
+ * has them and the memory fills one. NULL and a message on failure. */
 void *allocate(size_t count, size_t size);
 
 /* allocate(), zeroed and faulted in. */
@@ -19,8 +21,8 @@ void *allocate_zeroed(size_t count, size_t size);
 /* allocate() without a message, for optional memory. */
 void *allocate_quietly(size_t count, size_t size);
 
-/* Memory of several arrays, allocated at once: a first pass over them with memory NULL counts the bytes, a second one
- * assigns their places. */
+/* Memory of several arrays, allocated at once: a first pass over them with memory NULL counts the
+ * bytes, a second one assigns their places. */
 typedef struct Arena {
     char *memory; /* aligned to 64 bytes, or NULL */
     double used;  /* bytes of the arrays so far */
@@ -29,13 +31,13 @@ typedef struct Arena {
 /* The place of the next array of count * size bytes, aligned to 64 bytes; NULL while counting. */
 void *arena_take(Arena *a, double count, size_t size);
 
-/* Begins to read the whole pages in data[bytes] of a mapped file, which are used soon; or releases them: then the next
- * access reads the file again. */
+/* Begins to read the whole pages in data[bytes] of a mapped file, which are used soon; or releases
+ * them: then the next access reads the file again. */
 void memory_advise(const void *data, size_t bytes, bool soon);
 
-/* Bytes that this process can still allocate, by the limits of the machine, of its control groups and of `ulimit -v`,
- * read from the system's files below the folder `root` ("": the real ones). The page cache counts as free. A missing
- * file means no limit. */
+/* Bytes that this process can still allocate, by the limits of the machine, of its control groups
+ * and of `ulimit -v`, read from the system's files below the folder `root` ("": the real ones). The
+ * page cache counts as free. A missing file means no limit. */
 size_t memory_available(const char *root);
 
 /* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */

@@ -9,7 +9,8 @@ typedef struct {
     int id;
 } HeapItem;
 
-/* Of equal values the smaller id comes first, so the result does not depend on the order of insertion. */
+/* Of equal values the smaller id comes first, so the result does not depend on the order of
+ * insertion. */
 static inline bool heap_before(HeapItem a, HeapItem b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
@@ -33,7 +34,8 @@ static inline void heap_make(HeapItem *heap, int n) {
 /* Adds an item to a heap of n with room for n + 1. O(log n). */
 static inline void heap_push(HeapItem *heap, int n, HeapItem item) {
     int i = n;
-    for (; i > 0 && heap_before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    for (; i > 0 && heap_before(item, heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
     heap[i] = item;
 }
 
@@ -46,17 +48,17 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
     return top;
 }
 
-/* Sets i to the first place in [begin, end) for which `before` is false, or to `end`. `before` is an
- * expression of i that is true for all places before that one. O(log(end - begin)). */
-#define SEARCH(i, begin, end, before)                                                                                  \
-    do {                                                                                                               \
-        size_t low_ = begin, high_ = end;                                                                              \
-        while (low_ < high_) {                                                                                         \
-            (i) = low_ + (high_ - low_) / 2;                                                                           \
-            if (before)                                                                                                \
-                low_ = (i) + 1;                                                                                        \
-            else                                                                                                       \
-                high_ = (i);                                                                                           \
-        }                                                                                                              \
-        (i) = low_;                                                                                                    \
+/* Sets i to the first place in [begin, end) for which `before` is false, or to `end`. `before` is
+ * an expression of i that is true for all places before that one. O(log(end - begin)). */
+#define SEARCH(i, begin, end, before)                                                              \
+    do {                                                                                           \
+        size_t low_ = begin, high_ = end;                                                          \
+        while (low_ < high_) {                                                                     \
+            (i) = low_ + (high_ - low_) / 2;                                                       \
+            if (before)                                                                            \
+                low_ = (i) + 1;                                                                    \
+            else                                                                                   \
+                high_ = (i);                                                                       \
+        }                                                                                          \
+        (i) = low_;                                                                                \
     } while (0)

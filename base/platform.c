@@ -1,6 +1,7 @@
 /* platform.c: Linux and macOS, side by side.
  *
- * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and clocks are in process.c.
+ * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and clocks are in
+ * process.c.
  */
 #include "base/platform.h"
 #include <errno.h>
@@ -100,7 +101,8 @@ bool processor_has_tiles(void) {
     enum { AMX = 1 << 22 | 1 << 24 | 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     const char *setting = getenv("NORMA_TILES");
     unsigned a, b, c, d = 0;
-    if ((setting && !strcmp(setting, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if ((setting && !strcmp(setting, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
     return (d & AMX) == AMX && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
 #else
     return false;

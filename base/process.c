@@ -19,8 +19,9 @@
 #include <unistd.h>
 
 void open_standard_streams(void) {
+    /* uses the lowest free descriptor */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY); /* uses the lowest free descriptor */
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY);
 }
 
 /* ---- signals ------------------------------------------------------------------------------- */
@@ -46,14 +47,16 @@ static void on_interrupt(int signal_number) {
 
 /* Handles SIGBUS: a page of a mapped file is missing. */
 static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
-    static const char message[] = ": a mapped file cannot be read any more: it was truncated, or its disk failed\n";
+    static const char message[] =
+        ": a mapped file cannot be read any more: it was truncated, or its disk failed\n";
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     const char *name = program_name();
     (void)context;
     if (info->si_code != BUS_ADRERR) return die(signal_number);
     while (atomic_flag_test_and_set(&reported)) pause(); /* another thread reports it */
     clean_up();
-    if (write(STDERR_FILENO, name, strlen(name)) > 0) write(STDERR_FILENO, message, sizeof message - 1);
+    if (write(STDERR_FILENO, name, strlen(name)) > 0)
+        write(STDERR_FILENO, message, sizeof message - 1);
     _exit(EXIT_BAD_INPUT);
 }
 
@@ -62,7 +65,9 @@ static void handle(int signal_number, void (*handler)(int)) {
     struct sigaction old;
     if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN) return;
     sigaction(signal_number,
-              &(struct sigaction){.sa_handler = handler, .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0}, NULL);
+              &(struct sigaction){.sa_handler = handler,
+                                  .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0},
+              NULL);
 }
 
 void handle_signals(void) {
@@ -70,11 +75,13 @@ void handle_signals(void) {
     const bool ranks = ranks_number() > 1;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO}, NULL);
+    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO},
+              NULL);
     handle(SIGHUP, die);
     handle(SIGQUIT, die);
     handle(SIGINT, end);
-    /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second later. */
+    /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second
+     * later. */
     handle(SIGTERM, ranks ? end : die);
     if (ranks) handle(SIGCONT, end);
 }
@@ -86,7 +93,8 @@ static volatile sig_atomic_t is_open;
 
 static void set_terminal(const struct termios *settings, const char *paste_mode) {
     tcsetattr(STDIN_FILENO, TCSANOW, settings);
-    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return; /* opened only for reading */
+    /* opened only for reading */
+    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return;
 }
 
 void terminal_close(void) {

@@ -1,9 +1,10 @@
 /* ranks.c: the only file that calls MPI (MPI: A Message-Passing Interface Standard 3.1).
  *
- * Owns how ranks start, agree, receive commands and end, and the exchange of outputs. Each rank sends its outputs to
- * all others at once, so a gather takes as long as one message, whatever the number of ranks. (MPI_Allgatherv uses a
- * ring, or several steps, and requires each rank's part to be contiguous, which it is not for several tokens.)
- * cluster/share.c divides the rows. The state is global: one process is one rank.
+ * Owns how ranks start, agree, receive commands and end, and the exchange of outputs. Each rank
+ * sends its outputs to all others at once, so a gather takes as long as one message, whatever the
+ * number of ranks. (MPI_Allgatherv uses a ring, or several steps, and requires each rank's part to
+ * be contiguous, which it is not for several tokens.) cluster/share.c divides the rows. The state
+ * is global: one process is one rank.
  */
 #include "base/ranks.h"
 #include "base/error.h"
@@ -25,16 +26,20 @@ static int64_t *values;       /* [n_ranks] one value per rank */
 static bool agreed;           /* ranks_agree() has been called */
 
 /* Avoids starting MPI needlessly, which takes a third of a second. */
-bool ranks_launched(void) { return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK"); }
+bool ranks_launched(void) {
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
 
-/* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1 and a message on
- * failure. */
+/* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1
+ * and a message on failure. */
 static int make_ready(void) {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const size_t n = (size_t)n_ranks;
     if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own, strerror(errno));
-    if (!(requests = allocate(2 * n, sizeof *requests)) || !(statuses = allocate(2 * n, sizeof *statuses))) return -1;
+    if (!(requests = allocate(2 * n, sizeof *requests)) ||
+        !(statuses = allocate(2 * n, sizeof *statuses)))
+        return -1;
     if (!(values = allocate(n, sizeof *values))) return -1;
     close(null);
     return 0;
@@ -44,7 +49,8 @@ void ranks_open(void) {
     int level;
     MPI_Comm here;
     if (!ranks_launched()) return;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* if it fails, MPI ends the program */
+    /* if it fails, MPI ends the program */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
@@ -101,8 +107,9 @@ int ranks_agree(int status, uint64_t state) {
     exchange_values((int64_t)state);
     const int other = first_other(values[0]);
     if (other < n_ranks && own == 0)
-        fail("rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
-             other);
+        fail(
+            "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
+            other);
     return other < n_ranks ? EXIT_BAD_INPUT : 0;
 }
 
@@ -132,10 +139,11 @@ void *ranks_hear(void) {
 
 /* ---- gathering -------------------------------------------------------------------------- */
 
-/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n pieces, a row apart.
- * Returns the number of requests, 0 if the rank has no columns. */
+/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n
+ * pieces, a row apart. Returns the number of requests, 0 if the rank has no columns. */
 static int exchange(float *y, int n, int columns, int unit, int r, int with, MPI_Request *request) {
-    const int start = ranks_start(columns, unit, r), count = ranks_start(columns, unit, r + 1) - start;
+    const int start = ranks_start(columns, unit, r),
+              count = ranks_start(columns, unit, r + 1) - start;
     MPI_Datatype part;
     if (count == 0) return 0;
     MPI_Type_vector(n, count, columns, MPI_FLOAT, &part);
@@ -150,10 +158,13 @@ static int exchange(float *y, int n, int columns, int unit, int r, int with, MPI
 
 void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
-    for (int i = 1; i < n_ranks; i++) { /* each starts with the next rank, so no rank receives all messages at once */
+    /* each starts with the next rank, so no rank receives all messages at once */
+    for (int i = 1; i < n_ranks; i++) {
         const int from = (own + n_ranks - i) % n_ranks, to = (own + i) % n_ranks;
-        if (all || own == 0) n_requests += exchange(y, n, columns, unit, from, from, &requests[n_requests]);
-        if (all || to == 0) n_requests += exchange(y, n, columns, unit, own, to, &requests[n_requests]);
+        if (all || own == 0)
+            n_requests += exchange(y, n, columns, unit, from, from, &requests[n_requests]);
+        if (all || to == 0)
+            n_requests += exchange(y, n, columns, unit, own, to, &requests[n_requests]);
     }
     MPI_Waitall(n_requests, requests, statuses);
 }

@@ -2,7 +2,12 @@
 #include "base/utf8.h"
 
 int utf8_length(uint8_t lead) {
-    return lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+    return lead < 0x80   ? 1
+           : lead < 0xc2 ? 0
+           : lead < 0xe0 ? 2
+           : lead < 0xf0 ? 3
+           : lead < 0xf5 ? 4
+                         : 0;
 }
 
 bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
@@ -13,7 +18,8 @@ uint32_t utf8_read(const char *s, size_t left, size_t *length) {
     const int n = utf8_length(s[0]);
     uint32_t code = s[0] & lead[n];
     int i = 1;
-    for (; i < n && (size_t)i < left && utf8_is_continuation(s[i]); i++) code = code << 6 | (s[i] & 0x3f);
+    for (; i < n && (size_t)i < left && utf8_is_continuation(s[i]); i++)
+        code = code << 6 | (s[i] & 0x3f);
     const bool surrogate = code >= 0xd800 && code < 0xe000;
     const bool valid = i == n && code >= smallest[n] && code < UTF8_END && !surrogate;
     *length = valid ? (size_t)n : 1;

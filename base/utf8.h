@@ -7,8 +7,8 @@
 
 enum { UTF8_END = 0x110000 }; /* all code points are below */
 
-/* The code point at the start of s[left], left > 0, and its size in *length. For invalid UTF-8: UTF8_END + the first
- * byte, and size 1. */
+/* The code point at the start of s[left], left > 0, and its size in *length. For invalid UTF-8:
+ * UTF8_END + the first byte, and size 1. */
 uint32_t utf8_read(const char *s, size_t left, size_t *length);
 
 /* Size of the character, or 1 for an invalid byte, that ends before s > start. */

@@ -1,7 +1,7 @@
 /* follow.c: the protocol between the sessions of several ranks.
  *
- * Owns the messages: every change to rank 0's session is broadcast before it happens, and repeated by all other ranks.
- * share.c divides the rows; base/ranks.c exchanges results.
+ * Owns the messages: every change to rank 0's session is broadcast before it happens, and repeated
+ * by all other ranks. share.c divides the rows; base/ranks.c exchanges results.
  */
 #include "cluster/follow.h"
 #include "base/memory.h"
@@ -18,7 +18,8 @@ typedef struct {
 } Message;
 
 static void mirror(SessionChange change, int a, int b, const Step *steps) {
-    const size_t step_bytes = steps ? (size_t)a * sizeof *steps : 0, bytes = sizeof(Message) + step_bytes;
+    const size_t step_bytes = steps ? (size_t)a * sizeof *steps : 0,
+                 bytes = sizeof(Message) + step_bytes;
     Message *message = allocate(bytes, 1);
     if (!message) {
         ranks_abort();

@@ -1,7 +1,8 @@
 /* share.c: which rows of a model's weights each rank has.
  *
- * Owns the division of rows, and the check that all ranks compute the same bits. Every rank maps the whole file, and
- * reads, packs and multiplies its own rows. The forward pass gathers the results (model.h).
+ * Owns the division of rows, and the check that all ranks compute the same bits. Every rank maps
+ * the whole file, and reads, packs and multiplies its own rows. The forward pass gathers the
+ * results (model.h).
  */
 #include "cluster/share.h"
 #include "base/error.h"
@@ -14,7 +15,8 @@
 #include "kernels/simd.h"
 #include <string.h>
 
-/* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a panel. */
+/* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a
+ * panel. */
 static int unit_rows(const Config *c, PartSize rows) {
     if (rows == SIZE_KEYS) return c->head_size;
     if (rows == SIZE_QUERIES) return c->n_heads / c->n_kv_heads * c->head_size;
@@ -39,8 +41,9 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     *share = (RankShare){{first, rows, gather}, unit};
     const size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
+    /* NOLINTNEXTLINE */
     if (w->type == TYPE_I8)
-        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float); /* NOLINT */
+        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float);
     if (w->bias) w->bias += first;
     w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
     w->share = &share->share;
@@ -51,7 +54,8 @@ int model_share(Model *m) {
     const size_t ranks = ranks_number();
     const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
     if (ranks == 1) return 0;
-    if (ranks > (size_t)min_rows) return fail("%zu ranks cannot share a weight of %d rows", ranks, min_rows);
+    if (ranks > (size_t)min_rows)
+        return fail("%zu ranks cannot share a weight of %d rows", ranks, min_rows);
     m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
     if (!m->shares) return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
@@ -77,9 +81,10 @@ static uint64_t program_hash(void) {
 
 uint64_t model_hash(const Model *m) {
     const Config *c = &m->config;
-    const double numbers[] = {c->dim,        c->hidden_dim,     c->n_layers,   c->n_heads,
-                              c->n_kv_heads, c->head_size,      c->vocab_size, c->context,
-                              c->n_experts,  c->n_experts_used, c->rope.base,  m->layers->attn_norm.eps};
+    const double numbers[] = {
+        c->dim,        c->hidden_dim,     c->n_layers,   c->n_heads,
+        c->n_kv_heads, c->head_size,      c->vocab_size, c->context,
+        c->n_experts,  c->n_experts_used, c->rope.base,  m->layers->attn_norm.eps};
     uint64_t hash = same_hash(numbers, sizeof numbers);
     for (const File *file = m->files; file < m->files + m->n_files; file++) {
         const uint64_t words[] = {hash, file->size, same_hash(file->data, file->header)};
@@ -91,7 +96,12 @@ uint64_t model_hash(const Model *m) {
 int model_agree(int status, const Session *s, const char *norms) {
     if (ranks_number() == 1 || status) return ranks_agree(status, 0);
     const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
-    const uint64_t state[] = {
-        program_hash(), processor_has_tiles(), model_hash(s->model), s->batch, s->context, s->kv_type, norms_hash};
+    const uint64_t state[] = {program_hash(),
+                              processor_has_tiles(),
+                              model_hash(s->model),
+                              s->batch,
+                              s->context,
+                              s->kv_type,
+                              norms_hash};
     return ranks_agree(0, same_hash(state, sizeof state));
 }

@@ -1,7 +1,8 @@
 /* center.c: rewrites a model with LayerNorm as a model with RMSNorm.
  *
- * Owns the change of weights after which the two norms are equal. If every vector added to the residual stream has mean
- * 0, the stream has mean 0, and its LayerNorm is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3).
+ * Owns the change of weights after which the two norms are equal. If every vector added to the
+ * residual stream has mean 0, the stream has mean 0, and its LayerNorm is its RMSNorm (Jiang et al.
+ * 2023, arXiv:2305.14858, section 3).
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,14 +10,17 @@
 #include "formats/parts.h"
 #include "kernels/quant.h"
 
-/* Whether the part's outputs are added to the residual stream. The embedding counts: its rows start the stream. */
+/* Whether the part's outputs are added to the residual stream. The embedding counts: its rows start
+ * the stream. */
 static bool is_added(const PartAt *at) {
-    return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) && at->part->feed == NO_FEED;
+    return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) &&
+           at->part->feed == NO_FEED;
 }
 
 static size_t weights_of(const Tensor *w) { return (size_t)w->rows * w->cols; }
 
-/* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. Returns the end of the copy. */
+/* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. Returns the end
+ * of the copy. */
 static float *center(Tensor *w, bool embedding, float *to) {
     const size_t rows = w->rows, cols = w->cols, stride = embedding ? 1 : cols;
     const size_t dim = embedding ? cols : rows;
@@ -36,7 +40,8 @@ int model_center(Model *m, const char *path) {
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Norm *norm = part_norm(&at);
-        const bool other_norm = norm && !at.part->of_heads && (at.part->post || norm->kind != NORM_LAYER || norm->beta);
+        const bool other_norm =
+            norm && !at.part->of_heads && (at.part->post || norm->kind != NORM_LAYER || norm->beta);
         if (other_norm || (is_added(&at) && part_weight(&at)->bias))
             return fail(
                 "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",

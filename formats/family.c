@@ -1,5 +1,5 @@
-/* family.c: the table of model families, and the table of keys that describe a model. To add a family, add a row to
- * FAMILIES. */
+/* family.c: the table of model families, and the table of keys that describe a model. To add a
+ * family, add a row to FAMILIES. */
 #include "formats/family.h"
 #include "base/error.h"
 #include <math.h>
@@ -121,8 +121,8 @@ const Key KEYS[] = {
     {0},
 };
 
-/* Parts that have other names in families with this trait (not experts), or with this option of config.json. The names are printf
- * formats of the layer and the expert. */
+/* Parts that have other names in families with this trait (not experts), or with this option of
+ * config.json. The names are printf formats of the layer and the expert. */
 static const struct {
     int trait, option;
     const char *parts, *gguf, *hf;
@@ -148,7 +148,8 @@ static const struct {
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 
-/* Known families that norma does not run, in both formats' names, and what they have that norma lacks. */
+/* Known families that norma does not run, in both formats' names, and what they have that norma
+ * lacks. */
 static const struct {
     const char *names, *has;
 } UNSUPPORTED[] = {
@@ -170,9 +171,11 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value 
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && name.kind == VALUE_STRING; i++)
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && name.kind == VALUE_STRING;
+         i++)
         if (strstr(UNSUPPORTED[i].names, word))
-            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word, UNSUPPORTED[i].has);
+            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word,
+                             UNSUPPORTED[i].has);
     refuse(o, key, name, "one of the families in docs/models.md");
     return NULL;
 }
@@ -185,7 +188,8 @@ bool family_has_norm(const ModelFamily *f, const Part *norm) {
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {
-    const bool qkv = weight->feed == QKV_FEED, gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
+    const bool qkv = weight->feed == QKV_FEED,
+               gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
     return (qkv && f->has & FUSED) || (gate_up && f->has & FUSED_MLP);
 }
 
@@ -195,7 +199,8 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
         const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
         if (!other || !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA])) continue;
         const bool by_trait = f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
-        if (by_trait || f->options & OTHER_NAMES[i].option) snprintf(name, PART_NAME, other, at->layer, at->expert);
+        if (by_trait || f->options & OTHER_NAMES[i].option)
+            snprintf(name, PART_NAME, other, at->layer, at->expert);
     }
     return name;
 }
@@ -203,7 +208,9 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Namin
 void family_set_formulas(const ModelFamily *f, Config *c) {
     c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
     c->late_head_norms = f->has & LATE_HEAD_NORMS;
-    c->activation = f->has & GELU ? ACTIVATION_GELU : f->has & NO_GATE ? ACTIVATION_RELU : ACTIVATION_SILU;
+    c->activation = f->has & GELU      ? ACTIVATION_GELU
+                    : f->has & NO_GATE ? ACTIVATION_RELU
+                                       : ACTIVATION_SILU;
     if (!f->special_layers) return;
     c->embedding_scale = sqrtf((float)c->dim);
     const int head_size = c->dim / c->n_heads;
@@ -218,12 +225,16 @@ void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotate
 }
 
 void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
-    const bool by_period = f->may & PERIODIC_WINDOWS, last = f->period && (layer->index + 1) % f->period == 0;
+    const bool by_period = f->may & PERIODIC_WINDOWS,
+               last = f->period && (layer->index + 1) % f->period == 0;
     const bool usual = flag ? *flag : !last;
-    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS, by_period || usual, layer);
+    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS, by_period || usual,
+                     layer);
 }
 
-bool family_has_key(const ModelFamily *f, const Key *key) { return !key->needs || (f->has | f->may) & key->needs; }
+bool family_has_key(const ModelFamily *f, const Key *key) {
+    return !key->needs || (f->has | f->may) & key->needs;
+}
 
 const char *key_of(Naming naming, size_t field) {
     const Key *key = KEYS;

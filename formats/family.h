@@ -1,15 +1,16 @@
-/* family.h: the supported model families, one row each, and the table of keys that describe a model.
+/* family.h: the supported model families, one row each, and the table of keys that describe a
+ * model.
  *
- * Owns the defaults of families, and the names of families, keys and unusual parts in GGUF files and Hugging Face
- * folders. The readers and gguf_write.c walk these tables.
+ * Owns the defaults of families, and the names of families, keys and unusual parts in GGUF files
+ * and Hugging Face folders. The readers and gguf_write.c walk these tables.
  */
 #pragma once
 
 #include "formats/parts.h"
 #include "formats/stored.h"
 
-/* Traits: the parts and formulas in which families differ. In a GGUF file of a family with neither ALL_WINDOWS nor
- * PERIODIC_WINDOWS, the window limits the context. */
+/* Traits: the parts and formulas in which families differ. In a GGUF file of a family with neither
+ * ALL_WINDOWS nor PERIODIC_WINDOWS, the window limits the context. */
 enum {
     NO_PRE_NORMS = 1 << 0, /* no norms before sublayers */
     POST_NORMS = 1 << 1,   /* norms after sublayers */
@@ -37,28 +38,34 @@ enum {
     RAW_TOPK = 1 << 23,         /* the routing weights of a token are not divided by their sum */
     ROPE_IN_WINDOWS = 1 << 24,  /* if some layers have a window, the others have no RoPE */
     FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
-    QUERY_SCALE = 1 << 26,      /* beyond the original context queries are scaled; norma ends there */
-    LATE_HEAD_NORMS = 1 << 27,  /* HEAD_NORMS come after RoPE */
-    NO_GATE = 1 << 29,          /* the MLP is down(relu(up x)^2); `up` is called gate here, and Mlp.up is absent */
-    SHARED_EXPERT =
-        1 << 30,        /* a mixture has one more expert, for all tokens, with a weight of its own; no layer is dense */
-    PARALLEL = 1 << 28, /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
+    /* beyond the original context queries are scaled; norma ends there */
+    QUERY_SCALE = 1 << 26,
+    LATE_HEAD_NORMS = 1 << 27, /* HEAD_NORMS come after RoPE */
+    /* the MLP is down(relu(up x)^2); `up` is called gate here, and Mlp.up is absent */
+    NO_GATE = 1 << 29,
+    /* a mixture has one more expert, for all tokens, with a weight of its own; no layer is dense */
+    SHARED_EXPERT = 1 << 30,
+    /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
+    PARALLEL = 1 << 28,
 };
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
 enum {
     QKV_BIASES = 1 << 0,      /* q, k and v always have biases */
     QKV_BIAS_OPTION = 1 << 1, /* the option use_qkv_bias: biases of q, k and v */
-    ATTENTION_BIAS = 1 << 2,  /* the option attention_bias: biases of q, k, v and of the output projection */
-    MLP_BIASES = 1 << 3,      /* the option mlp_bias */
-    USE_BIAS = 1 << 4,        /* the option use_bias: biases of all weights in attention and the MLP */
-    TIED_DEFAULT = 1 << 5,    /* a missing tie_word_embeddings means true */
-    EXPERTS = 1 << 6,         /* experts if num_experts > 0; layers without a router are dense */
-    /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has q_norm and k_norm if
-     * the folder has their tensors. */
+    /* the option attention_bias: biases of q, k, v and of the output projection */
+    ATTENTION_BIAS = 1 << 2,
+    MLP_BIASES = 1 << 3, /* the option mlp_bias */
+    /* the option use_bias: biases of all weights in attention and the MLP */
+    USE_BIAS = 1 << 4,
+    TIED_DEFAULT = 1 << 5, /* a missing tie_word_embeddings means true */
+    EXPERTS = 1 << 6,      /* experts if num_experts > 0; layers without a router are dense */
+    /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has
+     * q_norm and k_norm if the folder has their tensors. */
     MINIMIND = 1 << 7,
-    WIDE_EXPERTS = 1 << 8,     /* experts in every layer; their hidden size is intermediate_size */
-    MIXTRAL_EXPERTS = 1 << 9,  /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
+    WIDE_EXPERTS = 1 << 8, /* experts in every layer; their hidden size is intermediate_size */
+    /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
+    MIXTRAL_EXPERTS = 1 << 9,
     GRANITE_EXPERTS = 1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
     LESS_ONE = 1 << 13,        /* the folder stores gamma - 1 */
     GEMMA = 1 << 14,           /* the options hidden_activation and query_pre_attn_scalar */
@@ -70,29 +77,37 @@ enum {
     LAYER_TYPES = 1 << 21,     /* the option layer_types: which layers have the window */
     GEMMA3 = 1 << 22,          /* the option rope_local_base_freq */
     PATTERN = 1 << 24,         /* the option sliding_window_pattern (the period) */
-    SEED = 1 << 25,            /* other names of norms; the options attention_bias and attention_out_bias */
-    HUNYUAN = 1 << 26,         /* other names of head norms; dynamic RoPE with a constant alpha */
-    GLM = 1 << 16,             /* other names of norms; the option attention_bias: biases of q, k and v */
-    ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS, /* no layer is dense */
-    WINDOW_ABOVE = 1 << 23, /* without layer_types, layers from max_window_layers on have the window */
+    /* other names of norms; the options attention_bias and attention_out_bias */
+    SEED = 1 << 25,
+    HUNYUAN = 1 << 26, /* other names of head norms; dynamic RoPE with a constant alpha */
+    /* other names of norms; the option attention_bias: biases of q, k and v */
+    GLM = 1 << 16,
+    /* no layer is dense */
+    ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS,
+    /* without layer_types, layers from max_window_layers on have the window */
+    WINDOW_ABOVE = 1 << 23,
 };
 
 typedef struct {
-    const char *gguf, *hf; /* general.architecture, and model_type of config.json; NULL: not in this format */
-    int has, may;          /* traits of all its models; traits of some GGUF files */
-    int options;           /* of config.json */
-    double rope_base;      /* config.json's defaults from here on */
+    /* general.architecture, and model_type of config.json; NULL: not in this format */
+    const char *gguf, *hf;
+    int has, may;     /* traits of all its models; traits of some GGUF files */
+    int options;      /* of config.json */
+    double rope_base; /* config.json's defaults from here on */
     int context;
     int head_size; /* 0: dim / n_heads */
     int n_heads;   /* with half as many KV heads; 0: no default */
     float eps;     /* 0: 1e-6 */
     int window;
-    double rotating;                /* share of a head that rotates; 0: the whole head, and no option changes it */
+    /* share of a head that rotates; 0: the whole head, and no option changes it */
+    double rotating;
     float attention_cap, logit_cap; /* also GGUF's */
-    int period;                     /* every period-th layer has no window, or no RoPE; 0: all layers are alike */
-    double local_base;              /* with LOCAL_ROPE; 0: the base of the other layers */
-    int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this number of layers divides
-                           scores by sqrt(dim / n_heads) instead of sqrt(head_size); -1: no model does */
+    /* every period-th layer has no window, or no RoPE; 0: all layers are alike */
+    int period;
+    double local_base;  /* with LOCAL_ROPE; 0: the base of the other layers */
+    int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
+                           number of layers divides scores by sqrt(dim / n_heads) instead of
+                           sqrt(head_size); -1: no model does */
 } ModelFamily;
 
 /* The writer uses the first family that can store the model. The last row is empty. */
@@ -107,17 +122,20 @@ bool family_has_norm(const ModelFamily *f, const Part *norm);
 /* Whether a weight is stored as some rows of a fused tensor (part_fused). */
 bool family_fuses(const ModelFamily *f, const Part *weight);
 
-/* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME bytes. */
+/* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME
+ * bytes. */
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming);
 
-/* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's scales. */
+/* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's
+ * scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
 /* Sets the window (0: none) and RoPE of a layer. `slides`: it has the window. */
 void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotates, Layer *layer);
 
 /* The same for a layer of a GGUF file. *flag: the layer's element of
- * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period applies. */
+ * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period
+ * applies. */
 void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
 
 /* The values of a file's keys. */
@@ -131,9 +149,10 @@ typedef struct {
     float rms_eps, layer_eps;     /* of RMSNorms, of LayerNorms */
     double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
     double yarn_attn_factor;      /* 1: the default */
-    double log_multiplier;        /* divides YaRN's amplitude by that of this multiplier; 0: not used */
-    double query_scale;           /* of QUERY_SCALE; 0: none */
-    String scaling;               /* of RoPE: none, linear, yarn or longrope */
+    /* divides YaRN's amplitude by that of this multiplier; 0: not used */
+    double log_multiplier;
+    double query_scale; /* of QUERY_SCALE; 0: none */
+    String scaling;     /* of RoPE: none, linear, yarn or longrope */
 } Header;
 
 /* The type of a key's field in Header. */
@@ -150,12 +169,14 @@ typedef struct {
     const char *gguf, *hf; /* without the architecture's name; NULL: not in this format */
     KeyKind kind;
     size_t field, bytes; /* offset in Header; size */
-    size_t fallback;     /* offset of an earlier field whose value is the default if the family has none; 0: none */
-    int needs;           /* traits: families with one of them, in has or may, have the key; 0: all families */
+    /* offset of an earlier field whose value is the default if the family has none; 0: none */
+    size_t fallback;
+    /* traits: families with one of them, in has or may, have the key; 0: all families */
+    int needs;
 } Key;
 
-/* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the architecture is
- * refused, unless the value has no effect. */
+/* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the
+ * architecture is refused, unless the value has no effect. */
 extern const Key KEYS[];
 bool family_has_key(const ModelFamily *f, const Key *key);
 

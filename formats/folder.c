@@ -1,8 +1,8 @@
 /* folder.c: the model in a Hugging Face folder.
  *
- * Owns what the options of config.json mean: an option that changes the result is honoured or refused by name; keys
- * that transformers ignores for a family are ignored here, too. family.c has the families and the keys shared with
- * GGUF; safetensors.c reads the weights.
+ * Owns what the options of config.json mean: an option that changes the result is honoured or
+ * refused by name; keys that transformers ignores for a family are ignored here, too. family.c has
+ * the families and the keys shared with GGUF; safetensors.c reads the weights.
  */
 #include "formats/folder.h"
 #include "base/error.h"
@@ -21,11 +21,13 @@ static bool option_of(const Reader *r, int option) { return r->family->options &
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES }; /* Reader.keys: the objects of RoPE, of the text model, of the file */
+/* Reader.keys: the objects of RoPE, of the text model, of the file */
+enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES };
 
 static Value value_of(const Json *json) {
     static const ValueKind kinds[] = {/* by JsonKind */
-                                      VALUE_NULL, VALUE_BOOL, VALUE_REAL, VALUE_STRING, VALUE_LIST, VALUE_LIST};
+                                      VALUE_NULL,   VALUE_BOOL, VALUE_REAL,
+                                      VALUE_STRING, VALUE_LIST, VALUE_LIST};
     Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING, .integer = json_true(json)};
     v.string = (String){json_shown(json), strlen(json_shown(json))};
     if (json_integer(json, &v.integer)) v.kind = VALUE_INTEGER;
@@ -40,9 +42,12 @@ static const Json *find(const Reader *r, const char *key) {
     return value;
 }
 
-/* The value of a key in config.json. The eps of another kind of norm than the family's is ignored. */
+/* The value of a key in config.json. The eps of another kind of norm than the family's is
+ * ignored. */
 static Value get(const Reader *r, const char *key) {
-    const char *eps = has(r, BARE_NORMS) ? "" : has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
+    const char *eps = has(r, BARE_NORMS)    ? ""
+                      : has(r, LAYER_NORMS) ? "layer_norm_eps"
+                                            : "rms_norm_eps";
     const Json *value = find(r, key);
     if (strstr(key, "_norm_eps") && strcmp(key, eps)) value = NULL;
     return value_of(!value && !strcmp(key, "rope_type") ? find(r, "type") : value);
@@ -71,7 +76,8 @@ static const Json *get_object(Reader *r, const char *key) {
 static const Json *get_list(Reader *r, const char *key) {
     const Json *list = find(r, key);
     if (json_null(list)) return NULL;
-    if (list->kind == JSON_ARRAY && list->n_members >= (uint32_t)r->header.config.n_layers) return json_first(list);
+    if (list->kind == JSON_ARRAY && list->n_members >= (uint32_t)r->header.config.n_layers)
+        return json_first(list);
     refuse_key(r, key, "a list of at least num_hidden_layers elements");
     return NULL;
 }
@@ -80,12 +86,17 @@ static const Json *get_list(Reader *r, const char *key) {
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
-    const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS), switched = option_of(r, MINIMIND);
-    if (!option_of(r, ALL_EXPERTS | EXPERTS) || (switched && !get_bool(r, "use_moe", false))) return;
-    const char *count = get(r, "num_experts").kind > VALUE_NULL ? "num_experts" : "num_local_experts";
-    const char *width = mixtral || option_of(r, WIDE_EXPERTS) ? "intermediate_size" : "moe_intermediate_size";
+    const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS),
+               switched = option_of(r, MINIMIND);
+    if (!option_of(r, ALL_EXPERTS | EXPERTS) || (switched && !get_bool(r, "use_moe", false)))
+        return;
+    const char *count =
+        get(r, "num_experts").kind > VALUE_NULL ? "num_experts" : "num_local_experts";
+    const char *width =
+        mixtral || option_of(r, WIDE_EXPERTS) ? "intermediate_size" : "moe_intermediate_size";
     const int min = option_of(r, ALL_EXPERTS) != 0;
-    h->n_experts = value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    h->n_experts =
+        value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
     if (h->n_experts == 0) return;
     h->n_experts_used = get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
     h->config.expert_dim = get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
@@ -101,30 +112,38 @@ static void read_layers(Reader *r) {
     if (!types && option_of(r, PATTERN)) period = get_int(r, "sliding_window_pattern", 1, period);
     if (!ropes && some_without_rope) period = get_int(r, "no_rope_layer_interval", 1, period);
     const int first = option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
-    const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false) : option_of(r, SLIDES);
-    const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL; /* null: no window */
+    const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false)
+                                                   : option_of(r, SLIDES);
+    /* null: no window */
+    const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL;
     const int window = slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
     const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
-    for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers; layer++) {
+    for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers;
+         layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
-        if (ropes && !json_integer(&ropes[layer->index], &rope)) refuse_key(r, "no_rope_layers", "whole numbers");
+        if (ropes && !json_integer(&ropes[layer->index], &rope))
+            refuse_key(r, "no_rope_layers", "whole numbers");
         const bool last = rope == 0, no_rope = last && some_without_rope;
         bool slides = some_without_rope ? no_rope : layer->index >= first && !last;
         if (types) slides = json_is(&types[layer->index], "sliding_attention");
         if (types && !slides && !json_is(&types[layer->index], "full_attention"))
             refuse_key(r, "layer_types", "full_attention and sliding_attention");
-        if (slides && by_type && !window) refuse_key(r, "sliding_window", "a window in use, for some layers");
+        if (slides && by_type && !window)
+            refuse_key(r, "sliding_window", "a window in use, for some layers");
         family_set_layer(r->family, window, slides, !no_rope, layer);
     }
 }
 
-/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ------------------------- */
+/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py
+ * ------------------------- */
 
-/* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp between the two. */
+/* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp
+ * between the two. */
 static void read_llama3(Reader *r, int context) {
     const Rope *rope = &r->header.config.rope;
     const double factor = get_real(r, "factor", NAN);
-    const double low = get_real(r, "low_freq_factor", NAN), high = get_real(r, "high_freq_factor", NAN);
+    const double low = get_real(r, "low_freq_factor", NAN),
+                 high = get_real(r, "high_freq_factor", NAN);
     if (high <= low) refuse_key(r, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
     for (int i = 0; factors && i < rope->dims / 2; i++) {
@@ -137,7 +156,9 @@ static void read_llama3(Reader *r, int context) {
 static void read_yarn(Reader *r, int context) {
     Rope *rope = &r->header.config.rope;
     Yarn *y = &rope->yarn;
-    *y = (Yarn){.context = context, .fast = get_real(r, "beta_fast", 32), .slow = get_real(r, "beta_slow", 1)};
+    *y = (Yarn){.context = context,
+                .fast = get_real(r, "beta_fast", 32),
+                .slow = get_real(r, "beta_slow", 1)};
     y->fractional = !has(r, LOCAL_ROPE) && !get_bool(r, "truncate", true);
     y->factor = get_real(r, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
@@ -153,7 +174,8 @@ static double *read_factors(Reader *r, const char *key) {
     const int n = r->header.config.rope.dims / 2;
     double *factors = values && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
     bool positive = factors;
-    for (int i = 0; positive && i < n; i++) positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
+    for (int i = 0; positive && i < n; i++)
+        positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
     if (!positive) refuse_key(r, key, "a list with a positive number for each rotating pair");
     return factors;
 }
@@ -162,7 +184,8 @@ static void read_longrope(Reader *r) {
     Config *c = &r->header.config;
     const int original = get_int(r, "original_max_position_embeddings", 2, 4096);
     const double factor = get_real(r, "factor", (double)c->context / original);
-    c->rope.amplitude = get_real(r, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+    c->rope.amplitude =
+        get_real(r, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
     r->model->rope_factors = read_factors(r, "short_factor");
     if (c->context > original) r->model->long_factors = read_factors(r, "long_factor");
     reader_end_context(r, original, BY_LONGROPE);
@@ -172,13 +195,15 @@ static void read_scaling(Reader *r) {
     Config *c = &r->header.config;
     size_t bytes = 0;
     for (int i = 0; i < r->model->n_files; i++) bytes += r->model->files[i].size;
-    if ((size_t)c->rope.dims > bytes) return; /* the weights cannot fit in the files; reader_end() fails */
+    /* the weights cannot fit in the files; reader_end() fails */
+    if ((size_t)c->rope.dims > bytes) return;
     const Value v = get(r, "rope_type");
     const String type = v.string;
     const bool longrope = option_of(r, LONGROPE), yarn = string_is(type, "yarn");
     const int original = get_int(r, "original_max_position_embeddings", 1, c->context);
     if (v.kind <= VALUE_NULL || string_is(type, "default")) return;
-    if (longrope && (yarn || string_is(type, "longrope") || string_is(type, "su"))) /* older names are accepted */
+    /* older names are accepted */
+    if (longrope && (yarn || string_is(type, "longrope") || string_is(type, "su")))
         read_longrope(r);
     else if (longrope)
         refuse_key(r, "rope_type", "default or longrope");
@@ -190,7 +215,8 @@ static void read_scaling(Reader *r) {
         c->rope.scale = get_real(r, "factor", NAN);
     else if (string_is(type, "dynamic") && option_of(r, HUNYUAN))
         c->rope.base *= pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
-    else if (string_is(type, "dynamic")) /* changes only positions after the original context: end there */
+    /* changes only positions after the original context: end there */
+    else if (string_is(type, "dynamic"))
         c->context = original;
     else
         refuse_key(r, "rope_type", "default, linear, dynamic, llama3 or yarn");
@@ -203,26 +229,30 @@ static int rotating_dims(Reader *r) {
     const int dims = partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
     if (rotating == 0 && partial < 1) refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
-        refuse_key(r, "partial_rotary_factor", "a share of the head that is an even number of elements");
+        refuse_key(r, "partial_rotary_factor",
+                   "a share of the head that is an even number of elements");
     return dims;
 }
 
-/* RoPE of layers with a sliding window is not scaled. Its base is given by sliding_attention, by rope_local_base_freq,
- * or by the family's default. */
+/* RoPE of layers with a sliding window is not scaled. Its base is given by sliding_attention, by
+ * rope_local_base_freq, or by the family's default. */
 static void read_local_rope(Reader *r, const Json *sliding) {
     const double local = r->family->local_base, usual = local > 0 ? local : r->family->rope_base;
     const bool given = json_get(sliding, "rope_theta");
     const Json *type = json_get(sliding, "rope_type");
     r->keys[ROPE] = sliding;
-    if (!json_null(type) && !json_is(type, "default")) refuse_key(r, "rope_type", "default, in sliding_attention");
+    if (!json_null(type) && !json_is(type, "default"))
+        refuse_key(r, "rope_type", "default, in sliding_attention");
     const char *key = given || !option_of(r, GEMMA3) ? "rope_theta" : "rope_local_base_freq";
     const double base = r->header.config.local_base = get_real(r, key, usual);
     if (!given && !option_of(r, GEMMA3) && base != usual)
-        refuse_key(r, key, "rope_theta in sliding_attention, too: transformers' default differs between versions");
+        refuse_key(
+            r, key,
+            "rope_theta in sliding_attention, too: transformers' default differs between versions");
 }
 
-/* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older files rope_scaling and
- * rope_theta. */
+/* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older
+ * files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
     const bool local = has(r, LOCAL_ROPE);
     const Json *newer = get_object(r, "rope_parameters"), *rope = get_object(r, "rope_scaling");
@@ -230,10 +260,12 @@ static void read_rope(Reader *r) {
     const Json *sliding = json_get(newer, "sliding_attention");
     if (local && newer && newer->n_members != (uint32_t) !!full + !!sliding)
         refuse_key(r, "rope_parameters", "only full_attention and sliding_attention");
-    if (local && rope && full) refuse_key(r, "rope_scaling", "null, because full_attention is given");
+    if (local && rope && full)
+        refuse_key(r, "rope_scaling", "null, because full_attention is given");
     if (!rope) rope = full;
     for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
-        if (key[1].kind == JSON_OBJECT) refuse(&r->origin, key->text, value_of(key + 1), "a value for all layers");
+        if (key[1].kind == JSON_OBJECT)
+            refuse(&r->origin, key->text, value_of(key + 1), "a value for all layers");
     if (local) read_local_rope(r, sliding);
     r->keys[ROPE] = rope;
     r->header.config.rope = (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
@@ -243,13 +275,14 @@ static void read_rope(Reader *r) {
                                    .halves = !option_of(r, NEIGHBOUR_ROPE)};
     if (!r->origin.status) read_scaling(r);
     if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL) return;
-    reader_end_context(r, get_int(r, "original_max_position_embeddings", 1, r->header.config.context), BY_QUERIES);
+    reader_end_context(
+        r, get_int(r, "original_max_position_embeddings", 1, r->header.config.context), BY_QUERIES);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-/* Options that are true or false, for families with one of the options `needs` (0: all families): the groups of weights
- * that have biases if it is true; 0: norma does not support it. */
+/* Options that are true or false, for families with one of the options `needs` (0: all families):
+ * the groups of weights that have biases if it is true; 0: norma does not support it. */
 static const struct Switch {
     const char *key;
     int needs, biases;
@@ -275,7 +308,8 @@ static void read_switches(Reader *r) {
     const char *other = !gelu ? "swish" : gemma ? "" : "gelu"; /* in Gemma 1, also the tanh form */
     const char *usual = gelu ? "gelu_pytorch_tanh" : has(r, NO_GATE) ? "relu2" : "silu";
     const Json *act = find(r, key);
-    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other)) refuse_key(r, key, "%s", usual);
+    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other))
+        refuse_key(r, key, "%s", usual);
     if (option_of(r, QKV_BIASES)) r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
         const Value v = get(r, s->key);
@@ -310,16 +344,19 @@ static int read_model(Reader *r) {
     if (r->origin.status) return -1;
     if (option_of(r, GEMMA)) {
         const Value scalar = get(r, "query_pre_attn_scalar");
-        h->config.attention_scale = 1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar, 256));
+        h->config.attention_scale =
+            1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar, 256));
     }
     read_layers(r);
     read_rope(r);
     return reader_end(r);
 }
 
-/* In the folder of a multimodal model: shortens the names of the text model's tensors, and skips the others'. */
+/* In the folder of a multimodal model: shortens the names of the text model's tensors, and skips
+ * the others'. */
 static int select_text(Reader *r) {
-    enum { LONGER = 15 }; /* bytes of "language_model." or "model.language_", which the names begin with */
+    /* bytes of "language_model." or "model.language_", which the names begin with */
+    enum { LONGER = 15 };
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         t->used = contains(t->name, "vision_tower.") || contains(t->name, "multi_modal_projector.");
         if (!contains(t->name, "language_model.")) continue;
@@ -333,7 +370,8 @@ int folder_read_model(Model *m, const char *folder) {
     char path[PATH_MAX];
     JsonFile json = {0};
     Safetensors weights;
-    if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX) return fail("%s: name too long", folder);
+    if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX)
+        return fail("%s: name too long", folder);
     m->format = "Hugging Face folder";
     if (safetensors_open(&weights, m, folder)) return -1;
     int status = json_open(&json, path);

@@ -1,7 +1,8 @@
 /* gguf.c: reads the model in a GGUF file.
  *
- * Owns the keys that only GGUF files have: each key that changes the result is honoured or refused by name.
- * gguf_file.c reads the container, gguf_tokenizer.c the tokenizer, kernels/quant.c the blocks of quantized tensors.
+ * Owns the keys that only GGUF files have: each key that changes the result is honoured or refused
+ * by name. gguf_file.c reads the container, gguf_tokenizer.c the tokenizer, kernels/quant.c the
+ * blocks of quantized tensors.
  */
 #include "formats/gguf.h"
 #include "base/file.h"
@@ -17,19 +18,24 @@
 
 /* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
-    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count", "expert_shared_feed_forward_length",
-     "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
-     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
-    {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */, "expert_group_count",
-     "expert_group_used_count", "expert_weights_scale", "logit_scale", "residual_scale"}};
+    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
+     "expert_shared_feed_forward_length", "final_logit_softcapping", "leading_dense_block_count",
+     "nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier",
+     "use_parallel_residual"},
+    {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */,
+     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "logit_scale",
+     "residual_scale"}};
 
-static const Header DEFAULTS = {
-    .config = {.vocab_size = 1, .rope = {.base = 10000, .scale = 1, .amplitude = 1, .yarn = {.fast = 32, .slow = 1}}},
-    .scaling = {"linear", 6},
-    .finetuned = 1,
-    .linear_factor = 1,
-    .yarn_attn_factor = 1,
-    .norm_weights = 1};
+static const Header DEFAULTS = {.config = {.vocab_size = 1,
+                                           .rope = {.base = 10000,
+                                                    .scale = 1,
+                                                    .amplitude = 1,
+                                                    .yarn = {.fast = 32, .slow = 1}}},
+                                .scaling = {"linear", 6},
+                                .finetuned = 1,
+                                .linear_factor = 1,
+                                .yarn_attn_factor = 1,
+                                .norm_weights = 1};
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
@@ -41,9 +47,12 @@ static Value get(const Reader *r, const char *key) {
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
 static void check_key(Reader *r, String key) {
-    /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before the MLP. */
-    if (string_is(key, "use_parallel_residual") && reader_find(r, "blk.0.ffn_norm", ".weight")) return;
-    /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be refused */
+    /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before
+     * the MLP. */
+    if (string_is(key, "use_parallel_residual") && reader_find(r, "blk.0.ffn_norm", ".weight"))
+        return;
+    /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be
+     * refused */
     const bool granite = r->family->may & SCALES && !r->header.n_experts;
     if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4)) return;
     if (granite && string_is(key, "expert_shared_feed_forward_length")) return;
@@ -53,11 +62,13 @@ static void check_key(Reader *r, String key) {
         for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral; neutral++) {
             if (!string_is(key, *neutral)) continue;
             const Value v = get(r, *neutral);
-            if (v.kind > VALUE_REAL || v.real != value) refuse(&r->origin, *neutral, v, "%d", value);
+            if (v.kind > VALUE_REAL || v.real != value)
+                refuse(&r->origin, *neutral, v, "%d", value);
             return;
         }
     if (!r->origin.status)
-        fail("%s: metadata key %s%.*s is not supported", r->origin.path, r->origin.prefix, SHOWN(key));
+        fail("%s: metadata key %s%.*s is not supported", r->origin.path, r->origin.prefix,
+             SHOWN(key));
     r->origin.status = -1;
 }
 
@@ -70,7 +81,8 @@ static void read_rope(Reader *r) {
     const Value extrapolates = get(r, "rope.scaling.yarn_ext_factor");
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         refuse_field(r, config.rope.dims, "an even number up to the head size %d", c->head_size);
-    if (extrapolates.kind != VALUE_MISSING && !(extrapolates.real < 0 || extrapolates.real == is_yarn))
+    if (extrapolates.kind != VALUE_MISSING &&
+        !(extrapolates.real < 0 || extrapolates.real == is_yarn))
         refuse_key(r, "rope.scaling.yarn_ext_factor", "%d", is_yarn);
     if (h->yarn_attn_factor != 1 && !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
         refuse_key(r, "rope.scaling.yarn_attn_factor", "%g", amplitude);
@@ -84,15 +96,16 @@ static void read_rope(Reader *r) {
         refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
 }
 
-/* Reads the RoPE base of layers with a window, which norma never scales. Gemma with an amplitude other than YaRN's is
- * refused, because llama.cpp applies it to these layers, too. */
+/* Reads the RoPE base of layers with a window, which norma never scales. Gemma with an amplitude
+ * other than YaRN's is refused, because llama.cpp applies it to these layers, too. */
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
     const bool used = f->has & LOCAL_ROPE && r->header.window > 0;
     const double amplitude = c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
     if (c->local_base == 0) c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
-    if (f->local_base == 0 && c->local_base != c->rope.base) refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
+    if (f->local_base == 0 && c->local_base != c->rope.base)
+        refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (used && f->local_base > 0 && amplitude != 1)
         refuse(&r->origin, "rope.scaling.attn_factor", (Value){.real = amplitude}, "1");
     if (!used) c->local_base = 0;
@@ -114,7 +127,8 @@ static void read_layers(Reader *r) {
         return;
     }
     for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
-        const Value v = pattern ? gguf_element(pattern, layer->index) : (Value){.kind = VALUE_INTEGER};
+        const Value v =
+            pattern ? gguf_element(pattern, layer->index) : (Value){.kind = VALUE_INTEGER};
         if (v.kind != VALUE_INTEGER) refuse(&r->origin, key, v, "integers");
         family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL, layer);
         if (r->family->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
@@ -134,8 +148,8 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
-    r->family =
-        family_find(&r->origin, NAME_GGUF, "general.architecture", gguf_get(r->keys[0], "general.architecture"));
+    r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
+                            gguf_get(r->keys[0], "general.architecture"));
     if (!r->family) return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
     if (r->family->has & DEFAULT_WINDOW) h->window = r->family->window;
@@ -154,14 +168,17 @@ static int read_model(Reader *r) {
     read_rope(r);
     read_local_rope(r);
     if (h->query_scale != 0) reader_end_context(r, h->yarn_context, BY_QUERIES);
-    /* the file does not say which layers have the window; within the window, all layers are the same */
-    if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 && h->window < h->config.context)
+    /* the file does not say which layers have the window; within the window, all layers are the
+     * same */
+    if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
+        h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);
     if (h->config.rope.yarn.factor == 0) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
-        m->rope_factors = read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
+        m->rope_factors =
+            read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
         if (m->long_factors) reader_end_context(r, h->yarn_context, BY_LONGROPE);
     }
     return reader_end(r);
@@ -187,20 +204,22 @@ static int move_tensors(Gguf *g, Gguf *part) {
     return all ? 0 : fail("%s: out of memory", g->path);
 }
 
-/* If the file is part of a split model, g becomes the metadata of the first part and the tensors of all parts.
- * Merged files have a split.count of 0. */
+/* If the file is part of a split model, g becomes the metadata of the first part and the tensors of
+ * all parts. Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
     enum { ENDING = 20, MAX_PARTS = 4096 }; /* bytes of "-00001-of-00003.gguf" */
     Origin o = {.path = path};
     char name[PATH_MAX];
-    const int count = (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    const int count =
+        (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
     if (count < 2) return o.status;
     gguf_close(g);
     *g = (Gguf){.path = o.path = name};
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
         Gguf part;
-        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)strlen(path) - ENDING, path, i + 1, count);
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)strlen(path) - ENDING, path,
+                 i + 1, count);
         if (model_map(m, name)) return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;

@@ -1,7 +1,8 @@
 /* gguf_file.c: the container of a GGUF file (versions 2 and 3, little-endian).
  *
- * Owns its layout: metadata (keys and typed values), the tensor table and where each tensor's data lies. Every size
- * is checked against the file before it is used. gguf.c and gguf_tokenizer.c interpret keys and tensors.
+ * Owns its layout: metadata (keys and typed values), the tensor table and where each tensor's data
+ * lies. Every size is checked against the file before it is used. gguf.c and gguf_tokenizer.c
+ * interpret keys and tensors.
  */
 #include "formats/gguf_file.h"
 #include "base/memory.h"
@@ -19,7 +20,8 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     return 0;
 }
 
-/* Copies n bytes of the map, reading each once: another process can change the file between a check and a use. */
+/* Copies n bytes of the map, reading each once: another process can change the file between a check
+ * and a use. */
 static void copy_once(void *to, const uint8_t *from, size_t n) {
     const volatile uint8_t *bytes = from;
     for (size_t i = 0; i < n; i++) ((uint8_t *)to)[i] = bytes[i];
@@ -59,8 +61,8 @@ static int read_value(Gguf *g, GgufValue *v) {
     v->count = 1;
     if (v->is_array && (read_number(g, v->type) || read_number(g, v->count))) return -1;
     if (v->type >= GGUF_N_TYPES || v->type == GGUF_ARRAY)
-        return fail("%s: %.*s has values of type %u, expected 0 to 12, and no array in an array", g->path,
-                    SHOWN(v->key), v->type);
+        return fail("%s: %.*s has values of type %u, expected 0 to 12, and no array in an array",
+                    g->path, SHOWN(v->key), v->type);
     v->at = g->data + g->at;
     if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
@@ -69,8 +71,10 @@ static int read_value(Gguf *g, GgufValue *v) {
     return 0;
 }
 
-/* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least `min_bytes` of it. */
-static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes, const char *items) {
+/* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least
+ * `min_bytes` of it. */
+static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes,
+                            const char *items) {
     if (count <= (g->size - g->at) / min_bytes) return allocate(count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
     return NULL;
@@ -93,7 +97,8 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
 Value gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
-    if (v->type == GGUF_STRING) return (Value){VALUE_STRING, .string = gguf_next_string(&at, v->at + v->bytes)};
+    if (v->type == GGUF_STRING)
+        return (Value){VALUE_STRING, .string = gguf_next_string(&at, v->at + v->bytes)};
     union {
         uint64_t u64;
         int8_t i8;
@@ -115,7 +120,8 @@ Value gguf_element(const GgufValue *v, int i) {
 Value gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v) return (Value){VALUE_MISSING, .string = {"missing", 7}};
-    const size_t bytes = v->is_array && v->count && v->type != GGUF_STRING ? v->bytes / v->count : 0;
+    const size_t bytes =
+        v->is_array && v->count && v->type != GGUF_STRING ? v->bytes / v->count : 0;
     if (v->is_array && (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
         return (Value){VALUE_LIST, .string = {"a list", 6}};
     return gguf_element(v, 0);
@@ -130,22 +136,27 @@ static int read_tensor(Gguf *g, Stored *e) {
     uint32_t n_dims = 0, type = 0;
     *e = (Stored){.path = g->path};
     if (read_string(g, &e->name) || read_number(g, n_dims)) return -1;
-    if (n_dims < 1 || n_dims > MAX_DIMS) return bad_tensor(e, " has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
-    if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) || read_number(g, e->offset)) return -1;
+    if (n_dims < 1 || n_dims > MAX_DIMS)
+        return bad_tensor(e, " has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
+    if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) ||
+        read_number(g, e->offset))
+        return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > max_dims[i])
-            return bad_tensor(e, " has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64, dims[i], i + 1,
-                              max_dims[i]);
+            return bad_tensor(e, " has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64,
+                              dims[i], i + 1, max_dims[i]);
     for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
     const int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
         return bad_tensor(e, " has type %u, expected one of the types in docs/models.md", type);
     if (cols % TYPES[e->type].weights)
-        return bad_tensor(e, " has rows of %d, expected a multiple of %d for %s", cols, TYPES[e->type].weights,
-                          type_name(e->type));
-    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes per weight */
+        return bad_tensor(e, " has rows of %d, expected a multiple of %d for %s", cols,
+                          TYPES[e->type].weights, type_name(e->type));
+    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes
+     * per weight */
     const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
-    if (!multiply(matrix, e->dims[0], &e->bytes)) return bad_tensor(e, " has more bytes than any file");
+    if (!multiply(matrix, e->dims[0], &e->bytes))
+        return bad_tensor(e, " has more bytes than any file");
     return 0;
 }
 
@@ -156,10 +167,12 @@ static int read_tensors(Gguf *g, const File *file, uint64_t count) {
     if (!g->tensors) return -1;
     for (; g->n_tensors < count; g->n_tensors++)
         if (read_tensor(g, &g->tensors[g->n_tensors])) return -1;
-    if (gguf_find_value(g, "general.alignment")) alignment = gguf_get(g, "general.alignment").integer;
+    if (gguf_find_value(g, "general.alignment"))
+        alignment = gguf_get(g, "general.alignment").integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
-        return fail("%s: general.alignment is %" PRId64 ", expected a power of two from 4 to 1048576", g->path,
-                    alignment);
+        return fail("%s: general.alignment is %" PRId64
+                    ", expected a power of two from 4 to 1048576",
+                    g->path, alignment);
     const size_t start = (g->at + alignment - 1) / alignment * alignment;
     if (place_tensors(g->tensors, g->n_tensors, file, start, alignment)) return -1;
     return sort_tensors(g->tensors, g->n_tensors);

@@ -8,7 +8,18 @@
 enum { GGUF_MAGIC = 0x46554747, GGUF_VERSION = 3, GGUF_ALIGNMENT = 32 };
 
 typedef uint32_t GgufType; /* the type of a value, as the file numbers it */
-enum { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY };
+enum {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY
+};
 enum { GGUF_U64 = GGUF_ARRAY + 1, GGUF_I64, GGUF_F64, GGUF_N_TYPES };
 
 typedef struct {
@@ -30,18 +41,21 @@ typedef struct {
     size_t n_tensors;
 } Gguf;
 
-/* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a failure. */
+/* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a
+ * failure. */
 int gguf_open(Gguf *g, const char *path, const File *file);
 void gguf_close(Gguf *g);
 
 /* Finds a key. Returns NULL if the file does not have it. */
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 
-/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array, except that an array of
- * equal numbers counts as this number (some converters write a size for each layer). And element i of an array. */
+/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array,
+ * except that an array of equal numbers counts as this number (some converters write a size for
+ * each layer). And element i of an array. */
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 
-/* Reads the string at *at in an array of strings that ends at `end`; moves *at to the next. The string is inside the
- * array, even if another process has changed its length since gguf_open() read it. */
+/* Reads the string at *at in an array of strings that ends at `end`; moves *at to the next. The
+ * string is inside the array, even if another process has changed its length since gguf_open() read
+ * it. */
 String gguf_next_string(const uint8_t **at, const uint8_t *end);

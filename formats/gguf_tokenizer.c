@@ -1,7 +1,7 @@
 /* gguf_tokenizer.c: reads the tokenizer in a GGUF file.
  *
- * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and EOS.
- */
+ * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and
+ * EOS. */
 #include "formats/gguf.h"
 #include "formats/stored.h"
 #include "text/merges.h"
@@ -17,23 +17,26 @@ typedef struct {
     int n; /* size of the model's vocabulary */
 } Loader;
 
-/* Finds an array with one element for each piece; NULL and a message if the key is missing or has another type or
- * length. */
+/* Finds an array with one element for each piece; NULL and a message if the key is missing or has
+ * another type or length. */
 static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
     const GgufValue *v = gguf_find_value(l->g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n) return v;
     if (!l->origin.status)
-        l->origin.status = fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
+        l->origin.status =
+            fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
     return NULL;
 }
 
 static int fill_pieces(Loader *l) {
-    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (found by its name) */
+    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (found by
+     * its name) */
     static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT,    PIECE_CONTROL, PIECE_SPECIAL,
                                       PIECE_USER,    PIECE_CONTROL, PIECE_TEXT};
     Pieces *pieces = &l->t->pieces;
     const GgufValue *names = piece_array(l, "tokenizer.ggml.tokens", GGUF_STRING);
-    const GgufValue *scores = pieces->byte_level ? NULL : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
+    const GgufValue *scores =
+        pieces->byte_level ? NULL : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
     const GgufValue *types = piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
     if (l->origin.status || pieces_open(pieces, l->n, names->bytes)) return -1;
     const uint8_t *at = names->at;
@@ -70,7 +73,8 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
 
 /* Reads a token id. `missing`: the result if the key is missing; may be -1. */
 static int get_token(Loader *l, const char *key, int missing) {
-    return (int)value_integer(&l->origin, key, gguf_get(l->g, key), 0, l->n - 1, missing < l->n ? missing : REQUIRED);
+    return (int)value_integer(&l->origin, key, gguf_get(l->g, key), 0, l->n - 1,
+                              missing < l->n ? missing : REQUIRED);
 }
 
 /* Reads a bool, or an integer as a bool. */
@@ -78,7 +82,9 @@ static bool get_flag(Loader *l, const char *key, bool missing) {
     return value_integer(&l->origin, key, gguf_get(l->g, key), INT64_MIN, INT64_MAX, missing) != 0;
 }
 
-static String get_string(Loader *l, const char *key) { return value_string(&l->origin, key, gguf_get(l->g, key)); }
+static String get_string(Loader *l, const char *key) {
+    return value_string(&l->origin, key, gguf_get(l->g, key));
+}
 
 /* Reads the recommended sampling and the chat template. */
 static int fill_advice(Loader *l) {
@@ -95,23 +101,27 @@ static int fill_advice(Loader *l) {
     return tokenizer_set_chat_template(l->t, template.text, template.n);
 }
 
-/* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text, others do not.
- * `named`: NULL for a SentencePiece vocabulary. */
+/* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text,
+ * others do not. `named`: NULL for a SentencePiece vocabulary. */
 static int fill(Loader *l, const Pretokenizer *named) {
-    static const char key[] = "norma.tokenizer.normalizer"; /* norma's own key: GGUF has no standard one */
+    /* norma's own key: GGUF has no standard one */
+    static const char key[] = "norma.tokenizer.normalizer";
     const String normalizer = named ? get_string(l, key) : (String){0};
     const bool scores = !named;
     Tokenizer *t = l->t;
     t->pieces.byte_level = named;
-    t->normalizer = (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
+    t->normalizer =
+        (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
     if (named) t->pretokenizer = *named;
-    if (normalizer.n && !string_is(normalizer, "nfc")) refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
+    if (normalizer.n && !string_is(normalizer, "nfc"))
+        refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
     if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g))) return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
     t->pieces.unk = get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
-    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token", scores || named->adds_bos) || t->bos < 0;
+    t->no_bos =
+        !get_flag(l, "tokenizer.ggml.add_bos_token", scores || named->adds_bos) || t->bos < 0;
     const bool prefix = scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
     t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;
     return fill_advice(l) || (scores && pieces_index(&t->pieces)) ? -1 : 1;
@@ -133,11 +143,12 @@ static int read_tokenizer(Loader *l, bool needed) {
     for (const Pretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
         if (strstr(p->names, name)) return fill(l, p);
     if (!needed) return 0;
-    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path, byte_level ? pre_key : "tokenizer of kind",
-                SHOWN(byte_level ? pre : model));
+    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path,
+                byte_level ? pre_key : "tokenizer of kind", SHOWN(byte_level ? pre : model));
 }
 
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size, bool needed) {
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size,
+                        bool needed) {
     Gguf g;
     *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};

@@ -1,8 +1,9 @@
 /* gguf_write.c: writes a model as a GGUF file (version 3).
  *
- * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table, data. The metadata
- * and the table are complete in memory before the file is opened, so that all refusals come before it. family.c has the
- * tables of architectures and keys; kernels/quant.c packs the blocks.
+ * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table,
+ * data. The metadata and the table are complete in memory before the file is opened, so that all
+ * refusals come before it. family.c has the tables of architectures and keys; kernels/quant.c packs
+ * the blocks.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -44,11 +45,14 @@ typedef struct {
 
 /* ---- the architecture ---------------------------------------------------------------------- */
 
-/* Whether files of the architecture store windows of layers. Other programs ignore the window of a llama. */
-static bool stores_windows(const ModelFamily *a) { return a->may & PERIODIC_WINDOWS || a->has & FUSED; }
+/* Whether files of the architecture store windows of layers. Other programs ignore the window of a
+ * llama. */
+static bool stores_windows(const ModelFamily *a) {
+    return a->may & PERIODIC_WINDOWS || a->has & FUSED;
+}
 
-/* The values of the keys to write; zeros are not written. The eps is that of the last norm of each kind. The context is
- * cut to a window that cannot be stored. */
+/* The values of the keys to write; zeros are not written. The eps is that of the last norm of each
+ * kind. The context is cut to a window that cannot be stored. */
 static Header header_of(const Model *model, const ModelFamily *a) {
     Header h = {.config = model->config,
                 .value_length = model->config.head_size,
@@ -58,7 +62,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     Rope *rope = &c->rope;
     const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
     for (PartAt at = parts_of(model); next_part(&at);)
-        if (part_norm(&at)) *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
+        if (part_norm(&at))
+            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
     if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
         if (layer->window > 0 && stores_windows(a))
@@ -89,31 +94,36 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     return h;
 }
 
-/* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the model. */
+/* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the
+ * model. */
 static bool layers_read_back(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
-    const bool same_rope = a->local_base > 0 ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
-                                             : h.config.local_base == c->rope.base;
+    const bool same_rope = a->local_base > 0
+                               ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
+                               : h.config.local_base == c->rope.base;
     if (h.config.local_base != 0 && !same_rope) return false;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
         Layer read_back = {.index = layer->index};
         family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
-        const int window = layer->window == 0 && read_back.window == c->context ? c->context : layer->window;
-        if (read_back.rope != layer->rope || (stores_windows(a) && read_back.window != window)) return false;
+        const int window =
+            layer->window == 0 && read_back.window == c->context ? c->context : layer->window;
+        if (read_back.rope != layer->rope || (stores_windows(a) && read_back.window != window))
+            return false;
     }
     return true;
 }
 
-/* Whether the model has other factors of embeddings, scores, residuals or logits than the architecture implies. */
+/* Whether the model has other factors of embeddings, scores, residuals or logits than the
+ * architecture implies. */
 static bool has_own_factors(const ModelFamily *a, const Config *c) {
     Config implied = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
     const float usual = 1 / sqrtf((float)c->head_size);
     family_set_formulas(a, &implied);
     const float scale = c->attention_scale != 0 ? c->attention_scale : usual;
     const float implied_scale = implied.attention_scale != 0 ? implied.attention_scale : usual;
-    return c->embedding_scale != implied.embedding_scale || c->residual_scale != 0 || c->logit_scale != 0 ||
-           fabsf(scale / implied_scale - 1) > 1e-6f;
+    return c->embedding_scale != implied.embedding_scale || c->residual_scale != 0 ||
+           c->logit_scale != 0 || fabsf(scale / implied_scale - 1) > 1e-6f;
 }
 
 /* Whether the architecture can store the part, or that the model has none. */
@@ -122,13 +132,16 @@ static bool can_store(const ModelFamily *a, const PartAt *at) {
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
     const Norm *norm = part_norm(at), *final = &at->model->final_norm;
-    const bool may_have_bias = part->bias == QKV_BIAS ? !(a->has & FUSED) : part->bias == NO_BIAS || a->may & BIASES;
+    const bool may_have_bias =
+        part->bias == QKV_BIAS ? !(a->has & FUSED) : part->bias == NO_BIAS || a->may & BIASES;
     if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return false;
     if (w) return !w->bias || may_have_bias;
     if (!norm->gamma != !family_has_norm(a, part)) return false;
     if (!norm->gamma) return true;
-    if (norm->kind >= NORM_NONE || (norm->kind == final->kind && norm->eps != final->eps)) return false;
-    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS) : a->has & LAYER_NORMS) return false;
+    if (norm->kind >= NORM_NONE || (norm->kind == final->kind && norm->eps != final->eps))
+        return false;
+    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS) : a->has & LAYER_NORMS)
+        return false;
     bool bare = !norm->beta;
     for (int i = 0; bare && i < part_size(c, part->cols); i++) bare = norm->gamma[i] == 1;
     return bare || !(a->has & BARE_NORMS);
@@ -143,22 +156,24 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
         int trait; /* 0: no architecture has it */
         bool is_there;
         const char *name;
-    } traits[] = {{SPARSE, c->n_experts > 0, "expert_count"},
-                  {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
-                  {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
-                  {NO_GATE, c->activation == ACTIVATION_RELU, "an MLP without a gate"},
-                  {GELU, c->activation == ACTIVATION_GELU, "GELU"},
-                  {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
-                  {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
-                  {SCALES | PARALLEL, has_own_factors(a, c), "a scale of embeddings, scores, residuals or logits"},
-                  {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
-                  {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
-                  {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
-                  {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
-                  {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
-                  {TIED, m->tied, "a tied output"},
-                  {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
-                  {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
+    } traits[] = {
+        {SPARSE, c->n_experts > 0, "expert_count"},
+        {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
+        {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
+        {NO_GATE, c->activation == ACTIVATION_RELU, "an MLP without a gate"},
+        {GELU, c->activation == ACTIVATION_GELU, "GELU"},
+        {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
+        {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
+        {SCALES | PARALLEL, has_own_factors(a, c),
+         "a scale of embeddings, scores, residuals or logits"},
+        {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
+        {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
+        {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
+        {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
+        {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
+        {TIED, m->tied, "a tied output"},
+        {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
+        {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     for (PartAt at = parts_of(m); next_slot(&at);)
         if (!can_store(a, &at)) return part_name(name, &at, NAME_GGUF);
     for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
@@ -168,8 +183,8 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
     return NULL;
 }
 
-/* The first architecture that can store the model. Returns NULL and a message if there is none. A Phi-3 with a window
- * stays one, because a llama would lose the window. */
+/* The first architecture that can store the model. Returns NULL and a message if there is none. A
+ * Phi-3 with a window stays one, because a llama would lose the window. */
 static const ModelFamily *choose_family(const Model *m, const char *path) {
     const ModelFamily *own = FAMILIES;
     char name[PART_NAME];
@@ -177,11 +192,13 @@ static const ModelFamily *choose_family(const Model *m, const char *path) {
     if (own->has & FUSED && m->layers->window && !difference(name, own, m)) return own;
     for (const ModelFamily *a = FAMILIES; a->gguf; a++)
         if (!difference(name, a, m)) return a;
-    fail("%s: no GGUF architecture can store it; %s differs in: %s", path, own->gguf, difference(name, own, m));
+    fail("%s: no GGUF architecture can store it; %s differs in: %s", path, own->gguf,
+         difference(name, own, m));
     return NULL;
 }
 
-/* ---- values (output_close() reports a failed write) -------------------------------------------- */
+/* ---- values (output_close() reports a failed write) --------------------------------------------
+ */
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
     if (w->out)
@@ -207,14 +224,17 @@ static void end_string(Writer *w, size_t start) {
     if (!w->head.failed) memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
-static void write_value(Writer *w, const char *key, GgufType type, const void *value, size_t bytes) {
+static void write_value(Writer *w, const char *key, GgufType type, const void *value,
+                        size_t bytes) {
     write_string(w, key, strlen(key));
     write_u32(w, type);
     write_bytes(w, value, bytes);
     w->n_keys++;
 }
 
-static void write_bool(Writer *w, const char *key, bool value) { write_value(w, key, GGUF_BOOL, &value, 1); }
+static void write_bool(Writer *w, const char *key, bool value) {
+    write_value(w, key, GGUF_BOOL, &value, 1);
+}
 /* A negative number is the id of a missing token and is not written. */
 static void write_int(Writer *w, const char *key, int value) {
     if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
@@ -242,8 +262,8 @@ static float to_float(Writer *w, const char *name, double x) {
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
 
-/* Fills in the rules and the scores. With merge rules, a piece's score is minus the rank of the first rule that
- * produces it. */
+/* Fills in the rules and the scores. With merge rules, a piece's score is minus the rank of the
+ * first rule that produces it. */
 static int rank_pieces(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const int n = t->pieces.n_rules;
@@ -251,19 +271,23 @@ static int rank_pieces(Writer *w) {
     w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
     if (!w->scores) return -1;
     for (int i = 0; i < n; i++) w->rules[t->pieces.rules[i].rank] = t->pieces.rules[i];
-    for (int id = 0; id < t->pieces.n; id++) w->scores[id] = t->pieces.rules ? -(float)n : t->pieces.list[id].score;
+    for (int id = 0; id < t->pieces.n; id++)
+        w->scores[id] = t->pieces.rules ? -(float)n : t->pieces.list[id].score;
     for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)i;
     return 0;
 }
 
-/* Whether merge rules with this piece work in the file, too: it is a text piece, and the first one with its text. */
+/* Whether merge rules with this piece work in the file, too: it is a text piece, and the first one
+ * with its text. */
 static bool may_merge(const Pieces *p, int id) {
     const Piece *piece = &p->list[id];
-    return piece->kind == PIECE_TEXT && id != p->unk && pieces_find(p, piece->text, piece->length) == id;
+    return piece->kind == PIECE_TEXT && id != p->unk &&
+           pieces_find(p, piece->text, piece->length) == id;
 }
 
-/* Whether scores are equivalent to the rules from `first` on, except for the order of two rules for the same piece: any
- * two pieces whose concatenation is a piece have a rule, and rules that produce the same piece are adjacent in rank. */
+/* Whether scores are equivalent to the rules from `first` on, except for the order of two rules for
+ * the same piece: any two pieces whose concatenation is a piece have a rule, and rules that produce
+ * the same piece are adjacent in rank. */
 static bool scores_are_rules(const Writer *w, int first) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
@@ -272,7 +296,8 @@ static bool scores_are_rules(const Writer *w, int first) {
         if (piece->kind != PIECE_TEXT) continue;
         if (piece->length > MAX_MATCHED_BYTES) return false; /* too long to look up all its parts */
         for (int i = 1; i < piece->length; i++)
-            n += pieces_find(p, piece->text, i) >= 0 && pieces_find(p, piece->text + i, piece->length - i) >= 0;
+            n += pieces_find(p, piece->text, i) >= 0 &&
+                 pieces_find(p, piece->text + i, piece->length - i) >= 0;
     }
     for (int i = first + 1; i < t->pieces.n_rules; i++)
         if (w->scores[w->rules[i].result] > w->scores[w->rules[i - 1].result]) return false;
@@ -281,17 +306,19 @@ static bool scores_are_rules(const Writer *w, int first) {
 
 /* Whether an added token becomes a control token: in GGUF no space is inserted after it. */
 static bool becomes_control(const Tokenizer *t, const Piece *p) {
-    return !t->pieces.byte_level && p->kind == PIECE_USER && p->raw && t->space_prefix != SPACE_NEVER;
+    return !t->pieces.byte_level && p->kind == PIECE_USER && p->raw &&
+           t->space_prefix != SPACE_NEVER;
 }
 
-/* Whether an added token matches spaces in GGUF and U+2581 in the folder, where merges produce it from spaces (Gemma).
+/* Whether an added token matches spaces in GGUF and U+2581 in the folder, where merges produce it
+ * from spaces (Gemma).
  */
 static bool is_spaces(const Piece *p) {
     return p->kind == PIECE_USER && p->raw && memmem(p->text, p->length, SPACE_MARK, 3);
 }
 
-/* Describes a text without special tokens that the GGUF file would tokenize differently. NULL: there is none. The first
- * rules may produce added tokens, which GGUF matches before it merges. */
+/* Describes a text without special tokens that the GGUF file would tokenize differently. NULL:
+ * there is none. The first rules may produce added tokens, which GGUF matches before it merges. */
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
@@ -300,20 +327,24 @@ static const char *changed_in_gguf(const Writer *w) {
     for (int byte = 0; byte < 256; byte++)
         if (p->byte_piece[byte] == p->unk && (!p->byte_level || p->unk >= 0))
             return "characters without a piece, because byte pieces are missing";
-    if (p->byte_level && t->space_prefix != SPACE_NEVER) return "ByteLevel inserts a space before a text";
+    if (p->byte_level && t->space_prefix != SPACE_NEVER)
+        return "ByteLevel inserts a space before a text";
     if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space in GGUF";
     for (int id = 0; id < p->n && !p->byte_level; id++) {
         const Piece *piece = &p->list[id];
         const bool spaces = is_spaces(piece), merges = w->scores[id] > -(float)n;
         const bool follows_space = piece->kind == PIECE_USER && (!piece->raw || spaces);
-        if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space) return "text next to an added token";
+        if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space)
+            return "text next to an added token";
     }
-    while (!p->byte_level && first < n && p->list[w->rules[first].result].kind != PIECE_TEXT) first++;
+    while (!p->byte_level && first < n && p->list[w->rules[first].result].kind != PIECE_TEXT)
+        first++;
     for (const MergeRule *r = w->rules + first; r < w->rules + n; r++)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with the same text";
-    return p->byte_level || scores_are_rules(w, first) ? NULL
-                                                       : "its merges are not those of a SentencePiece vocabulary";
+    return p->byte_level || scores_are_rules(w, first)
+               ? NULL
+               : "its merges are not those of a SentencePiece vocabulary";
 }
 
 static int check_tokenizer(const Writer *w) {
@@ -322,22 +353,26 @@ static int check_tokenizer(const Writer *w) {
     const bool byte_level = t->pieces.byte_level;
     if (!t->pieces.rules) return 0;
     if (byte_level ? !pretokenizer_names(p) : *p->steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", w->source, *p->steps ? *p->steps : "none",
-                    p->whole_words ? ", ignore_merges" : "", byte_level ? "" : " without ByteLevel");
+        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", w->source,
+                    *p->steps ? *p->steps : "none", p->whole_words ? ", ignore_merges" : "",
+                    byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(w);
     if (changed) return fail("%s: GGUF would tokenize differently: %s", w->source, changed);
     bool spaces = false;
     for (const Piece *piece = t->pieces.list; piece < t->pieces.list + t->pieces.n; piece++)
-        spaces |=
-            piece->strips_left || piece->strips_right || (!byte_level && is_spaces(piece)) || becomes_control(t, piece);
-    if (spaces) note("some added tokens treat the white space in them or next to them differently in GGUF");
+        spaces |= piece->strips_left || piece->strips_right || (!byte_level && is_spaces(piece)) ||
+                  becomes_control(t, piece);
+    if (spaces)
+        note("some added tokens treat the white space in them or next to them differently in GGUF");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
-        note("GGUF always inserts a space before a text; the folder does so only if the text has none");
+        note(
+            "GGUF always inserts a space before a text; the folder does so only if the text has none");
     return 0;
 }
 
-/* Writes the name of a piece: in byte-level vocabularies a character for each byte of a text piece; in others U+2581
- * for a space, and without the newlines that llama2.c puts around control pieces. */
+/* Writes the name of a piece: in byte-level vocabularies a character for each byte of a text piece;
+ * in others U+2581 for a space, and without the newlines that llama2.c puts around control
+ * pieces. */
 static void write_piece_name(Writer *w, const Piece *p) {
     const bool byte_level = w->tokenizer->pieces.byte_level;
     char name[2];
@@ -367,8 +402,11 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
 /* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
 static void write_piece_types(Writer *w, const Tokenizer *t) {
     const Pieces *pieces = &t->pieces;
-    static const int32_t types[] = {
-        [PIECE_TEXT] = 1, [PIECE_USER] = 4, [PIECE_SPECIAL] = 3, [PIECE_BYTE] = 6, [PIECE_CONTROL] = 3};
+    static const int32_t types[] = {[PIECE_TEXT] = 1,
+                                    [PIECE_USER] = 4,
+                                    [PIECE_SPECIAL] = 3,
+                                    [PIECE_BYTE] = 6,
+                                    [PIECE_CONTROL] = 3};
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
@@ -424,9 +462,10 @@ static void write_padding(Writer *w, uint64_t n) {
     write_bytes(w, zeros, -n % GGUF_ALIGNMENT);
 }
 
-/* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file and returns true:
- * the caller then writes the tensor's data. */
-static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows, int cols, Type type) {
+/* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file
+ * and returns true: the caller then writes the tensor's data. */
+static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows,
+                         int cols, Type type) {
     const uint64_t dims[] = {cols, rows, depth}, start = w->end + -w->end % GGUF_ALIGNMENT;
     char full[PART_NAME + 8];
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
@@ -444,16 +483,19 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix, int de
 
 /* Writes the first n elements of w->row. */
 static void write_vector(Writer *w, const char *name, const char *suffix, int n) {
-    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32)) write_bytes(w, w->row, (size_t)n * sizeof *w->row);
+    if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32))
+        write_bytes(w, w->row, (size_t)n * sizeof *w->row);
 }
 
-/* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the bias makes a norm a LayerNorm. */
+/* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the bias makes a norm a
+ * LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
     const bool folded = w->fold && part_folded(&at);
     if (w->family->has & BARE_NORMS) return;
-    if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0) note("%s keeps its gamma", name);
+    if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0)
+        note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++) w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
     if (norm->kind != NORM_LAYER || w->family->has & PARALLEL) return;
@@ -461,12 +503,13 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     write_vector(w, name, ".bias", dim);
 }
 
-/* The row of the model's weight that is written as row r. Rows of queries and keys are permuted if RoPE pairs halves of
- * a head in the model and neighbours in the file. */
+/* The row of the model's weight that is written as row r. Rows of queries and keys are permuted if
+ * RoPE pairs halves of a head in the model and neighbours in the file. */
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
-    if (!part->rotates || !c->rope.halves || !(w->family->may & NEIGHBOURS) || i >= c->rope.dims) return r;
+    if (!part->rotates || !c->rope.halves || !(w->family->may & NEIGHBOURS) || i >= c->rope.dims)
+        return r;
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
 
@@ -481,17 +524,21 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
     }
 }
 
-/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays float32: a quantized
- * router would choose other experts. */
+/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays
+ * float32: a quantized router would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
-    const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1, block = TYPES[w->type].weights;
-    const PartRows part = family_fuses(w->family, at.part) ? part_fused(&at) : (PartRows){0, t->rows};
+    const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
+              block = TYPES[w->type].weights;
+    const PartRows part =
+        family_fuses(w->family, at.part) ? part_fused(&at) : (PartRows){0, t->rows};
     const Type type = at.part->routes ? TYPE_F32 : t->cols % block == 0 ? w->type : TYPE_F16;
-    if (part.first ? w->out != NULL : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
+    if (part.first ? w->out != NULL
+                   : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
     if (!w->out && type == TYPE_F16 && type != w->type && !w->noted++)
-        note("rows that are not a multiple of %d become f16, as the rows of %d of %s", block, t->cols, name);
+        note("rows that are not a multiple of %d become f16, as the rows of %d of %s", block,
+             t->cols, name);
     if (!t->bias) return;
     for (int r = 0; r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", t->rows);
@@ -509,12 +556,15 @@ static void write_tensors(Writer *w) {
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
         if (at.expert == 0)
-            (part_norm(&at) ? write_norm : write_weight)(w, family_part_name(w->family, name, &at, NAME_GGUF), at);
+            (part_norm(&at) ? write_norm : write_weight)(
+                w, family_part_name(w->family, name, &at, NAME_GGUF), at);
     PartAt first = parts_of(m);
-    if (m->tied && w->family->has & STORED_OUTPUT && next_part(&first)) write_weight(w, "output", first);
+    if (m->tied && w->family->has & STORED_OUTPUT && next_part(&first))
+        write_weight(w, "output", first);
     if (!m->rope_factors || !(w->family->may & ROPE_FACTORS)) return;
     write_factors(w, longrope ? "rope_factors_short" : "rope_freqs", m->rope_factors);
-    if (longrope) write_factors(w, "rope_factors_long", m->long_factors ? m->long_factors : m->rope_factors);
+    if (longrope)
+        write_factors(w, "rope_factors_long", m->long_factors ? m->long_factors : m->rope_factors);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -548,20 +598,23 @@ static int write_header(Writer *w) {
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
-    if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4); /* other programs require the key */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1; /* already reported */
+    /* other programs require the key */
+    if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4);
+    /* already reported */
+    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1;
     write_tensors(w);
     write_padding(w, w->head.n);
     if (w->head.failed || w->status) return -1;
     if (w->header.config.context < w->model->config.context)
-        note("GGUF's %s cannot store windows; the file's context is %d, the shortest window", architecture,
-             w->header.config.context);
-    memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
+        note("GGUF's %s cannot store windows; the file's context is %d, the shortest window",
+             architecture, w->header.config.context);
+    memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys},
+           sizeof(uint64_t[2]));
     return 0;
 }
 
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold, const char *source,
-                     const char *path) {
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold,
+                     const char *source, const char *path) {
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,

@@ -1,11 +1,13 @@
 /* jinja.c: runs a chat template.
  *
- * Owns the part of Jinja that chat templates use, with the options that transformers sets (trim_blocks, lstrip_blocks,
- * loop controls, generation blocks), and the limits. There is no syntax tree: an expression is evaluated, a statement
- * runs while its text is read. What must not run is read with `live` false; loops and macros move the cursor back.
- * Every byte of a string keeps its mark in every function. Strings and lists never change; `set` changes maps.
+ * Owns the part of Jinja that chat templates use, with the options that transformers sets
+ * (trim_blocks, lstrip_blocks, loop controls, generation blocks), and the limits. There is no
+ * syntax tree: an expression is evaluated, a statement runs while its text is read. What must not
+ * run is read with `live` false; loops and macros move the cursor back. Every byte of a string
+ * keeps its mark in every function. Strings and lists never change; `set` changes maps.
  *
- * One template runs at a time, so its state is in variables of this file. stop_at() returns to jinja_render().
+ * One template runs at a time, so its state is in variables of this file. stop_at() returns to
+ * jinja_render().
  */
 #include "formats/jinja.h"
 #include "base/error.h"
@@ -30,8 +32,9 @@ typedef struct Value {
         struct Value *map;  /* of a map: its items, a list */
     };
     union {
-        const bool *marks; /* of a string: [n]; NULL: all bytes are the template's or the program's */
-        size_t room;       /* of a list that is being built: the capacity of `items` */
+        /* of a string: [n]; NULL: all bytes are the template's or the program's */
+        const bool *marks;
+        size_t room; /* of a list that is being built: the capacity of `items` */
     };
 } Value;
 
@@ -51,9 +54,10 @@ static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
-static char *text;                         /* [n_text]: the output, then the strings that are being built */
-static bool *marks;                        /* [n_text] */
-static char *memory;                       /* [n_bytes]: the values */
+/* [n_text]: the output, then the strings that are being built */
+static char *text;
+static bool *marks;  /* [n_text] */
+static char *memory; /* [n_bytes]: the values */
 static size_t n_text, n_bytes, n_steps;
 static int depth;
 static bool live;
@@ -67,7 +71,8 @@ static Value messages;
 static _Noreturn void stop_at(const char *error, Value what) {
     int line = 1;
     for (const char *s = source; s < cursor; s++) line += *s == '\n';
-    fail("%s: line %d of the chat template: %s%.*s", path, line, error, (int)what.n, what.n ? what.text : "");
+    fail("%s: line %d of the chat template: %s%.*s", path, line, error, (int)what.n,
+         what.n ? what.text : "");
     longjmp(stopped, 1);
 }
 
@@ -253,7 +258,8 @@ static uint32_t place(Value v, Value index, int64_t missing) {
 
 static Value slice(Value v, Value from, Value to) {
     stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
-    const uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX), n = end > begin ? end - begin : 0;
+    const uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX),
+                   n = end > begin ? end - begin : 0;
     if (v.kind == STRING) return part(v, begin, begin + n);
     if (n) v.items += begin;
     v.n = n;
@@ -278,14 +284,15 @@ typedef struct {
     int code;  /* negative: the opposite */
 } Operator;
 
-static const Operator OPERATORS[] = {{"or", 1, '|'},      {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
-                                     {"<=", 4, -'>'},     {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
-                                     {"not in", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
-                                     {"~", 6, '~'},       {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
-                                     {"is not", 8, -'?'}, {"is", 8, '?'},  {".", 9, '.'},  {"[", 9, '['}};
+static const Operator OPERATORS[] = {
+    {"or", 1, '|'},  {"and", 2, '&'},     {"==", 4, '='}, {"!=", 4, -'='},     {"<=", 4, -'>'},
+    {">=", 4, -'<'}, {"<", 4, '<'},       {">", 4, '>'},  {"not in", 4, -'i'}, {"in", 4, 'i'},
+    {"+", 5, '+'},   {"-", 5, '-'},       {"~", 6, '~'},  {"*", 7, '*'},       {"%", 7, '%'},
+    {"|", 8, 'f'},   {"is not", 8, -'?'}, {"is", 8, '?'}, {".", 9, '.'},       {"[", 9, '['}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
-enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER }; /* levels; CONDITIONAL: a if b else c */
+/* levels; CONDITIONAL: a if b else c */
+enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER };
 
 static bool contains(Value list, Value v) {
     if (list.kind == STRING && v.kind == STRING) {
@@ -327,8 +334,8 @@ static Value apply(int op, Value a, Value b) {
 
 /* ---- functions, filters, methods and tests --------------------------------------------------- */
 
-/* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key of a keyword
- * argument is its name. `option` is of the row in FUNCTIONS. */
+/* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key
+ * of a keyword argument is its name. `option` is of the row in FUNCTIONS. */
 static Value self;
 static Value args;
 static int option;
@@ -345,13 +352,15 @@ static Value string_arg(size_t i) {
 
 static void check_arguments(size_t max) { stop_if(args.n > max, "unsupported arguments"); }
 
-/* The size of the first or last character if it is in the argument or, without one, white space; else 0. */
+/* The size of the first or last character if it is in the argument or, without one, white space;
+ * else 0. */
 static size_t stripped(Value s, bool last) {
     size_t n;
     if (!s.n) return 0;
     const size_t from = last ? s.n - utf8_before(s.text + s.n, s.text) : 0;
     const uint32_t code = utf8_read(s.text + from, s.n - from, &n);
-    const bool strips = args.n ? contains(string_arg(0), part(s, from, from + n)) : is_white_space(code);
+    const bool strips =
+        args.n ? contains(string_arg(0), part(s, from, from + n)) : is_white_space(code);
     return strips ? n : 0;
 }
 
@@ -414,7 +423,8 @@ static Value change_case(void) {
     for (size_t i = start; i < n_text; i++) {
         const uint8_t c = text[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
-        text[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
+        text[i] =
+            (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
     }
     return take(start);
 }
@@ -478,7 +488,8 @@ static Value refuse(void) { stop_at("refused: ", to_string(arg(0))); }
 static Value date(void) {
     char today[64];
     const size_t start = n_text;
-    jinja_write(today, format_today(today, sizeof today, concatenate(arg(0), undefined).text), false);
+    jinja_write(today, format_today(today, sizeof today, concatenate(arg(0), undefined).text),
+                false);
     return take(start);
 }
 
@@ -487,7 +498,8 @@ static Value range(void) {
     const int64_t to = number_of(arg(has_start)), step = args.n > 2 ? number_of(arg(2)) : 1;
     Value list = empty;
     stop_if(!step, "a range with a step of 0");
-    for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step) push(&list, integer(i));
+    for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step)
+        push(&list, integer(i));
     return list;
 }
 
@@ -496,7 +508,8 @@ static Value range(void) {
 
 enum { N_GLOBAL = 4 };
 
-/* The first N_GLOBAL functions have no self, and their names are defined. Names of tests begin with "?". */
+/* The first N_GLOBAL functions have no self, and their names are defined. Names of tests begin with
+ * "?". */
 static const struct {
     const char *name;
     Value (*call)(void);
@@ -543,13 +556,15 @@ static Value call_function(Value name, Value on, Value with, bool is_test) {
         self = on;
         args = with;
         option = FUNCTIONS[i].option;
-        if ((*FUNCTIONS[i].name == '?') == is_test && equal(name, constant(FUNCTIONS[i].name + is_test)))
+        if ((*FUNCTIONS[i].name == '?') == is_test &&
+            equal(name, constant(FUNCTIONS[i].name + is_test)))
             return FUNCTIONS[i].call();
     }
     stop_at("unsupported function, filter, method or test ", to_string(name));
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------
+ */
 
 static bool is_word(char c) { return isalnum((uint8_t)c) || c == '_'; }
 
@@ -612,7 +627,9 @@ static void run_block(bool runs);
 
 static Value expression(void) { return read_level(CONDITIONAL, true); }
 
-static Value get_variable(Value name) { return get_member((Value){.kind = MAP, .map = &scope.variables}, name); }
+static Value get_variable(Value name) {
+    return get_member((Value){.kind = MAP, .map = &scope.variables}, name);
+}
 
 /* Begins a scope; the caller restores the old one. */
 static void open_scope(void) {
@@ -637,7 +654,8 @@ static Value call_macro(Value macro, Value given) {
     const size_t start = n_text;
     const Scope outer = scope;
     open_scope();
-    scope.variables.room = scope.variables.n = scope.first = scope.n_globals; /* add() copies them */
+    /* add() copies them */
+    scope.variables.room = scope.variables.n = scope.first = scope.n_globals;
     cursor = macro.text;
     read_parameters(given);
     run_block(true);
@@ -660,7 +678,8 @@ static Value read_string(void) {
             const bool escaped = *cursor == '\\';
             cursor += escaped;
             const char *escape = escaped && *cursor ? strchr(from, *cursor) : NULL;
-            stop_if(!*cursor || (escaped && !escape), "an unsupported escape, or a string without an end");
+            stop_if(!*cursor || (escaped && !escape),
+                    "an unsupported escape, or a string without an end");
             if (live) write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
         }
         cursor++;
@@ -668,13 +687,15 @@ static Value read_string(void) {
     return take(start);
 }
 
-/* Reads the values of a list, a tuple or a map, or the arguments of a function, which may have names as keys. */
+/* Reads the values of a list, a tuple or a map, or the arguments of a function, which may have
+ * names as keys. */
 static Value read_values(Kind kind, const char *end) {
     Value items = empty;
     while (!accept(end)) {
         const char *start = cursor;
         Value key = undefined, value = expression();
-        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value; /* only parentheses */
+        /* only parentheses */
+        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value;
         if (kind == FUNCTION && after("=")) {
             cursor = start;
             key = read_name();
@@ -692,8 +713,8 @@ static Value read_values(Kind kind, const char *end) {
     return kind == MAP ? map_of(items) : items;
 }
 
-/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('f') or a test ('?') of
- * v. */
+/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('f')
+ * or a test ('?') of v. */
 static Value read_named(int kind, Value v) {
     const Value name = read_name();
     const bool is_call = accept("(");
@@ -702,7 +723,8 @@ static Value read_named(int kind, Value v) {
     if (!kind) v = get_variable(name);
     if (!kind && !is_call) return v;
     if (!kind && v.kind == MACRO) return call_macro(v, given);
-    return kind == '.' && !is_call ? get_member(v, name) : call_function(name, v, given, kind == '?');
+    return kind == '.' && !is_call ? get_member(v, name)
+                                   : call_function(name, v, given, kind == '?');
 }
 
 static Value read_primary(void) {
@@ -731,8 +753,11 @@ static Value read_subscript(Value v) {
     while (n < 2 && accept(":") && ++n);
     expect("]");
     if (!live) return undefined;
-    stop_if(bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind), "unsupported step");
-    return bounds[2].kind ? reverse(v) : n ? slice(v, bounds[0], bounds[1]) : get_member(v, bounds[0]);
+    stop_if(bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind),
+            "unsupported step");
+    return bounds[2].kind ? reverse(v)
+           : n            ? slice(v, bounds[0], bounds[1])
+                          : get_member(v, bounds[0]);
 }
 
 /* Reads an operator of this level or a higher one. Returns NULL if none follows. */
@@ -785,7 +810,8 @@ static Value read_conditional(void) {
     Value result = undefined;
     enter();
     read_level(OR, false);
-    const bool has_condition = accept("if"), chosen = !has_condition || is_true(read_level(OR, true));
+    const bool has_condition = accept("if"),
+               chosen = !has_condition || is_true(read_level(OR, true));
     if (has_condition && accept("else")) result = read_level(CONDITIONAL, !chosen);
     if (live && chosen) {
         const char *end = cursor;
@@ -797,7 +823,8 @@ static Value read_conditional(void) {
     return result;
 }
 
-/* Reads an expression of operators of this level and higher ones. Returns its value if it runs, else undefined. */
+/* Reads an expression of operators of this level and higher ones. Returns its value if it runs,
+ * else undefined. */
 static Value read_level(int level, bool runs) {
     const bool was_live = live;
     live &= runs;
@@ -922,13 +949,15 @@ static void run_statement(void) {
     end_tag("%}");
 }
 
-/* Writes the text before the next tag, and reads the beginning of the tag. Returns '{', '%' or '#'; 0: the end. */
+/* Writes the text before the next tag, and reads the beginning of the tag. Returns '{', '%' or '#';
+ * 0: the end. */
 static char read_text(void) {
     const char *start = cursor, *tag = start;
     while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1]))) tag++;
     const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0', *end = tag;
     while (end > start && isspace((uint8_t)end[-1]) && (sign == '-' || end[-1] != '\n')) end--;
-    const bool lines = (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
+    const bool lines =
+        (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
     if (sign != '-' && !lines) end = tag;
     work(tag - start);
     if (live) write_bytes(start, NULL, end - start);
@@ -936,7 +965,8 @@ static char read_text(void) {
     return kind;
 }
 
-/* Runs text and statements up to the end of the template, or the word in a tag that ends or divides a statement. */
+/* Runs text and statements up to the end of the template, or the word in a tag that ends or divides
+ * a statement. */
 static void run_text(void) {
     enter();
     for (char kind; (kind = read_text());) {
@@ -992,8 +1022,8 @@ static void copy_template(const char *template) {
     source = cursor = take(0).text;
 }
 
-int jinja_render(const char *name, const char *template, void (*describe)(const void *), const void *arg,
-                 JinjaText *out) {
+int jinja_render(const char *name, const char *template, void (*describe)(const void *),
+                 const void *arg, JinjaText *out) {
     *out = (JinjaText){0};
     path = name;
     source = cursor = "";
@@ -1013,7 +1043,8 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     }
     copy_template(template);
     describe(arg);
-    for (int i = 0; i < N_GLOBAL; i++) define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+    for (int i = 0; i < N_GLOBAL; i++)
+        define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
     define(&scope.variables, "messages", messages);
     define(&scope.variables, "tools", none);
     define(&scope.variables, "documents", none);

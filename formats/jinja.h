@@ -6,31 +6,35 @@
 
 enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
-    JINJA_STEPS = 10000000,   /* max words and symbols that are read, and blocks of 64 bytes that are written */
-    JINJA_DEPTH = 64,         /* max nesting of statements, calls, parentheses and lists */
-    JINJA_OUTPUT = 16 << 20,  /* max bytes of text that is being written */
-    JINJA_MEMORY = 64 << 20   /* max bytes of all values */
+    /* max words and symbols that are read, and blocks of 64 bytes that are written */
+    JINJA_STEPS = 10000000,
+    JINJA_DEPTH = 64,        /* max nesting of statements, calls, parentheses and lists */
+    JINJA_OUTPUT = 16 << 20, /* max bytes of text that is being written */
+    JINJA_MEMORY = 64 << 20  /* max bytes of all values */
 };
 
-/* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program, false if it comes
- * from a message. */
+/* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program,
+ * false if it comes from a message. */
 typedef struct {
-    char *text;  /* [n] and a zero byte, owned; NULL after a failure. The marks are in the same memory. */
+    /* [n] and a zero byte, owned; NULL after a failure. The marks are in the same memory. */
+    char *text;
     bool *marks; /* [n] */
     size_t n;
 } JinjaText;
 
-/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. `describe` calls the
- * functions below for the messages and variables. The template is hostile: the limits above hold. One template runs at
- * a time. `path` is for messages. Returns -1 and a message with the template's line on failure. The caller frees
- * out->text. */
-int jinja_render(const char *path, const char *template, void (*describe)(const void *arg), const void *arg,
-                 JinjaText *out);
+/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text.
+ * `describe` calls the functions below for the messages and variables. The template is hostile: the
+ * limits above hold. One template runs at a time. `path` is for messages. Returns -1 and a message
+ * with the template's line on failure. The caller frees out->text. */
+int jinja_render(const char *path, const char *template, void (*describe)(const void *arg),
+                 const void *arg, JinjaText *out);
 
-/* Appends text to the content of the next message or variable. On failure, this function does not return. */
+/* Appends text to the content of the next message or variable. On failure, this function does not
+ * return. */
 void jinja_write(const char *s, size_t n, bool from_template);
 
-/* Makes what was written a message or a variable; defines a boolean variable. The names stay the caller's. */
+/* Makes what was written a message or a variable; defines a boolean variable. The names stay the
+ * caller's. */
 void jinja_message(const char *role);
 void jinja_define(const char *name);
 void jinja_flag(const char *name, bool value);

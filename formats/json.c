@@ -1,7 +1,8 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar. Parses an untrusted text into a flat array of values. JSON_DEPTH bounds the stack. The memory for
- * the max number of values in the text is allocated at once. Strings are decoded within a copy of the text.
+ * Owns the grammar. Parses an untrusted text into a flat array of values. JSON_DEPTH bounds the
+ * stack. The memory for the max number of values in the text is allocated at once. Strings are
+ * decoded within a copy of the text.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -45,7 +46,8 @@ static int read_hex(Parser *p) {
     return (int)strtol(digits, NULL, 16);
 }
 
-/* Reads XXXX of \uXXXX. A character above U+FFFF is a pair of escapes: a high and a low surrogate. */
+/* Reads XXXX of \uXXXX. A character above U+FFFF is a pair of escapes: a high and a low
+ * surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
@@ -77,8 +79,8 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a value with a zero byte. A byte precedes the text, and at least one byte separates two values, so
- * `out` stays before `at`. */
+/* Ends the text of a value with a zero byte. A byte precedes the text, and at least one byte
+ * separates two values, so `out` stays before `at`. */
 static void end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
@@ -95,7 +97,8 @@ static bool read_string(Parser *p) {
         if (p->at == p->end) return syntax_error(p, "an unterminated string");
         if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
         size_t n;
-        if (utf8_read(p->at, p->end - p->at, &n) >= UTF8_END) return syntax_error(p, "invalid UTF-8");
+        if (utf8_read(p->at, p->end - p->at, &n) >= UTF8_END)
+            return syntax_error(p, "invalid UTF-8");
         for (size_t i = 0; i < n; i++) *p->out++ = *p->at++;
     }
     p->at++;
@@ -103,7 +106,8 @@ static bool read_string(Parser *p) {
     return true;
 }
 
-/* What strtod() reads, but with digits before and after a point, no leading 0, and no hexadecimal digits. */
+/* What strtod() reads, but with digits before and after a point, no leading 0, and no hexadecimal
+ * digits. */
 static bool is_number(const char *s) {
     char *end;
     if (*s == '-') s++;
@@ -136,7 +140,8 @@ static bool check_keys(const Parser *p, const Json *object) {
     for (const Json *key = json_first(object); key; key = json_next(object, key))
         keys[n++] = (String){key->text, key->length};
     const String *twice = sort_by_name(keys, n, sizeof *keys);
-    const int status = twice ? fail("%s: an object has the key \"%.*s\" twice", p->json->path, SHOWN(*twice)) : 0;
+    const int status =
+        twice ? fail("%s: an object has the key \"%.*s\" twice", p->json->path, SHOWN(*twice)) : 0;
     free(keys);
     return !status;
 }
@@ -156,7 +161,8 @@ static bool read_list(Parser *p, JsonKind kind) {
     Json *list = add_value(p, kind, object ? "an object" : "a list");
     p->depth++;
     for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
-        if (list->n_members > 0 && !expect(p, ',', "expected ',' or the end of the list")) return false;
+        if (list->n_members > 0 && !expect(p, ',', "expected ',' or the end of the list"))
+            return false;
         if (object && peek(p) != '"') return syntax_error(p, "expected a key in quotes");
         if (object && (!read_string(p) || !expect(p, ':', "expected ':'"))) return false;
         if (!read_value(p)) return false;
@@ -176,18 +182,21 @@ static bool read_value(Parser *p) {
     }
 }
 
-/* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There is always room for
- * two. The copy of a mapped file cannot change after they are counted. */
+/* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There
+ * is always room for two. The copy of a mapped file cannot change after they are counted. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
     *json = (JsonFile){.path = path};
-    if (size > JSON_BYTES) return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
+    if (size > JSON_BYTES)
+        return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
     json->text = allocate(size + 2, 1);
     if (!json->text) return -1;
-    Parser p = {.json = json, .at = json->text + 1, .end = json->text + 1 + size, .out = json->text};
+    Parser p = {
+        .json = json, .at = json->text + 1, .end = json->text + 1 + size, .out = json->text};
     memcpy(p.at, text, size);
     *p.end = '\0';
     size_t room = 2;
-    for (const char *s = p.at; s < p.end; s++) room += *s == ',' || *s == ':' || *s == '[' || *s == '{';
+    for (const char *s = p.at; s < p.end; s++)
+        room += *s == ',' || *s == ':' || *s == '[' || *s == '{';
     json->values = allocate(room, sizeof *json->values);
     if (json->values && read_value(&p)) {
         peek(&p);
@@ -212,7 +221,8 @@ void json_close(JsonFile *json) {
     *json = (JsonFile){0};
 }
 
-/* ---- values of a document ----------------------------------------------------------------------- */
+/* ---- values of a document -----------------------------------------------------------------------
+ */
 
 bool json_has_kind(const Json *value, JsonKind kind) { return value && value->kind == kind; }
 bool json_true(const Json *value) { return json_has_kind(value, JSON_BOOL) && *value->text == 't'; }
@@ -221,16 +231,17 @@ const char *json_shown(const Json *value) { return value ? value->text : "missin
 const Json *json_first(const Json *list) { return list && list->n_members > 0 ? list + 1 : NULL; }
 
 bool json_is(const Json *value, const char *text) {
-    return json_has_kind(value, JSON_STRING) && string_is((String){value->text, value->length}, text);
+    return json_has_kind(value, JSON_STRING) &&
+           string_is((String){value->text, value->length}, text);
 }
 
 const char *json_escape(const char *s, size_t left, size_t *length) {
     static char text[16];
     const uint32_t code = utf8_read(s, left, length);
     const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
-    if (place)
-        snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
-    else if (utf8_is_control(code) || code >= UTF8_END) /* terminals can interpret C1 controls, too */
+    if (place) snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
+    /* terminals can interpret C1 controls, too */
+    else if (utf8_is_control(code) || code >= UTF8_END)
         snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);

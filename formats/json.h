@@ -12,14 +12,16 @@ enum { JSON_DEPTH = 64, JSON_BYTES = 1 << 30 }; /* max nesting of lists; max byt
 
 typedef enum { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } JsonKind;
 
-/* A value. Values are in the order of the text: a list is followed by its members; in an object, each key (a string) is
- * followed by its value. */
+/* A value. Values are in the order of the text: a list is followed by its members; in an object,
+ * each key (a string) is followed by its value. */
 typedef struct {
     JsonKind kind;
     uint32_t length;    /* bytes of a string, which may contain zero bytes */
     uint32_t n_members; /* of a list: elements, or keys; else 0 */
     uint32_t n_values;  /* the value and all values in it */
-    const char *text; /* zero-terminated: a string in UTF-8; a number, bool or null as written; "a list", "an object" */
+    /* zero-terminated: a string in UTF-8; a number, bool or null as written; "a list", "an object"
+     */
+    const char *text;
 } Json;
 
 typedef struct {
@@ -28,10 +30,10 @@ typedef struct {
     char *text;       /* owned: the text of strings and numbers */
 } JsonFile;
 
-/* Reads one JSON value (RFC 8259). Stricter than the RFC: UTF-8 without lone surrogates, no duplicate keys, lists at
- * most JSON_DEPTH deep. Uses 1 byte of memory per byte of text, 24 per comma, colon and opening bracket, and
- * temporarily 8 per key. `path` is for messages. Returns -1 and a message on failure, with nothing to close; else the
- * caller closes it. */
+/* Reads one JSON value (RFC 8259). Stricter than the RFC: UTF-8 without lone surrogates, no
+ * duplicate keys, lists at most JSON_DEPTH deep. Uses 1 byte of memory per byte of text, 24 per
+ * comma, colon and opening bracket, and temporarily 8 per key. `path` is for messages. Returns -1
+ * and a message on failure, with nothing to close; else the caller closes it. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size);
 int json_open(JsonFile *json, const char *path);
 void json_close(JsonFile *json);
@@ -42,24 +44,25 @@ bool json_true(const Json *value);
 bool json_null(const Json *value);
 bool json_is(const Json *value, const char *text);
 
-/* Returns false, and leaves *integer or *real unchanged, if the value is not a number, too large, or not an integer
- * (1e3 and 1.0 are not integers). */
+/* Returns false, and leaves *integer or *real unchanged, if the value is not a number, too large,
+ * or not an integer (1e3 and 1.0 are not integers). */
 bool json_integer(const Json *value, int64_t *integer);
 bool json_real(const Json *value, double *real);
 
 /* The value's text for a message; "missing" for NULL. */
 const char *json_shown(const Json *value);
 
-/* The first member of a list, or of a list of this kind; NULL if it is empty. The members of an object are its keys;
- * the value of a key is key + 1. */
+/* The first member of a list, or of a list of this kind; NULL if it is empty. The members of an
+ * object are its keys; the value of a key is key + 1. */
 const Json *json_first(const Json *list);
 const Json *json_members(const Json *value, JsonKind kind);
 
 /* The next member; NULL after the last. */
 const Json *json_next(const Json *list, const Json *member);
 
-/* The JSON form of the UTF-8 character at s[left], left > 0: itself or an escape; U+FFFD for invalid bytes. Sets
- * *length to the number of bytes read. The result ends with a zero byte and is valid until the next call. */
+/* The JSON form of the UTF-8 character at s[left], left > 0: itself or an escape; U+FFFD for
+ * invalid bytes. Sets *length to the number of bytes read. The result ends with a zero byte and is
+ * valid until the next call. */
 const char *json_escape(const char *s, size_t left, size_t *length);
 
 /* The value of a key, by linear search; NULL if the key is missing or `object` is not an object. */

@@ -1,14 +1,16 @@
-/* map.c: maps the files of models and tokenizers. Recognizes failed downloads and the files of other programs by their
- * first bytes. */
+/* map.c: maps the files of models and tokenizers. Recognizes failed downloads and the files of
+ * other programs by their first bytes. */
 #include "formats/map.h"
 #include "base/error.h"
 #include <string.h>
 
-#define PAGE    "is a web page: the download failed"
-#define PYTORCH "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
-#define PACKED  "is compressed; unpack it first"
+#define PAGE "is a web page: the download failed"
+#define PYTORCH                                                                                    \
+    "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
+#define PACKED "is compressed; unpack it first"
 
-/* Kinds of files that norma refuses. No llama2.c checkpoint begins with these bytes: they would be its dim. */
+/* Kinds of files that norma refuses. No llama2.c checkpoint begins with these bytes: they would be
+ * its dim. */
 static const struct {
     const char *begin; /* case is ignored */
     const char *what;
@@ -28,7 +30,8 @@ int map_model_file(File *file, const char *path) {
     if (file_map(file, path)) return -1;
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
         const size_t n = strlen(OTHERS[i].begin);
-        if (file->size < n || strncasecmp((const char *)file->data, OTHERS[i].begin, n) != 0) continue;
+        if (file->size < n || strncasecmp((const char *)file->data, OTHERS[i].begin, n) != 0)
+            continue;
         file_unmap(file);
         return fail("%s: %s", path, OTHERS[i].what);
     }

@@ -1,7 +1,7 @@
 /* open.c: opens a checkpoint of any format, and its tokenizer.
  *
- * Owns how formats are recognized, the sizes derived from a complete model, and the search for the tokenizer. The
- * loaders read the files.
+ * Owns how formats are recognized, the sizes derived from a complete model, and the search for the
+ * tokenizer. The loaders read the files.
  */
 #include "formats/open.h"
 #include "base/error.h"
@@ -13,10 +13,11 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and the bytes read per
- * token (one row of the embedding, or all rows if the output is tied; the experts in use). Also corrects sizes that no
- * weight confirms, because sessions allocate by them: without dense layers hidden_dim becomes expert_dim, without
- * sparse layers there are no experts. */
+/* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and
+ * the bytes read per token (one row of the embedding, or all rows if the output is tied; the
+ * experts in use). Also corrects sizes that no weight confirms, because sessions allocate by them:
+ * without dense layers hidden_dim becomes expert_dim, without sparse layers there are no
+ * experts. */
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
@@ -29,8 +30,9 @@ static void complete(Model *m) {
         m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
         m->decode_bytes += vectors * sizeof(float);
         if (!w) continue;
+        /* one row of the embedding */
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
-            tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows); /* one row of the embedding */
+            tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
         m->bf16 |= w->type == TYPE_BF16;
         dense |= at.part->owner == OF_MLP;
         sparse |= at.part->owner == OF_EXPERT;
@@ -44,7 +46,8 @@ static int open_any(Model *m, const char *path) {
     if (is_folder(path)) return folder_read_model(m, path);
     if (model_map(m, path)) return -1;
     if (gguf_is(m->files)) return gguf_read_model(m, path);
-    const File *file = m->files; /* of a folder: JSON, or the length of a JSON header and the header */
+    /* of a folder: JSON, or the length of a JSON header and the header */
+    const File *file = m->files;
     if (*file->data == '{' || (file->size > 9 && !memcmp(file->data + 8, "{\"", 2)))
         return fail("%s: is a file of a Hugging Face folder; name the folder", path);
     return llama2c_read_model(m, path);
@@ -88,18 +91,21 @@ static bool find_tokenizer(char *path, const char *model_path) {
     if (folder)
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
     else
-        snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0, model_path);
+        snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0,
+                 model_path);
     return file_exists(path) || (!folder && file_exists(strcpy(path, "tokenizer.bin")));
 }
 
-int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path, TokenizerUse use) {
+int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path,
+                         TokenizerUse use) {
     const int vocab_size = model->config.vocab_size;
     const bool needed = use == TOKENIZER_NEEDED;
     char found[PATH_MAX];
     const Tokenizer none = {.bos = model->bos, .eos = model->eos, .eot = -1};
     *t = none;
     if (use == TOKENIZER_UNUSED) return 0;
-    if (!path && gguf_is(model->files)) return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
+    if (!path && gguf_is(model->files))
+        return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
     if (!path && !find_tokenizer(found, model_path))
         return needed ? fail("no tokenizer: %s not found; name one with -z", found) : 0;
     if (!path) path = found;

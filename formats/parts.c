@@ -14,9 +14,10 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass, except for the norm after the MLP. A part's norma name is its field's name. */
+/* In the order of the forward pass, except for the norm after the MLP. A part's norma name is its
+ * field's name. */
 static const Part PARTS[] = {
-#define PART(owner, type, field, ...)                                                                                  \
+#define PART(owner, type, field, ...)                                                              \
     owner, offsetof(type, field), { #field, __VA_ARGS__ }
 #define MODEL(...)                PART(OF_MODEL, Model, __VA_ARGS__)
 #define LAYER(...)                PART(OF_LAYER, Layer, __VA_ARGS__)
@@ -24,21 +25,29 @@ static const Part PARTS[] = {
 #define EXPERT(...)               PART(OF_EXPERT, Mlp, __VA_ARGS__)
 #define NORM(spec, size, to)      SIZE_ONE, SIZE_##size, .site = spec, .feed = to
 #define WEIGHT(r, c, group, from) SIZE_##r, SIZE_##c, .bias = group, .feed = from
-#define POST_ATTENTION            "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
+#define POST_ATTENTION                                                                             \
+    "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
     {MODEL(embedding, "token_embd", "model.embed_tokens"), WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
     {LAYER(attn_norm, "attn_norm", "input_layernorm"), NORM("attn", DIM, QKV_FEED)},
-    {LAYER(wq, "attn_q", "self_attn.q_proj"), WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
-    {LAYER(wk, "attn_k", "self_attn.k_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wq, "attn_q", "self_attn.q_proj"), WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED),
+     .rotates = true},
+    {LAYER(wk, "attn_k", "self_attn.k_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED),
+     .rotates = true},
     {LAYER(wv, "attn_v", "self_attn.v_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
-    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"), NORM("q", Q_NORM, NO_FEED), .of_heads = true},
-    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"), NORM("k", K_NORM, NO_FEED), .of_heads = true},
+    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"), NORM("q", Q_NORM, NO_FEED),
+     .of_heads = true},
+    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"), NORM("k", K_NORM, NO_FEED),
+     .of_heads = true},
     {LAYER(wo, "attn_output", "self_attn.o_proj"), WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
-    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION), NORM("attn_post", DIM, NO_FEED), .post = true},
+    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION), NORM("attn_post", DIM, NO_FEED),
+     .post = true},
     {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED)},
-    {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"), NORM("mlp_post", DIM, NO_FEED), .post = true},
-    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
-    {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"), WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED),
+    {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"),
+     NORM("mlp_post", DIM, NO_FEED), .post = true},
+    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED),
      .routes = true},
+    {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+     WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true},
     {MLP(gate, "ffn_gate", "gate_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
     {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
     {MLP(down, "ffn_down", "down_proj"), WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
@@ -76,7 +85,9 @@ static void *field_of(const PartAt *at) {
     const PartOwner owner = at->part->owner;
     if (owner == OF_MODEL) return (char *)at->model + at->part->offset;
     Layer *layer = &at->model->layers[at->layer];
-    void *start = owner == OF_EXPERT ? &layer->experts[at->expert] : owner == OF_MLP ? &layer->mlp : (void *)layer;
+    void *start = owner == OF_EXPERT ? &layer->experts[at->expert]
+                  : owner == OF_MLP  ? &layer->mlp
+                                     : (void *)layer;
     return (char *)start + at->part->offset;
 }
 
@@ -88,7 +99,8 @@ const float *part_folded(const PartAt *at) {
     const Layer *layer = &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
     const Norm *norms[] = {[NO_FEED] = NULL,
                            [QKV_FEED] = &layer->attn_norm,
-                           [MLP_FEED] = layer->mlp_norm.gamma ? &layer->mlp_norm : &layer->attn_norm,
+                           [MLP_FEED] =
+                               layer->mlp_norm.gamma ? &layer->mlp_norm : &layer->attn_norm,
                            [OUT_FEED] = m->tied ? NULL : &m->final_norm};
     const Norm *norm = norms[at->part->feed];
     return norm && !norm->beta ? norm->gamma : NULL;
@@ -111,13 +123,16 @@ static const Part *first_of(const Part *from, PartOwner owner) {
     return from;
 }
 
-/* The next row of the table; after a layer's last row, the first row of the next expert or layer. */
+/* The next row of the table; after a layer's last row, the first row of the next expert or
+ * layer. */
 static const Part *next_row(PartAt *at) {
     const Part *next = at->part ? at->part + 1 : PARTS;
-    const bool ends_layer = next > PARTS && next < END && next[-1].owner == OF_EXPERT && next->owner != OF_EXPERT;
+    const bool ends_layer =
+        next > PARTS && next < END && next[-1].owner == OF_EXPERT && next->owner != OF_EXPERT;
     if (!ends_layer) return next;
     const Config *c = &at->model->config;
-    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts) return first_of(PARTS, OF_EXPERT);
+    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts)
+        return first_of(PARTS, OF_EXPERT);
     at->expert = 0;
     return ++at->layer < c->n_layers ? first_of(PARTS, OF_LAYER) : next;
 }
@@ -138,12 +153,14 @@ bool next_slot(PartAt *at) {
 
 bool next_part(PartAt *at) {
     while (next_slot(at))
-        if (at->part->site ? part_norm(at)->gamma != NULL : part_weight(at)->data != NULL) return true;
+        if (at->part->site ? part_norm(at)->gamma != NULL : part_weight(at)->data != NULL)
+            return true;
     return false;
 }
 
 char *part_name(char *name, const PartAt *at, Naming naming) {
-    const int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming], at->layer, at->expert);
+    const int n =
+        snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming], at->layer, at->expert);
     snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
 }

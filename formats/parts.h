@@ -1,8 +1,8 @@
 /* parts.h: the table of a model's parts.
  *
- * Owns what a model consists of: every norm and every weight, its place in Model, Layer or Mlp, its shape, and its
- * names in norma, in GGUF files and in Hugging Face folders. Code that reads, writes, lists, counts or packs a model
- * walks this table.
+ * Owns what a model consists of: every norm and every weight, its place in Model, Layer or Mlp, its
+ * shape, and its names in norma, in GGUF files and in Hugging Face folders. Code that reads,
+ * writes, lists, counts or packs a model walks this table.
  */
 #pragma once
 
@@ -54,12 +54,13 @@ typedef struct {
     Model *model;
 } PartAt;
 
-/* A walk in the order of the forward pass: for (PartAt at = parts_of(m); next_part(&at);). Do not write through it if
- * the model is const. */
+/* A walk in the order of the forward pass: for (PartAt at = parts_of(m); next_part(&at);). Do not
+ * write through it if the model is const. */
 PartAt parts_of(const Model *model);
 
-/* next_part() moves to the next part that the model has; next_slot() to the next part that the model's config
- * allows. A layer has an MLP or, once they are allocated, experts. Both return false at the end. */
+/* next_part() moves to the next part that the model has; next_slot() to the next part that the
+ * model's config allows. A layer has an MLP or, once they are allocated, experts. Both return false
+ * at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 
@@ -70,14 +71,15 @@ const Part *part_named(const char *name);
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
 
-/* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the weights' columns by
- * W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or another part shares the weights. */
+/* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the
+ * weights' columns by W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or
+ * another part shares the weights. */
 const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 
-/* The rows of a weight in a fused tensor: some files store the weights with the same input (q, k and v, or gate and up)
- * as one tensor, stacked by rows. */
+/* The rows of a weight in a fused tensor: some files store the weights with the same input (q, k
+ * and v, or gate and up) as one tensor, stacked by rows. */
 typedef struct {
     int first, all; /* all -1: too many for a tensor */
 } PartRows;
@@ -91,5 +93,6 @@ char *part_name(char *name, const PartAt *at, Naming naming);
 /* Maps another file of the model. */
 int model_map(Model *model, const char *path);
 
-/* Allocates the layers, as many as the config defines. All fields are zero, except for the index. */
+/* Allocates the layers, as many as the config defines. All fields are zero, except for the
+ * index. */
 int model_allocate_layers(Model *model);

@@ -1,6 +1,7 @@
 /* reader.c: builds a Model from keys and tensors, with the tables of families, keys and parts.
  *
- * gguf.c and folder.c read what differs between the formats: the kinds of layers and the scaling of RoPE.
+ * gguf.c and folder.c read what differs between the formats: the kinds of layers and the scaling of
+ * RoPE.
  */
 #include "formats/reader.h"
 #include "base/error.h"
@@ -26,7 +27,9 @@ static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     double *real = field;
     float *number = field;
     switch (key->kind) {
-    case KEY_SIZE: *size = (int)value_integer(o, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED); break;
+    case KEY_SIZE:
+        *size = (int)value_integer(o, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED);
+        break;
     case KEY_INTEGER: *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer); break;
     case KEY_REAL: *real = value_real(o, name, v, *real); break;
     case KEY_FLOAT: *number = no_cap ? 0 : value_float(o, name, v, (double)*number); break;
@@ -42,7 +45,9 @@ void reader_keys(Reader *r) {
     Config *c = &r->header.config;
     char *header = (char *)&r->header;
     c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
-    c->logit_scale = (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0 ? NAN : c->attention_scale;
+    c->logit_scale = (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
+                         ? NAN
+                         : c->attention_scale;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
@@ -68,8 +73,10 @@ static void check_sizes(Reader *r) {
         refuse_field(r, config.head_size, "an even number up to %d", INT_MAX / c->n_heads);
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
-    else if ((size_t)c->n_layers > r->n_tensors / 6) /* bounds memory: a layer has at least 6 tensors */
-        refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6, r->n_tensors);
+    /* bounds memory: a layer has at least 6 tensors */
+    else if ((size_t)c->n_layers > r->n_tensors / 6)
+        refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6,
+                     r->n_tensors);
 }
 
 static void check_experts(Reader *r) {
@@ -90,7 +97,8 @@ void reader_begin(Reader *r) {
     check_sizes(r);
     check_experts(r);
     if (r->origin.status) return;
-    /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0 is the default */
+    /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0
+     * is the default */
     if (c->embedding_scale == 1) c->embedding_scale = 0;
     if (c->residual_scale == 1) c->residual_scale = 0;
     if (!has(r, PARALLEL) && c->logit_scale != 0) c->logit_scale = 1 / c->logit_scale;
@@ -98,7 +106,8 @@ void reader_begin(Reader *r) {
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
-    size_t n = 0, widest = 0; /* floats of all norms and biases; columns of a tensor, and so at least the ones [dim] */
+    /* floats of all norms and biases; columns of a tensor, and so at least the ones [dim] */
+    size_t n = 0, widest = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
@@ -117,15 +126,15 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth, int rows,
-                            int cols) {
+const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth,
+                            int rows, int cols) {
     const int dims[] = {depth, rows, cols};
     Stored *t = reader_find(r, name, suffix);
     if (r->origin.status || (!t && !needed)) return NULL;
     if (t) t->used = true;
     if (t && !memcmp(t->dims, dims, sizeof dims)) return t;
-    r->origin.status = t ? fail("%s: tensor %s%s is [%d, %d, %d], expected [%d, %d, %d]", t->path, name, suffix,
-                                t->dims[0], t->dims[1], t->dims[2], depth, rows, cols)
+    r->origin.status = t ? fail("%s: tensor %s%s is [%d, %d, %d], expected [%d, %d, %d]", t->path,
+                                name, suffix, t->dims[0], t->dims[1], t->dims[2], depth, rows, cols)
                          : fail("%s: tensor %s%s is missing", r->path, name, suffix);
     return NULL;
 }
@@ -160,14 +169,18 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
     if (part_weight(at) == &layer->router)
         return r->model->config.n_experts &&
-               ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) || reader_find(r, name, ".weight"));
+               ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) ||
+                reader_find(r, name, ".weight"));
     if (part_weight(at) == &layer->mlp.weight) return has(r, SHARED_EXPERT);
     if (part_weight(at)) return !has(r, NO_GATE) || part_weight(at) != &layer->mlp.up;
-    if (!at->part->of_heads || !(r->family->options & MINIMIND)) return family_has_norm(r->family, at->part);
-    return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL : layer->q_norm.gamma != NULL;
+    if (!at->part->of_heads || !(r->family->options & MINIMIND))
+        return family_has_norm(r->family, at->part);
+    return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL
+                                           : layer->q_norm.gamma != NULL;
 }
 
-/* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some families the bias is optional. */
+/* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some families the bias is
+ * optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const int n = part_size(&r->model->config, at->part->cols);
     const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
@@ -178,15 +191,17 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
     for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
     for (int i = 0; bare && i < n; i++) gamma[i] = 1;
     norm->gamma = gamma;
-    if (may_be_layer && !bare) norm->beta = reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
+    if (may_be_layer && !bare)
+        norm->beta = reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
     if (!(norm->eps > 0) && !r->origin.status)
         r->origin.status = fail("%s: the epsilon of its norms is missing", r->path);
 }
 
-/* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate and up, may be fused. Experts are stacked
- * in GGUF files, and in newer folders as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
+/* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate and up, may be fused.
+ * Experts are stacked in GGUF files, and in newer folders as gate_up_proj [n_experts, 2 *
+ * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
     const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
@@ -196,11 +211,12 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
-    const bool newer = expert && !gguf && reader_find(r, stack, ""), stacked = expert && (gguf || granite || newer);
+    const bool newer = expert && !gguf && reader_find(r, stack, ""),
+               stacked = expert && (gguf || granite || newer);
     const bool fused = family_fuses(r->family, at->part);
     const PartRows part = fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
-    const Stored *t = reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true, stacked ? c->n_experts : 1,
-                                    part.all, cols);
+    const Stored *t = reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
+                                    stacked ? c->n_experts : 1, part.all, cols);
     if (!t) return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
     const size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0);
@@ -215,7 +231,8 @@ static void read_part(Reader *r, const PartAt *at) {
     Model *m = r->model;
     char name[PART_NAME];
     family_part_name(r->family, name, at, r->naming);
-    if (r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding && !reader_find(r, name, ".weight"))
+    if (r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding &&
+        !reader_find(r, name, ".weight"))
         strcpy(name, "lm_head");
     if (!is_there(r, at, name)) return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
@@ -236,7 +253,8 @@ int reader_end(Reader *r) {
     if (rope->yarn.factor > 0) m->rope_factors = yarn_factors(rope, &rope->yarn);
     if (rope->yarn.factor > 0 && !m->rope_factors) return -1;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        const bool is_output = string_is(t->name, "lm_head.weight"); /* the copy of a tied embedding */
+        /* the copy of a tied embedding */
+        const bool is_output = string_is(t->name, "lm_head.weight");
         const bool is_unneeded =
             (is_output && m->tied) || contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
         if (!t->used && (r->naming == NAME_GGUF || !is_unneeded))

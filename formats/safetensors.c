@@ -1,7 +1,7 @@
 /* safetensors.c: the files with the weights of a Hugging Face folder.
  *
- * Owns the format of a file (8 bytes: the length of the header; the header in JSON; the data) and of the index of
- * several files. reader.c and family.c know the names of tensors. */
+ * Owns the format of a file (8 bytes: the length of the header; the header in JSON; the data) and
+ * of the index of several files. reader.c and family.c know the names of tensors. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -28,16 +28,19 @@ static int read_tensor(Stored *t, const Json *tensor) {
     if (t->type == TYPE_F32 && !json_is(dtype, "F32"))
         return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
-        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes", json_shown(shape), MAX_DIMS);
+        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes",
+                          json_shown(shape), MAX_DIMS);
     size_t bytes = TYPES[t->type].bytes;
     int *dim = t->dims + (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
     for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX || !multiply(bytes, n, &bytes))
-            return bad_tensor(t, ": shape has %s in it, expected the sizes of a tensor", json_shown(size));
+            return bad_tensor(t, ": shape has %s in it, expected the sizes of a tensor",
+                              json_shown(size));
         if (dim < t->dims + USED_DIMS) *dim++ = (int)n;
     }
-    if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 || !json_integer(place + 1, &begin) ||
-        !json_integer(place + 2, &end) || begin < 0 || end < begin)
+    if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 ||
+        !json_integer(place + 1, &begin) || !json_integer(place + 2, &end) || begin < 0 ||
+        end < begin)
         return bad_tensor(t, ": data_offsets is %s, expected its begin and end", json_shown(place));
     t->bytes = end - begin;
     t->offset = begin;
@@ -51,10 +54,12 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     size_t data = 0; /* bytes of the tensors, which fill the data */
     if (file->size >= sizeof size) memcpy(&size, file->data, sizeof size);
     if (file->size < sizeof size || size > file->size - sizeof size)
-        return fail("%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)", shard->path,
-                    file->size, (unsigned long long)size);
+        return fail(
+            "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",
+            shard->path, file->size, (unsigned long long)size);
     const size_t start = file->header = sizeof size + size;
-    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, size)) return -1;
+    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, size))
+        return -1;
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
         return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
@@ -70,7 +75,8 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     }
     if (place_tensors(tensors + first, s->n_tensors - first, file, start, 1)) return -1;
     if (data == file->size - start) return 0;
-    return fail("%s: has %zu bytes of data, its tensors have %zu", shard->path, file->size - start, data);
+    return fail("%s: has %zu bytes of data, its tensors have %zu", shard->path, file->size - start,
+                data);
 }
 
 static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
@@ -83,7 +89,8 @@ static int add_shard(Safetensors *s, Model *m, const char *folder, const char *n
     return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
 }
 
-/* Maps each file of the index once, in the order of names. Which tensor is in which file is read from the files. */
+/* Maps each file of the index once, in the order of names. Which tensor is in which file is read
+ * from the files. */
 static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");
     if (!json_has_kind(map, JSON_OBJECT))
@@ -93,13 +100,16 @@ static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFi
     int status = names ? 0 : -1;
     for (const Json *key = json_first(map); key && !status; key = json_next(map, key)) {
         names[n++] = (String){key[1].text, key[1].length};
-        if (key[1].kind != JSON_STRING || strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))
-            status = fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder", index->path,
-                          key->text, key[1].text);
+        if (key[1].kind != JSON_STRING || strlen(key[1].text) != key[1].length ||
+            strchr(key[1].text, '/'))
+            status =
+                fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
+                     index->path, key->text, key[1].text);
     }
     if (!status) sort_by_name(names, n, sizeof *names);
     for (size_t i = 0; i < n && !status; i++)
-        if (!i || !string_is(names[i], names[i - 1].text)) status = add_shard(s, m, folder, names[i].text);
+        if (!i || !string_is(names[i], names[i - 1].text))
+            status = add_shard(s, m, folder, names[i].text);
     free(names);
     return status;
 }
@@ -112,12 +122,14 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     *s = (Safetensors){0};
     if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && file_exists(path))
         status = add_shard(s, m, folder, name);
-    else if (snprintf(path, sizeof path, "%s/%s.index.json", folder, name) < PATH_MAX && file_exists(path))
+    else if (snprintf(path, sizeof path, "%s/%s.index.json", folder, name) < PATH_MAX &&
+             file_exists(path))
         status = json_open(&index, path) || add_shards(s, m, folder, &index);
     else
-        status = fail("%s: is a directory without %s and its index; scripts/bin_to_safetensors.py converts PyTorch's "
-                      "files",
-                      folder, name);
+        status = fail(
+            "%s: is a directory without %s and its index; scripts/bin_to_safetensors.py converts PyTorch's "
+            "files",
+            folder, name);
     json_close(&index);
     if (!status) status = sort_tensors(s->tensors, s->n_tensors);
     if (status) safetensors_close(s);

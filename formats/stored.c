@@ -1,5 +1,5 @@
-/* stored.c: checks the values of keys and the places of tensors; searches lists sorted by name. family.c has the keys,
- * json.c and gguf_file.c the file formats. */
+/* stored.c: checks the values of keys and the places of tensors; searches lists sorted by name.
+ * family.c has the keys, json.c and gguf_file.c the file formats. */
 #include "formats/stored.h"
 #include "base/error.h"
 #include <inttypes.h>
@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool string_is(String s, const char *text) { return s.n == strlen(text) && !memcmp(s.text, text, s.n); }
+bool string_is(String s, const char *text) {
+    return s.n == strlen(text) && !memcmp(s.text, text, s.n);
+}
 bool contains(String s, const char *text) { return memmem(s.text, s.n, text, strlen(text)); }
 
 static int compare_names(const void *a, const void *b) {
@@ -41,11 +43,13 @@ void refuse_value(Origin *o, const char *key, Value v) {
     if (!v.string.text) v.string = (String){number, strlen(number)};
     const char *quote = v.kind == VALUE_STRING ? "'" : "";
     if (!o->status)
-        fail("%s: %s%s is %s%.*s%s, expected %s", o->path, o->prefix, key, quote, SHOWN(v.string), quote, o->expected);
+        fail("%s: %s%s is %s%.*s%s, expected %s", o->path, o->prefix, key, quote, SHOWN(v.string),
+             quote, o->expected);
     o->status = -1;
 }
 
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing) {
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max,
+                      int64_t missing) {
     if (v.kind <= VALUE_NULL && missing != REQUIRED) return missing;
     if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max) return v.integer;
     refuse(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min, max);
@@ -54,14 +58,16 @@ int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t 
 
 double value_real(Origin *o, const char *key, Value v, double missing) {
     if (v.kind <= VALUE_NULL && !isnan(missing)) return missing;
-    if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 && isfinite(v.real)) return v.real;
+    if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 && isfinite(v.real))
+        return v.real;
     refuse(o, key, v, "a positive number");
     return 1;
 }
 
 float value_float(Origin *o, const char *key, Value v, double missing) {
     const double real = value_real(o, key, v, missing);
-    if (!isnormal((float)real) && v.kind > VALUE_NULL) refuse(o, key, v, "a positive number in float32");
+    if (!isnormal((float)real) && v.kind > VALUE_NULL)
+        refuse(o, key, v, "a positive number in float32");
     return (float)real;
 }
 

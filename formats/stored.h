@@ -19,14 +19,22 @@ typedef struct {
 bool string_is(String s, const char *text);
 bool contains(String s, const char *text);
 
-/* Sorts n items of `size` bytes that begin with their name, a String. Returns an item with a duplicate name; NULL if
- * all names differ. */
+/* Sorts n items of `size` bytes that begin with their name, a String. Returns an item with a
+ * duplicate name; NULL if all names differ. */
 const void *sort_by_name(void *items, size_t n, size_t size);
 
 /* The item with this name in a sorted list; NULL if not found. */
 void *find_by_name(const char *name, const void *items, size_t n, size_t size);
 
-typedef enum { VALUE_MISSING, VALUE_NULL, VALUE_BOOL, VALUE_INTEGER, VALUE_REAL, VALUE_STRING, VALUE_LIST } ValueKind;
+typedef enum {
+    VALUE_MISSING,
+    VALUE_NULL,
+    VALUE_BOOL,
+    VALUE_INTEGER,
+    VALUE_REAL,
+    VALUE_STRING,
+    VALUE_LIST
+} ValueKind;
 
 typedef struct {
     ValueKind kind;
@@ -44,16 +52,20 @@ typedef struct {
 } Origin;
 
 /* Prints "path: key is value, expected ..." and sets the status. */
-#define refuse(origin, key, v, ...)                                                                                    \
-    (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__), refuse_value(origin, key, v))
+#define refuse(origin, key, v, ...)                                                                \
+    (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__),                          \
+     refuse_value(origin, key, v))
 void refuse_value(Origin *o, const char *key, Value v);
 
 #define REQUIRED INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
-/* Checks a value. Returns it, or `missing` if it is missing or null; after a refusal, a value within the limits. */
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max, int64_t missing);
+/* Checks a value. Returns it, or `missing` if it is missing or null; after a refusal, a value
+ * within the limits. */
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max,
+                      int64_t missing);
 double value_real(Origin *o, const char *key, Value v, double missing); /* finite and positive */
-float value_float(Origin *o, const char *key, Value v, double missing); /* positive and normal in float32 */
+/* positive and normal in float32 */
+float value_float(Origin *o, const char *key, Value v, double missing);
 bool value_bool(Origin *o, const char *key, Value v, bool missing);
 String value_string(Origin *o, const char *key, Value v); /* empty if missing */
 
@@ -70,10 +82,11 @@ typedef struct {
 } Stored;
 
 /* Reports a bad tensor. Returns -1. */
-#define bad_tensor(t, format, ...) fail("%s: tensor %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
+#define bad_tensor(t, format, ...)                                                                 \
+    fail("%s: tensor %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
 
-/* Places tensors, whose offsets are from the start of the data on, in their file. Returns -1 and a message if one is
- * not inside the file, not aligned, or overlaps another. */
+/* Places tensors, whose offsets are from the start of the data on, in their file. Returns -1 and a
+ * message if one is not inside the file, not aligned, or overlaps another. */
 int place_tensors(Stored *tensors, size_t n, const File *file, size_t start, size_t alignment);
 
 /* Sorts tensors by name. Returns -1 and a message if two have the same name. */

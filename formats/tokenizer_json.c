@@ -1,7 +1,8 @@
 /* tokenizer_json.c: reads the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json with byte-pair encoding, and the files next to it with special tokens, end tokens and the chat
- * template. Options that change the tokens are honoured or refused by name. tokenizer.c encodes.
+ * Owns tokenizer.json with byte-pair encoding, and the files next to it with special tokens, end
+ * tokens and the chat template. Options that change the tokens are honoured or refused by name.
+ * tokenizer.c encodes.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -19,7 +20,8 @@ typedef struct {
     const char *path; /* of the file being read */
     JsonFile json;    /* its contents */
     bool adds_after;  /* adds tokens after every text */
-    bool mixed;       /* the normalizer and the pre-tokenizer, or its steps, are not supported together */
+    /* the normalizer and the pre-tokenizer, or its steps, are not supported together */
+    bool mixed;
 } Loader;
 
 static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
@@ -38,7 +40,8 @@ static int get_id(const Loader *l, const char *what, const Json *value, int *id)
     int64_t wide = -1;
     const int n = l->t->pieces.n;
     if (!json_integer(value, &wide) || wide < 0 || wide >= n)
-        return fail("%s: %s has id %.20s, expected one of the model's %d", l->path, what, json_shown(value), n);
+        return fail("%s: %s has id %.20s, expected one of the model's %d", l->path, what,
+                    json_shown(value), n);
     *id = (int)wide;
     return 0;
 }
@@ -53,7 +56,9 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id)) return -1;
         Piece *p = &l->t->pieces.list[id];
-        if (p->length) return fail("%s: model.vocab has id %d twice, also for '%.40s'", l->path, id, name->text);
+        if (p->length)
+            return fail("%s: model.vocab has id %d twice, also for '%.40s'", l->path, id,
+                        name->text);
         *p = (Piece){.text = name->text, .length = (int)name->length, .kind = PIECE_TEXT};
     }
     return 0;
@@ -64,7 +69,8 @@ static int read_added(Loader *l, const Json *added) {
     const Json *name = json_get(added, "content");
     int64_t wide = 0;
     int id = 0;
-    if (!json_has_kind(name, JSON_STRING) || !name->length) return refuse(l, "an added token", name, "text");
+    if (!json_has_kind(name, JSON_STRING) || !name->length)
+        return refuse(l, "an added token", name, "text");
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
     if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
@@ -73,10 +79,12 @@ static int read_added(Loader *l, const Json *added) {
     if (in_vocabulary && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece", l->path, name->text, id);
     if (flag(added, "single_word", false))
-        return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path, name->text);
+        return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path,
+                    name->text);
     *p = (Piece){.text = name->text,
                  .length = name->length,
-                 .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL, /* the vocabulary's copy of the name */
+                 /* the vocabulary's copy of the name */
+                 .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL,
                  .n_decoded = name->length,
                  .kind = flag(added, "special", false) ? PIECE_SPECIAL : PIECE_USER,
                  .also_merged = in_vocabulary,
@@ -89,7 +97,8 @@ static int read_added(Loader *l, const Json *added) {
 
 /* The piece of any kind with this name; -1 if not found. */
 static int find_name(const Pieces *p, const Json *name) {
-    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content"); /* written like an added token */
+    /* written like an added token */
+    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content");
     if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
     for (int id = 0; id < p->n; id++)
         if (has_name(&p->list[id], name)) return id;
@@ -102,22 +111,28 @@ static int find_name(const Pieces *p, const Json *name) {
 static int read_merge(Loader *l, const Json *merge) {
     Tokenizer *t = l->t;
     const Json *left = merge + 1, *right = merge + 2;
-    if (merge->kind == JSON_STRING) return merges_add(&t->pieces, l->path, merge->text, merge->length);
-    if (merge->kind != JSON_ARRAY || merge->n_members != 2 || left->kind != JSON_STRING || right->kind != JSON_STRING)
+    if (merge->kind == JSON_STRING)
+        return merges_add(&t->pieces, l->path, merge->text, merge->length);
+    if (merge->kind != JSON_ARRAY || merge->n_members != 2 || left->kind != JSON_STRING ||
+        right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
-    return merges_add_pair(&t->pieces, l->path, left->text, left->length, right->text, right->length);
+    return merges_add_pair(&t->pieces, l->path, left->text, left->length, right->text,
+                           right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
-    static const char *const unused[] = {"continuing_subword_prefix", "end_of_word_suffix", "dropout"};
+    static const char *const unused[] = {"continuing_subword_prefix", "end_of_word_suffix",
+                                         "dropout"};
     const Json *type = json_get(model, "type");
-    if (type ? !json_is(type, "BPE") : !json_get(model, "merges")) return refuse(l, "model.type", type, "BPE");
+    if (type ? !json_is(type, "BPE") : !json_get(model, "merges"))
+        return refuse(l, "model.type", type, "BPE");
     for (int i = 0; i < 3; i++) {
         const Json *value = json_get(model, unused[i]);
         double number = 1;
         json_real(value, &number);
         if (!json_null(value) && !json_is(value, "") && number != 0)
-            return fail("%s: model.%s '%.40s' is not supported", l->path, unused[i], json_shown(value));
+            return fail("%s: model.%s '%.40s' is not supported", l->path, unused[i],
+                        json_shown(value));
     }
     return 0;
 }
@@ -177,12 +192,13 @@ static bool is_known(const char *pattern) {
     return false;
 }
 
-/* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the pattern must match
- * all text. */
+/* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the
+ * pattern must match all text. */
 static int read_split(Loader *l, const Json *p) {
     const Json *pattern = json_get(p, "pattern"), *behavior = json_get(p, "behavior");
     const Json *regex = json_get(pattern, "Regex"), *text = json_get(pattern, "String");
-    if (json_is(text, " ") && l->t->normalizer.replaces_mark) return 0; /* Gemma: no spaces are left */
+    /* Gemma: no spaces are left */
+    if (json_is(text, " ") && l->t->normalizer.replaces_mark) return 0;
     if (!regex || !is_known(regex->text))
         return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path,
                     json_shown(regex ? regex : text));
@@ -194,7 +210,8 @@ static int read_split(Loader *l, const Json *p) {
 
 static int read_metaspace(Loader *l, const Json *p) {
     const Json *scheme = json_get(p, "prepend_scheme"), *mark = json_get(p, "replacement");
-    const bool always = scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true); /* the older option */
+    /* the older option */
+    const bool always = scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true);
     const bool first = json_is(scheme, "first");
     if (!json_is(mark, SPACE_MARK)) return refuse(l, "Metaspace's replacement", mark, "U+2581");
     if (scheme && !always && !first && !json_is(scheme, "never"))
@@ -217,7 +234,8 @@ static int read_pretokenizer(Loader *l, const Json *p) {
 }
 
 /* Reads one item, or a sequence of items. */
-static int read_each(Loader *l, const Json *value, const char *members, int (*read)(Loader *, const Json *)) {
+static int read_each(Loader *l, const Json *value, const char *members,
+                     int (*read)(Loader *, const Json *)) {
     const Json *list = json_get(value, members);
     if (!json_is(json_get(value, "type"), "Sequence")) return read(l, value);
     if (!json_has_kind(list, JSON_ARRAY)) return refuse(l, members, list, "a list");
@@ -226,15 +244,19 @@ static int read_each(Loader *l, const Json *value, const char *members, int (*re
     return 0;
 }
 
-/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text, but not both. */
+/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text, but not
+ * both. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
     const bool prepends = t->space_prefix == SPACE_ALWAYS;
-    if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer)) return -1;
+    if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer))
+        return -1;
     l->mixed |= prepends && (!t->normalizer.replaces_mark || t->space_prefix != SPACE_ALWAYS);
     l->mixed |= t->pieces.byte_level && t->normalizer.replaces_mark;
-    return l->mixed ? fail("%s: this normalizer and pre-tokenizer are not supported together", l->path) : 0;
+    return l->mixed
+               ? fail("%s: this normalizer and pre-tokenizer are not supported together", l->path)
+               : 0;
 }
 
 /* Reads which token is added before a text. */
@@ -242,15 +264,18 @@ static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
     Tokenizer *t = l->t;
     bool after = false; /* the template's item for the text itself has been read */
-    if (json_null(processor) || json_is(type, "ByteLevel")) return 0; /* it changes offsets, not tokens */
+    /* it changes offsets, not tokens */
+    if (json_null(processor) || json_is(type, "ByteLevel")) return 0;
     if (!json_is(type, "TemplateProcessing"))
         return fail("%s: post-processor %.40s is not supported", l->path, json_shown(type));
-    for (const Json *item = json_members(single, JSON_ARRAY); item; item = json_next(single, item)) {
+    for (const Json *item = json_members(single, JSON_ARRAY); item;
+         item = json_next(single, item)) {
         const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
         after |= !token;
         l->adds_after |= token && after;
         if (after) continue;
-        if (!t->no_bos) return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
+        if (!t->no_bos)
+            return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
         t->bos = find_name(&t->pieces, name);
         if (t->bos < 0) return refuse(l, "a token of TemplateProcessing", name, "a piece");
         t->no_bos = false;
@@ -258,10 +283,11 @@ static int read_processor(Loader *l, const Json *processor) {
     return 0;
 }
 
-/* ---- the other files of the folder ------------------------------------------------------------- */
+/* ---- the other files of the folder -------------------------------------------------------------
+ */
 
-/* Reads tokenizer_config.json. Its add_bos_token overrides the post-processor, its bos_token does not. The chat
- * template is a text, or a list of named texts with one named "default". */
+/* Reads tokenizer_config.json. Its add_bos_token overrides the post-processor, its bos_token does
+ * not. The chat template is a text, or a list of named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
@@ -272,7 +298,9 @@ static int read_config(Loader *l, const Json *root) {
     l->adds_after = flag(root, "add_eos_token", false);
     for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
         if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
-    return json_has_kind(text, JSON_STRING) ? tokenizer_set_chat_template(t, text->text, text->length) : 0;
+    return json_has_kind(text, JSON_STRING)
+               ? tokenizer_set_chat_template(t, text->text, text->length)
+               : 0;
 }
 
 /* Reads the ids that end a text: one, or a list. */
@@ -289,14 +317,17 @@ static int read_ends(Loader *l, const Json *root) {
 /* Reads generation_config.json. */
 static int read_generation(Loader *l, const Json *root) {
     Advice *advice = l->t->advice;
-    for (int i = 0; i < N_ADVICE; i++) advice[i].given = json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
+    for (int i = 0; i < N_ADVICE; i++)
+        advice[i].given = json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
     if (!flag(root, "do_sample", true)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
     return read_ends(l, root);
 }
 
 static int read_root(Loader *l, const Json *root) {
     const Json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
-    if (check_model(l, model) || read_pipeline(l, root) || read_vocabulary(l, json_get(model, "vocab"))) return -1;
+    if (check_model(l, model) || read_pipeline(l, root) ||
+        read_vocabulary(l, json_get(model, "vocab")))
+        return -1;
     for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
         if (read_added(l, v)) return -1;
     l->t->pieces.text = l->json.text; /* the pieces' names are in it; the tokenizer owns it now */
@@ -314,11 +345,14 @@ static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const
     return status;
 }
 
-/* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is NULL. */
-static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int (*read)(Loader *, const Json *)) {
+/* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is
+ * NULL. */
+static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
+                        int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');
-    if (snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash - sibling) + 1 : 0, sibling, name) >= PATH_MAX ||
+    if (snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash - sibling) + 1 : 0, sibling, name) >=
+            PATH_MAX ||
         !file_exists(path))
         return 0;
     if (read) return read_file(t, path, read);
@@ -330,7 +364,8 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name, int
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){.pieces = {.unk = -1}, .space_prefix = SPACE_NEVER, .no_bos = true, .chat_has_bos = true};
+    *t = (Tokenizer){
+        .pieces = {.unk = -1}, .space_prefix = SPACE_NEVER, .no_bos = true, .chat_has_bos = true};
     t->bos = t->eos = t->eot = -1;
     if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&

@@ -1,21 +1,24 @@
 /* amx.c: products in the tile registers of Intel AMX, a unit for tile_unit.h.
  *
- * To remove it, delete this file, its row in tile_unit.c, its line in tile_unit.h and tests/kernels/test_amx.c.
+ * To remove it, delete this file, its row in tile_unit.c, its line in tile_unit.h and
+ * tests/kernels/test_amx.c.
  *
- * int8: used for 16 tokens or more. Groups are unpacked to signed bytes and multiplied by 16 tokens at a time. Sums of
- * a group are exact, so the result has the same bits as the vector code's.
+ * int8: used for 16 tokens or more. Groups are unpacked to signed bytes and multiplied by 16 tokens
+ * at a time. Sums of a group are exact, so the result has the same bits as the vector code's.
  *
- * BF16: used for any number of tokens. The instruction multiplies bfloat16 by bfloat16. The 24-bit mantissa of a
- * float32 is split into three parts of 8 bits: three bfloat16 numbers whose sum is exact, so no activation is rounded.
+ * BF16: used for any number of tokens. The instruction multiplies bfloat16 by bfloat16. The 24-bit
+ * mantissa of a float32 is split into three parts of 8 bits: three bfloat16 numbers whose sum is
+ * exact, so no activation is rounded.
  *
- * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step the instruction
- * sums the products of the even columns in ascending order, with fused multiply-adds, and likewise those of the odd
- * columns; it adds the two sums, then adds the result to the sum of the preceding steps. A short last step is padded
- * with zeros. The sums of the three parts are added last, the smallest first. This order is the same for any number of
- * tokens.
+ * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step
+ * the instruction sums the products of the even columns in ascending order, with fused
+ * multiply-adds, and likewise those of the odd columns; it adds the two sums, then adds the result
+ * to the sum of the preceding steps. A short last step is padded with zeros. The sums of the three
+ * parts are added last, the smallest first. This order is the same for any number of tokens.
  *
- * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs and outputs, so an activation may lose up
- * to 2^-126. The parts of an infinite activation contain NaN, so its token's outputs are NaN.
+ * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs and outputs, so an
+ * activation may lose up to 2^-126. The parts of an infinite activation contain NaN, so its token's
+ * outputs are NaN.
  */
 #include "base/platform.h"
 #include "kernels/input.h"
@@ -47,18 +50,23 @@ typedef struct {
 #define TILE_RELEASE()         __asm__ volatile("tilerelease")
 
 /* Rows are `stride` bytes apart in memory. */
-#define TILE_LOAD(tile, p, stride)                                                                                     \
+#define TILE_LOAD(tile, p, stride)                                                                 \
     __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile ::"r"(p), "r"((size_t)(stride)) : "memory")
-#define TILE_STORE(tile, p, stride)                                                                                    \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride)) : "memory")
+#define TILE_STORE(tile, p, stride)                                                                \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride))          \
+                     : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
-/* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two bfloat16 numbers or four bytes. */
-#define TILE_MULTIPLY(sum, x, w)       __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
-#define TILE_MULTIPLY_BYTES(sum, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+/* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two bfloat16 numbers or
+ * four bytes. */
+#define TILE_MULTIPLY(sum, x, w)                                                                   \
+    __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define TILE_MULTIPLY_BYTES(sum, x, w)                                                             \
+    __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #endif
 
-/* Tiles 0 to 5 hold sums and tile 6 activations, a row for each token; tile 7 holds quads of weights. */
+/* Tiles 0 to 5 hold sums and tile 6 activations, a row for each token; tile 7 holds quads of
+ * weights. */
 static void tiles_open(int tokens, int quads) {
     TileShapes shapes = {.palette = 1};
     for (int tile = 0; tile < 8; tile++) {
@@ -77,8 +85,8 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_MULTIPLY_BYTES(0, 6, 7);
 }
 
-/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is multiplied, the previous one
- * is stored and the one before that is scaled. */
+/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is
+ * multiplied, the previous one is stored and the one before that is scaled. */
 static void byte_tile_16(vf *sums, Operands o) {
     const int group = TYPES[o.w->type].group, n_groups = o.n / group, halves = INPUT_GROUP / group;
     const Layout l = unpacked_layout(group, TYPES[o.w->type].min, halves);
@@ -91,21 +99,27 @@ static void byte_tile_16(vf *sums, Operands o) {
     for (int g = 0; g <= n_groups; g++) {
         if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
         if (g + 1 < n_groups) multiply_group(q += group, cols, o.panels + (size_t)(g + 1) * bytes);
-        if (g) add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1, x + (g - 1) / halves, next, AMX_TOKENS);
+        if (g)
+            add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1, x + (g - 1) / halves, next,
+                       AMX_TOKENS);
     }
     memcpy(sums, totals, sizeof totals);
 }
 
 static void multiply_bytes(const Task *p) {
     tiles_open(AMX_TOKENS, TYPES[p->w->type].group / 4);
-    for (int panel = p->panel; panel < p->end; panel++) many_tokens(p, panel, 1, byte_tile_16, AMX_TOKENS, 0);
+    for (int panel = p->panel; panel < p->end; panel++)
+        many_tokens(p, panel, 1, byte_tile_16, AMX_TOKENS, 0);
     TILE_RELEASE();
 }
 
 /* ---- the three parts of activations ----------------------------------------------------- */
 
-/* Bytes of a token's parts, plus one cache line, so that different tokens do not fall into the same cache sets. */
-static size_t parts_bytes(int cols) { return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE; }
+/* Bytes of a token's parts, plus one cache line, so that different tokens do not fall into the same
+ * cache sets. */
+static size_t parts_bytes(int cols) {
+    return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE;
+}
 
 /* Writes the upper 8 mantissa bits of x as bfloat16 and returns the remainder. */
 INLINE vf cut(uint8_t *part, vf x) {
@@ -125,8 +139,8 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* ---- BF16 -------------------------------------------------------------------------------- */
 
-/* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one product serves all
- * three. */
+/* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one
+ * product serves all three. */
 static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefetch prefetch) {
     vf sums[PARTS];
     TILE_CLEAR(0);
@@ -140,9 +154,11 @@ static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefet
     return sums[0] + (sums[1] + sums[2]);
 }
 
-/* Multiplies a step of one or two panels by the parts of several tokens and adds it to the sums. Tiles 0 to 2 are the
- * sums of the first panel, a tile for each part and a row for each token; tiles 3 to 5, of the second. */
-INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t *x, size_t next_token) {
+/* Multiplies a step of one or two panels by the parts of several tokens and adds it to the sums.
+ * Tiles 0 to 2 are the sums of the first panel, a tile for each part and a row for each token;
+ * tiles 3 to 5, of the second. */
+INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t *x,
+                     size_t next_token) {
     TILE_LOAD(7, panel, VBYTES);
     TILE_LOAD(6, x, next_token);
     TILE_MULTIPLY(0, 6, 7);
@@ -159,9 +175,10 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t 
     TILE_MULTIPLY(3, 6, 7);
 }
 
-/* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1 tokens. */
-static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n_panels, const uint8_t *parts, int n,
-                           int cols, Prefetch prefetch) {
+/* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1
+ * tokens. */
+static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n_panels,
+                           const uint8_t *parts, int n, int cols, Prefetch prefetch) {
     const size_t next_token = parts_bytes(cols);
     vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
@@ -183,17 +200,21 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
     TILE_STORE(4, by_part[1][1], VBYTES);
     TILE_STORE(5, by_part[1][2], VBYTES);
     for (int i = 0; i < n_panels; i++)
-        for (int t = 0; t < n; t++) *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
+        for (int t = 0; t < n; t++)
+            *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
 }
 
-/* Number of panels of w that fit into the second-level cache and into the scratch, for many tokens. */
+/* Number of panels of w that fit into the second-level cache and into the scratch, for many
+ * tokens. */
 static int cached_panels(const Tensor *w) {
-    const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)), max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
+    const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
+              max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
     return fit < AMX_PANELS ? AMX_PANELS : fit > max ? max : fit / AMX_PANELS * AMX_PANELS;
 }
 
 /* The outputs of tokens [t, t + tokens) for packed panels [panel, end) at `panels`. */
-static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, int panel, int end, int t, int tokens) {
+static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, int panel, int end,
+                           int t, int tokens) {
     const Input from_t = input_from(p->in, t);
     const Prefetch prefetch = first_prefetch(p->w, t);
     for (int n_panels; panel < end; panel += n_panels, panels += (size_t)n_panels * stride) {
@@ -202,7 +223,8 @@ static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, 
         if (tokens == 1)
             *sums = one_token(panels, from_t.unit_rows, p->w->cols, prefetch);
         else
-            several_tokens(sums, panels, stride, n_panels, from_t.unit_rows, tokens, p->w->cols, prefetch);
+            several_tokens(sums, panels, stride, n_panels, from_t.unit_rows, tokens, p->w->cols,
+                           prefetch);
         store_sums(p, sums, panel, n_panels, t, tokens, 0);
     }
 }

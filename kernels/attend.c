@@ -2,10 +2,10 @@
  *
  *     out = softmax(scale q k) v, under a mask
  *
- * Owns the vector code, the order in which the cache is read, and prefetching. attention.c decides which queries attend
- * to which head; attend.h has the layout of the cache. Each score is computed separately, and values are summed in
- * vectors of LANES positions from the first visible one up, in the same order for every query: the result does not
- * depend on the other queries.
+ * Owns the vector code, the order in which the cache is read, and prefetching. attention.c decides
+ * which queries attend to which head; attend.h has the layout of the cache. Each score is computed
+ * separately, and values are summed in vectors of LANES positions from the first visible one up, in
+ * the same order for every query: the result does not depend on the other queries.
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"
@@ -33,15 +33,17 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
     return type == KV_F32 ? vload(p) : vload_f16(p);
 }
 
-/* The index of element i of vector v of positions; a head is divided into parts of `part` elements. Element i + 1 is
- * KV_BLOCK after it. */
+/* The index of element i of vector v of positions; a head is divided into parts of `part` elements.
+ * Element i + 1 is KV_BLOCK after it. */
 INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
     int block = v / BLOCK_VECTORS - a->wrapped; /* the blocks may be a ring */
     if (block >= a->kv->blocks) block -= a->kv->blocks;
-    return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) + v % BLOCK_VECTORS * LANES;
+    return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) +
+           v % BLOCK_VECTORS * LANES;
 }
 
-/* Prefetches the values of all positions that the query sees: a head is too short for hardware prefetching. */
+/* Prefetches the values of all positions that the query sees: a head is too short for hardware
+ * prefetching. */
 INLINE void prefetch_values(const Reading *a, KvType type) {
     for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
         for (int i = 0; i < a->queries->size; i++)
@@ -51,11 +53,13 @@ INLINE void prefetch_values(const Reading *a, KvType type) {
 /* The causal mask and the window: the lanes of vector v whose keys query k sees. */
 INLINE vi visible(const Reading *a, int v, int k) {
     const vi lane = vlane();
-    return (lane < a->queries->n_keys[k] - v * LANES) & (lane >= a->queries->first_key[k] - v * LANES);
+    return (lane < a->queries->n_keys[k] - v * LANES) &
+           (lane >= a->queries->first_key[k] - v * LANES);
 }
 
 /* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors apart. */
-INLINE void score_vectors(const Reading *a, KvType type, int v, int apart, const int count, const int n) {
+INLINE void score_vectors(const Reading *a, KvType type, int v, int apart, const int count,
+                          const int n) {
     const int size = a->queries->size;
     vf sums[KV_QUERIES][4];
     size_t at[4];
@@ -67,18 +71,21 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart, const
     for (int i = 0; i < size; i++) {
         vf key[4];
         UNROLL
-        for (int j = 0; j < count; j++) key[j] = load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
+        for (int j = 0; j < count; j++)
+            key[j] = load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
         UNROLL
         for (int k = 0; k < n; k++) UNROLL
-        for (int j = 0; j < count; j++) sums[k][j] = vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
+        for (int j = 0; j < count; j++)
+            sums[k][j] = vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
     }
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++) vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
+    for (int j = 0; j < count; j++)
+        vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
 }
 
-/* Applies the cap and the mask to the scores of query k, and the softmax: e^(scale (scores - max)). Returns 1 / their
- * sum. */
+/* Applies the cap and the mask to the scores of query k, and the softmax: e^(scale (scores - max)).
+ * Returns 1 / their sum. */
 static float softmax(const Reading *a, int k) {
     float *const scores = a->queries->scores[k], cap = a->queries->cap;
     const float scale = cap != 0 ? 1 : a->queries->scale;
@@ -86,7 +93,8 @@ static float softmax(const Reading *a, int k) {
     for (int v = a->from; v < a->end; v++) {
         vf score = vload(scores + v * LANES);
         if (cap != 0) score = vcap(a->queries->scale * score, cap);
-        if (v < a->whole || v >= a->whole_end) score = vselect(visible(a, v, k), score, vset(-INFINITY));
+        if (v < a->whole || v >= a->whole_end)
+            score = vselect(visible(a, v, k), score, vset(-INFINITY));
         max = vmax(score, max);
         vstore(scores + v * LANES, score);
     }
@@ -99,11 +107,11 @@ static float softmax(const Reading *a, int k) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index of the first value's element.
- * `masked`: some query does not see all positions. Hidden values are replaced by 0, because the cache may contain NaN
- * there, and NaN times 0 is NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, size_t at, int v,
-                       const bool masked, const int count, const int n) {
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index of the first value's
+ * element. `masked`: some query does not see all positions. Hidden values are replaced by 0,
+ * because the cache may contain NaN there, and NaN times 0 is NaN. */
+INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, size_t at,
+                       int v, const bool masked, const int count, const int n) {
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
     UNROLL
@@ -115,13 +123,15 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvT
     for (int i = 0; i < count; i++) {
         const vf value = load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
         UNROLL
-        for (int k = 0; k < n; k++) sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
+        for (int k = 0; k < n; k++)
+            sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
     }
 }
 
-/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count` elements i from
- * `first` on, all in one part. */
-INLINE void sum_values(const Reading *a, KvType type, const float *scales, int first, const int count, const int n) {
+/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count`
+ * elements i from `first` on, all in one part. */
+INLINE void sum_values(const Reading *a, KvType type, const float *scales, int first,
+                       const int count, const int n) {
     vf sums[KV_QUERIES][KV_VALUE_PART];
     UNROLL
     for (int k = 0; k < n; k++) UNROLL
@@ -137,9 +147,11 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales, int f
     for (int k = 0; k < n; k++) {
         UNROLL
         for (int i = 0; i < count; i += 4) { /* with count 2, vsum4 gets two sums twice */
-            const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count], sums[k][(i + 3) % count]);
+            const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count],
+                                  sums[k][(i + 3) % count]);
             const f4 scaled = four * scales[k];
-            memcpy(a->queries->out[k] + first + i, &scaled, (size_t)(count < 4 ? count : 4) * sizeof(float));
+            memcpy(a->queries->out[k] + first + i, &scaled,
+                   (size_t)(count < 4 ? count : 4) * sizeof(float));
         }
     }
 }
@@ -161,7 +173,7 @@ INLINE void attend_group(const Reading *a, KvType type, const int n) {
 }
 
 /* One function for each type of cache and number of queries, so that sums stay in registers. */
-#define ATTEND(name, type, n)                                                                                          \
+#define ATTEND(name, type, n)                                                                      \
     NOINLINE void name(const Reading *a) { attend_group(a, type, n); }
 ATTEND(attend_1, KV_F32, 1)
 ATTEND(attend_2, KV_F32, 2)
@@ -172,7 +184,8 @@ ATTEND(attend_4_f16, KV_F16, 4)
 
 void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *) = {
-        [KV_F32] = {attend_1, attend_2, attend_4}, [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
+        [KV_F32] = {attend_1, attend_2, attend_4},
+        [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
     const int from = q->first_key[0] / LANES, end = (q->n_keys[n - 1] - 1) / LANES + 1;
     const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
     const Reading a = {.queries = q,

@@ -1,10 +1,12 @@
-/* attend.h: attention of a few queries to one KV head, and the layout of the keys and values that it reads.
+/* attend.h: attention of a few queries to one KV head, and the layout of the keys and values that
+ * it reads.
  *
- * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of the part][KV_BLOCK
- * positions]. Positions are innermost, so that one vector holds the same element of neighbouring positions. A key is
- * one part, since a score reads all of its elements; a value has parts of KV_VALUE_PART elements, which are summed at
- * once. Both are therefore read sequentially. A layer with a window has fewer blocks than positions: a ring, in which
- * block b of positions is at b % blocks.
+ * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of
+ * the part][KV_BLOCK positions]. Positions are innermost, so that one vector holds the same element
+ * of neighbouring positions. A key is one part, since a score reads all of its elements; a value
+ * has parts of KV_VALUE_PART elements, which are summed at once. Both are therefore read
+ * sequentially. A layer with a window has fewer blocks than positions: a ring, in which block b of
+ * positions is at b % blocks.
  */
 #pragma once
 
@@ -23,11 +25,12 @@ enum {
 typedef struct {
     void *keys, *values; /* float or float16; one allocation */
     int blocks;          /* capacity, in blocks */
-    int kept;            /* min number of most recent positions to keep, set before the first run; 0: all */
+    /* min number of most recent positions to keep, set before the first run; 0: all */
+    int kept;
 } KvLayer;
 
-/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the query heads that
- * share it, in the order of their positions. */
+/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the
+ * query heads that share it, in the order of their positions. */
 typedef struct {
     int size;      /* elements of a head */
     int head;      /* the KV head */
@@ -36,11 +39,13 @@ typedef struct {
     float cap;     /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];
     float *out[KV_QUERIES];
-    float *scores[KV_QUERIES];                     /* scratch, a float for each cached position */
-    int first_key[KV_QUERIES], n_keys[KV_QUERIES]; /* a query sees the keys from first_key to n_keys - 1 */
+    float *scores[KV_QUERIES]; /* scratch, a float for each cached position */
+    /* a query sees the keys from first_key to n_keys - 1 */
+    int first_key[KV_QUERIES], n_keys[KV_QUERIES];
 } Queries;
 
-/* out[k][size] = softmax(scale q[k] keys) values over the keys that query k sees, for n = 1, 2 or 4 queries. */
+/* out[k][size] = softmax(scale q[k] keys) values over the keys that query k sees, for n = 1, 2 or 4
+ * queries. */
 void attend(const Queries *queries, const KvLayer *kv, KvType type, int n);
 
 /* Elements of the part that begins at element `start` of a head; the last part may be short. */

@@ -1,11 +1,11 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads. The caller opens the
- * parallel region; the worksharing loops are here.
+ * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads.
+ * The caller opens the parallel region; the worksharing loops are here.
  *
- * There are three ways to compute a product. For a few tokens, a packed panel is multiplied as it is read from memory.
- * For many tokens, panels are unpacked first, once for all tokens. A unit of the processor that multiplies tiles
- * (tile_unit.h) computes the products that it supports.
+ * There are three ways to compute a product. For a few tokens, a packed panel is multiplied as it
+ * is read from memory. For many tokens, panels are unpacked first, once for all tokens. A unit of
+ * the processor that multiplies tiles (tile_unit.h) computes the products that it supports.
  */
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -23,7 +23,8 @@ static const Kernels *const KERNELS[] = {
 
 /* ---- a few tokens ----------------------------------------------------------------- */
 
-/* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile prefetches. */
+/* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile
+ * prefetches. */
 static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, int n) {
     Tile *const *tiles = p->kernels->packed;
     for (int t = 0, k = 3; t < p->n; t += 1 << k) {
@@ -32,11 +33,13 @@ static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, i
     }
 }
 
-/* Multiplies n_panels panels, a few columns at a time, by all tokens. n_panels > 1 only with one token. */
+/* Multiplies n_panels panels, a few columns at a time, by all tokens. n_panels > 1 only with one
+ * token. */
 static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
     vf sums[FEW_TOKENS];
-    const int whole = w->type == TYPE_I8 ? w->group : 256; /* about 256 columns stay in the first-level cache */
+    /* about 256 columns stay in the first-level cache */
+    const int whole = w->type == TYPE_I8 ? w->group : 256;
     const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
@@ -45,12 +48,14 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
         if (n_panels == 1)
             add_packed(sums, p, panels, col, n);
         else
-            p->kernels->wide[n_panels / 4](sums, (Operands){panels, stride, w, p->in, 0, col, n, {0}});
+            p->kernels->wide[n_panels / 4](sums,
+                                           (Operands){panels, stride, w, p->in, 0, col, n, {0}});
     }
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
 
-/* Number of panels of the next tile, out of `left`. One for large weights: a thread then reads one stream of memory. */
+/* Number of panels of the next tile, out of `left`. One for large weights: a thread then reads one
+ * stream of memory. */
 static int panels_at_once(const Task *p, int left) {
     if (p->n > 1 || p->in->buffer->weights_exceed_l2 || p->kernels->unpack) return 1;
     return left >= MAX_PANELS ? MAX_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
@@ -65,11 +70,13 @@ static void panel_rows(const Task *p) {
             few_tokens(p, panel, n_panels = panels_at_once(p, p->end - panel));
         } else {
             n_panels = p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS;
-            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1], TILE_TOKENS, BYTE_OFFSET);
+            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1], TILE_TOKENS,
+                        BYTE_OFFSET);
         }
 }
 
-void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in, int n, bool add) {
+void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in,
+                 int n, bool add) {
     const int panel = row / LANES, end = (row + n_rows - 1) / LANES + 1;
     const Task p = {y, stride, w, KERNELS[w->type], row, n_rows, panel, end, in, n, add};
     const TileUnit *unit = in->buffer->unit;

@@ -1,26 +1,27 @@
 /* panels.h: weights as the products read them, LANES rows side by side.
  *
- * Owns the two layouts of a panel, and the code that turns its parts into vectors. A panel holds LANES rows of a
- * weight: lane j of every vector belongs to row j.
+ * Owns the two layouts of a panel, and the code that turns its parts into vectors. A panel holds
+ * LANES rows of a weight: lane j of every vector belongs to row j.
  *
- * Packed: the bytes of the rows in another order. Float types are stored column by column (two-byte types in pairs of
- * columns). GGUF's types are stored block by block: the float16 numbers of a block, then its words of four bytes, each
- * stored for all rows before the next.
+ * Packed: the bytes of the rows in another order. Float types are stored column by column (two-byte
+ * types in pairs of columns). GGUF's types are stored block by block: the float16 numbers of a
+ * block, then its words of four bytes, each stored for all rows before the next.
  *
- * Unpacked: ready to be multiplied. Float types are columns of float32. Other types are groups, that is, weights that
- * share a scale. A group is stored as quads (four bytes of each row), then its scale, then its min if the type has one.
- * TYPE_F32 and TYPE_I8 have the same layout packed and unpacked.
+ * Unpacked: ready to be multiplied. Float types are columns of float32. Other types are groups,
+ * that is, weights that share a scale. A group is stored as quads (four bytes of each row), then
+ * its scale, then its min if the type has one. TYPE_F32 and TYPE_I8 have the same layout packed and
+ * unpacked.
  *
- * quant.c defines in plain code what the bits of a block mean. panels.c makes panels from rows, tiles.h multiplies
- * them.
+ * quant.c defines in plain code what the bits of a block mean. panels.c makes panels from rows,
+ * tiles.h multiplies them.
  */
 #pragma once
 
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-/* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of its words of four
- * bytes. */
+/* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of
+ * its words of four bytes. */
 INLINE int block_halves(Type type) { return TYPES[type].min || type == TYPE_IQ4_XS ? 2 : 1; }
 INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
 
@@ -54,30 +55,38 @@ INLINE vi fifth_bits(vi v, int i) {
     return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
 }
 
-/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are computed at once, in the
- * bytes of a word; for the other three groups the compiler reuses the word. */
+/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are
+ * computed at once, in the bytes of a word; for the other three groups the compiler reuses the
+ * word. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     const vi high = block_word(type, block, min), low = block_word(type, block, 2);
-    const vi four = i < 4 ? bits_at(high, 0, 6) : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
+    const vi four =
+        i < 4 ? bits_at(high, 0, 6) : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
     return four >> 8 * (i % 4) & 255;
 }
 
 /* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
-INLINE int zero_byte(Type type) { return TYPES[type].min || TYPES[type].zero ? TYPES[type].zero : BYTE_OFFSET; }
+INLINE int zero_byte(Type type) {
+    return TYPES[type].min || TYPES[type].zero ? TYPES[type].zero : BYTE_OFFSET;
+}
 
-/* Quad q of a group in four words, from word `first` on: the lower halves of their bytes, then the upper ones. */
+/* Quad q of a group in four words, from word `first` on: the lower halves of their bytes, then the
+ * upper ones. */
 INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {
     return bits_at(block_word(type, block, first + q % 4), q / 4 * 4, 4);
 }
 
 /* Bytes of IQ4_NL and IQ4_XS, packed like other signed bytes. */
-INLINE vi iq4_bytes(vi indices) { return vlookup(IQ4_INTEGERS, indices) ^ (int32_t)(BYTE_OFFSET * 0x01010101u); }
+INLINE vi iq4_bytes(vi indices) {
+    return vlookup(IQ4_INTEGERS, indices) ^ (int32_t)(BYTE_OFFSET * 0x01010101u);
+}
 
-/* How far the bytes that block_quad returns for group i are shifted to the left. A tile shifts the sum of a group back,
- * which costs less than shifting every quad. */
+/* How far the bytes that block_quad returns for group i are shifted to the left. A tile shifts the
+ * sum of a group back, which costs less than shifting every quad. */
 INLINE int quad_shift(Type type, int i) { return type == TYPE_Q3_K ? i % 2 * 3 : 0; }
 
-/* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes of their three words. */
+/* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes of their three
+ * words. */
 INLINE vi fourth_quads(const uint8_t *block, int first) {
     return byte_bits(block_word(TYPE_Q3_K, block, first) >> 6, 3) |
            byte_bits(block_word(TYPE_Q3_K, block, first + 1) >> 4, 12) |
@@ -91,18 +100,22 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_Q4_0:
     case TYPE_Q4_1: return nibbles(type, block, 0, q);
     case TYPE_Q5_0:
-    case TYPE_Q5_1: return nibbles(type, block, 1, q) | fifth_bits(block_word(type, block, 0), 4 * q);
+    case TYPE_Q5_1:
+        return nibbles(type, block, 1, q) | fifth_bits(block_word(type, block, 0), 4 * q);
     case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
     case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
-    case TYPE_Q2_K: return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
+    case TYPE_Q2_K:
+        return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
     case TYPE_Q3_K: /* after the scales three words for two groups (panels.c) */
-        return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q) : fourth_quads(block, 3 + i / 2 * 3),
+        return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q)
+                               : fourth_quads(block, 3 + i / 2 * 3),
                          7 << quad_shift(type, i));
     case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
     case TYPE_Q5_K:
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
                (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
-    case TYPE_Q6_K: /* after the scales two words of low bits and one of high bits for each group (panels.c) */
+    /* after the scales two words of low bits and one of high bits for each group (panels.c) */
+    case TYPE_Q6_K:
         return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4, 4) |
                (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) & 0x30303030);
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
@@ -135,7 +148,9 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
 }
 
 /* Bytes of n columns of a float type; two-byte types are stored in pairs of columns. */
-INLINE size_t columns_bytes(Type type, int n) { return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES; }
+INLINE size_t columns_bytes(Type type, int n) {
+    return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES;
+}
 
 /* Column c of a float type. */
 INLINE vf load_column(Type type, const uint8_t *panel, int c) {
@@ -153,11 +168,12 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
 /* Quads of a group of n weights. The last one may be incomplete. */
 INLINE int group_quads(int n) { return (n + 3) / 4; }
 
-/* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0), scale, and min if the type has one. */
+/* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0), scale, and min if the
+ * type has one. */
 INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
 
-/* Bytes of n columns of a packed panel, whole blocks or groups. Columns of two-byte types are padded with zeros to a
- * multiple of 32, the columns that a tile unit multiplies together. */
+/* Bytes of n columns of a packed panel, whole blocks or groups. Columns of two-byte types are
+ * padded with zeros to a multiple of 32, the columns that a tile unit multiplies together. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
     if (type_takes_int8(w->type)) return type_bytes(w->type, n) * LANES;
@@ -167,7 +183,8 @@ INLINE size_t packed_bytes(const Tensor *w, int n) {
 /* Bytes of n columns of an unpacked panel. */
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
-    return group ? (size_t)(n / group) * group_bytes(group_quads(group), TYPES[w->type].min) : (size_t)n * VBYTES;
+    return group ? (size_t)(n / group) * group_bytes(group_quads(group), TYPES[w->type].min)
+                 : (size_t)n * VBYTES;
 }
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
@@ -176,6 +193,6 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 /* Bytes of all panels of w, rounded up to whole cache lines. */
 size_t panels_bytes(const Tensor *w);
 
-/* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read them instead of
- * w->data, with the same bits in the result. */
+/* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read
+ * them instead of w->data, with the same bits in the result. */
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads);

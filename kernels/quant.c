@@ -1,8 +1,9 @@
 /* quant.c: conversion of weights and activations between float32 and their types.
  *
- * Defines what the bytes of each weight type mean, in plain code that converts one number at a time, and quantizes
- * activations to int8. panels.h has the vector code for blocks; the tests compare it with this file. Compiled without
- * contraction of a * b + c, so that results have the same bits as the reference.
+ * Defines what the bytes of each weight type mean, in plain code that converts one number at a
+ * time, and quantizes activations to int8. panels.h has the vector code for blocks; the tests
+ * compare it with this file. Compiled without contraction of a * b + c, so that results have the
+ * same bits as the reference.
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
@@ -10,8 +11,8 @@
 
 /* ---- float32 to int8 --------------------------------------------------------------- */
 
-/* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than infinity
- * and so is not lost, and the compiler can vectorize it. */
+/* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than
+ * infinity and so is not lost, and the compiler can vectorize it. */
 static float max_abs(const float *x, int n) {
     uint32_t max = 0;
     for (int i = 0; i < n; i++) {
@@ -43,7 +44,8 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group
     for (int i = 0; i < n; i += group) {
         const float scale = max_abs(x + i, group) / 127.0f, inverse = inverse_of(scale);
         const int half = quantize_bytes(q + i, x + i, inverse, group / 2);
-        const int sum = half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse, group - group / 2);
+        const int sum =
+            half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse, group - group / 2);
         *groups++ = (InputGroup){scale, (float)sum * scale, sum, half};
     }
 }
@@ -56,11 +58,16 @@ static uint16_t u16_at(const uint8_t *p) {
     return u;
 }
 
-/* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their high halves. */
-static int nibble(const uint8_t *p, int i, int run) { return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15; }
+/* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their
+ * high halves. */
+static int nibble(const uint8_t *p, int i, int run) {
+    return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15;
+}
 
 /* 2-bit number i. Every 32 bytes hold first the numbers in their lowest bits. */
-static int two_bits(const uint8_t *p, int i) { return p[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3; }
+static int two_bits(const uint8_t *p, int i) {
+    return p[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
+}
 
 /* Bit i of 32 bytes that hold first their lowest bits. */
 static int one_bit(const uint8_t *p, int i) { return p[i % 32] >> i / 32 & 1; }
@@ -85,8 +92,9 @@ static int block_integer(Type type, const uint8_t *p, int i) {
     return 0;
 }
 
-/* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have scales and the upper
- * bits of later scales, four have mins and the upper bits of later mins, four have the lower bits of both. */
+/* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have
+ * scales and the upper bits of later scales, four have mins and the upper bits of later mins, four
+ * have the lower bits of both. */
 static int six_bits(const uint8_t *p, int i, bool min) {
     const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
@@ -100,7 +108,9 @@ static float block_scale(Type type, const uint8_t *p, int i, bool min) {
     case TYPE_F32 ... TYPE_I8: /* have no blocks */
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
     case TYPE_Q2_K: scale = p[i] >> 4 * min & 15; break;
-    case TYPE_Q3_K: scale = (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32; break;
+    case TYPE_Q3_K:
+        scale = (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
+        break;
     case TYPE_Q4_K:
     case TYPE_Q5_K: scale = six_bits(p + 4, i, min); break;
     case TYPE_Q6_K: scale = (p[192 + i] ^ 128) - 128; break;
@@ -129,7 +139,8 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
     case TYPE_F16:
     case TYPE_BF16:
-        for (int c = 0; c < n; c++, p += 2) y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p)) : bf16_to_f32(u16_at(p));
+        for (int c = 0; c < n; c++, p += 2)
+            y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p)) : bf16_to_f32(u16_at(p));
         break;
     case TYPE_I8:
         for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + c) / w->group);
@@ -167,7 +178,8 @@ static void quantize_q8_0(uint8_t *p, const float *x) {
 /* v as an integer from 0 to 15, rounded down; 0 for NaN. */
 static int four_bits(float v) { return v > 0 ? (v < 15 ? (int)v : 15) : 0; }
 
-/* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x / d) + 8 up to 15, ties up. */
+/* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x / d) + 8 up to 15,
+ * ties up. */
 static void quantize_q4_0(uint8_t *p, const float *x) {
     float extreme = x[0];
     for (int i = 1; i < 32; i++)
@@ -175,7 +187,8 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
     const float d = extreme / -8.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 16; i++) {
-        p[2 + i] = (uint8_t)(four_bits(x[i] * inverse + 8.5f) | four_bits(x[i + 16] * inverse + 8.5f) << 4);
+        p[2 + i] = (uint8_t)(four_bits(x[i] * inverse + 8.5f) |
+                             four_bits(x[i + 16] * inverse + 8.5f) << 4);
     }
 }
 

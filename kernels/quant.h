@@ -3,23 +3,25 @@
 
 #include "kernels/tensor.h"
 
-/* A group of int8 activations: the scale, the sum of the dequantized values, and the exact sums of all bytes and of the
- * first half. */
+/* A group of int8 activations: the scale, the sum of the dequantized values, and the exact sums of
+ * all bytes and of the first half. */
 typedef struct {
     float scale, sum;
     int32_t total, first_half;
 } InputGroup;
 
-/* Quantizes x[n] to int8 in groups of `group` (which divides n): scale = max|x| / 127, q = round(x / scale), ties to
- * even; a group of zeros gets scale 0. Writes q[n] and groups[n / group]. NaN or infinity in x makes its group's scale
- * NaN or infinite, so it propagates to the product. */
+/* Quantizes x[n] to int8 in groups of `group` (which divides n): scale = max|x| / 127, q = round(x
+ * / scale), ties to even; a group of zeros gets scale 0. Writes q[n] and groups[n / group]. NaN or
+ * infinity in x makes its group's scale NaN or infinite, so it propagates to the product. */
 void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group);
 
 /* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);
 
-/* y[rows] = w x + bias for x[cols], each output summed in double: the formula. row[cols] is scratch. */
+/* y[rows] = w x + bias for x[cols], each output summed in double: the formula. row[cols] is
+ * scratch. */
 void matmul_plain(float *y, const Tensor *w, const float *x, float *row);
 
-/* Converts x[n] to a type that norma writes. The bytes are the same as those of the gguf library. */
+/* Converts x[n] to a type that norma writes. The bytes are the same as those of the gguf
+ * library. */
 void quantize_row(void *out, Type type, const float *x, int n);

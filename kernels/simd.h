@@ -1,5 +1,6 @@
-/* simd.h: vectors of LANES floats, and every intrinsic in the program. Each function is a few instructions.
- * Matrix-vector and matrix-matrix products use the same functions, so their results have the same bits. */
+/* simd.h: vectors of LANES floats, and every intrinsic in the program. Each function is a few
+ * instructions. Matrix-vector and matrix-matrix products use the same functions, so their results
+ * have the same bits. */
 #pragma once
 
 #include <stdint.h>
@@ -28,8 +29,8 @@ typedef __m128i Halves;
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay in registers. Builds
- * for fuzzing define it as empty and compile faster. */
+/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay
+ * in registers. Builds for fuzzing define it as empty and compile faster. */
 #if !defined(UNROLL) && defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #elif !defined(UNROLL)
@@ -48,8 +49,8 @@ typedef float f4 __attribute__((vector_size(16)));
 
 enum { CACHE_LINE = 64 };
 
-/* Prefetches the cache line of p, for reading (into the second-level cache, or the first) or for writing. p may be any
- * address. */
+/* Prefetches the cache line of p, for reading (into the second-level cache, or the first) or for
+ * writing. p may be any address. */
 INLINE void prefetch_read(const void *p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 INLINE void prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
@@ -101,8 +102,8 @@ INLINE vf vfma(vf a, vf b, vf c) {
 #endif
 }
 
-/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this function fixes the
- * choice, so that every compiler produces the same bits. */
+/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this
+ * function fixes the choice, so that every compiler produces the same bits. */
 INLINE float fma_float(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
@@ -140,11 +141,12 @@ INLINE float vmax_lane(vf a) {
 #endif
 }
 
-/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1, b1},
- * LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
+/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1,
+ * b1}, LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
 #define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
 #if LANES == 16
-#define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
+#define ALL_FOURS(...)                                                                             \
+    FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
 #elif LANES == 8
 #define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__)
 #else
@@ -169,9 +171,9 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
 
 INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
 
-/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity beyond the range,
- * and 0 below 1e-30: attention has many such weights, and their products with values would be subnormal, at a hundred
- * cycles each. */
+/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity
+ * beyond the range, and 0 below 1e-30: attention has many such weights, and their products with
+ * values would be subnormal, at a hundred cycles each. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
@@ -211,9 +213,11 @@ INLINE float float_of_bits(uint32_t bits) {
 }
 
 INLINE float f16_to_f32(uint16_t h) {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff, wide = magnitude << 13;
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff,
+                   wide = magnitude << 13;
     if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
-    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f));  /* changes the exponent's bias; exact */
+    /* changes the exponent's bias; exact */
+    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f));
 }
 
 /* Rounds to nearest, ties to even; overflow gives infinity. */
@@ -284,8 +288,8 @@ INLINE vf vfrom_f16(vi v) {
 
 /* ---- int8 ------------------------------------------------------------------ */
 
-/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and the sums of products
- * are too large by BYTE_OFFSET times the sum of the activations. */
+/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and
+ * the sums of products are too large by BYTE_OFFSET times the sum of the activations. */
 enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
@@ -297,15 +301,16 @@ INLINE vb vset_quad(const int8_t *p) {
     return (vb)vset_int(quad);
 }
 
-/* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for any weights w (offset included) and
- * activations x in [-127, 127]. */
+/* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for any weights w
+ * (offset included) and activations x in [-127, 127]. */
 INLINE vi vdot(vi sum, vb w, vb x) {
 #if SIMD_AVX512
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
 #elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
+    __m256i pairs =
+        _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
     return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else           /* odd and even bytes, widened in place */
     const vs pairs = ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
@@ -348,11 +353,13 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #endif
 }
 
-/* Transposes four words of each of LANES rows, from byte `at` on: columns[i] = {word i of rows[0], of rows[1], ...}. */
+/* Transposes four words of each of LANES rows, from byte `at` on: columns[i] = {word i of rows[0],
+ * of rows[1], ...}. */
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
-    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d), ab2 = LAST_ONES(a, b), cd2 = LAST_ONES(c, d);
+    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d), ab2 = LAST_ONES(a, b),
+             cd2 = LAST_ONES(c, d);
     columns[0] = FIRST_PAIRS(ab, cd);
     columns[1] = LAST_PAIRS(ab, cd);
     columns[2] = FIRST_PAIRS(ab2, cd2);

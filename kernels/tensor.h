@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The weight types. To add a type, add a line here; the compiler then reports the missing cases in quant.c and
- * panels.h.
+/* The weight types. To add a type, add a line here; the compiler then reports the missing cases in
+ * quant.c and panels.h.
  *
  *   GGUF    its number as a tensor's type in GGUF files; -1: not in GGUF
  *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
@@ -15,8 +15,8 @@
  *   group   weights that share a float scale, and a float min if min is 1; 0: float weights
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
  *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of
- *           scales). The words of four bytes follow them, or begin at byte 0 if `at` is not 0.
- */
+ *           scales). The words of four bytes follow them, or begin at byte 0 if `at` is not
+ * 0. */
 /* clang-format off */
 #define FLOAT16_TYPES(X) \
     /* type  name   GGUF file weights bytes group min zero   at */ \
@@ -62,21 +62,24 @@ static const struct {
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 
 /* The integers that the four bits of IQ4_NL and IQ4_XS stand for. */
-static const int8_t IQ4_INTEGERS[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t IQ4_INTEGERS[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
 
 static inline const char *type_name(Type type) { return TYPES[type].name; }
 
 /* Whether products with this type take int8 activations. */
 static inline bool type_takes_int8(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
 
-/* Finds the type with this number in GGUF files. Returns -1 if norma has no such type; *type is then invalid. */
+/* Finds the type with this number in GGUF files. Returns -1 if norma has no such type; *type is
+ * then invalid. */
 static inline int type_from_gguf(uint32_t number, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
         if (TYPES[*type].gguf == (int64_t)number) return 0;
     return -1;
 }
 
-/* Finds the type with this name among the types that norma writes. Returns -1 if there is none; *type is then invalid.
+/* Finds the type with this name among the types that norma writes. Returns -1 if there is none;
+ * *type is then invalid.
  */
 static inline int type_from_name(const char *name, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
@@ -84,8 +87,8 @@ static inline int type_from_name(const char *name, Type *type) {
     return -1;
 }
 
-/* Software prefetch in a product: how far ahead of its reads it fetches a panel. lab/tune.c measures which setting is
- * fastest on a machine. */
+/* Software prefetch in a product: how far ahead of its reads it fetches a panel. lab/tune.c
+ * measures which setting is fastest on a machine. */
 typedef struct {
     int distance; /* bytes; 0: off */
     bool near;    /* into the first-level cache, not the second */
@@ -97,7 +100,8 @@ struct Share {
     int first; /* row at which this process's part begins */
     int all;   /* rows of all parts */
 
-    /* Exchanges the parts of y[n][all]: every process receives the others', or only the first process does. */
+    /* Exchanges the parts of y[n][all]: every process receives the others', or only the first
+     * process does. */
     void (*gather)(const Share *share, float *y, int n, bool everywhere);
 };
 
@@ -120,12 +124,15 @@ static inline int tensor_first_row(const Tensor *w) { return w->share ? w->share
 static inline int tensor_all_rows(const Tensor *w) { return w->share ? w->share->all : w->rows; }
 
 /* Bytes of n weights, whole blocks, in the file; without the scales of TYPE_I8. */
-static inline size_t type_bytes(Type type, size_t n) { return n / (size_t)TYPES[type].weights * TYPES[type].bytes; }
+static inline size_t type_bytes(Type type, size_t n) {
+    return n / (size_t)TYPES[type].weights * TYPES[type].bytes;
+}
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {
     const size_t n = (size_t)rows * w->cols;
-    const size_t n_scales = w->type == TYPE_I8 ? n / w->group : 0; /* NOLINT: group is not 0 in TYPE_I8 */
+    /* NOLINTNEXTLINE: group is not 0 in TYPE_I8 */
+    const size_t n_scales = w->type == TYPE_I8 ? n / w->group : 0;
     return type_bytes(w->type, n) + n_scales * sizeof(float);
 }
 

@@ -1,12 +1,12 @@
 /* tiles.h: the inner loops of the products.
  *
- * A tile is the outputs of a few panels for a few tokens, whose sums are all in vector registers. This header owns the
- * loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for each weight type, in separate files
- * because they are slow to compile. matmul.c calls them.
+ * A tile is the outputs of a few panels for a few tokens, whose sums are all in vector registers.
+ * This header owns the loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for
+ * each weight type, in separate files because they are slow to compile. matmul.c calls them.
  *
- * Each lane is one output, summed over the columns from 0 up; a group of int8 weights, or 16 columns of floats, is
- * summed separately and then added. No tile changes that order, so the bits of a result depend neither on chunks nor on
- * threads.
+ * Each lane is one output, summed over the columns from 0 up; a group of int8 weights, or 16
+ * columns of floats, is summed separately and then added. No tile changes that order, so the bits
+ * of a result depend neither on chunks nor on threads.
  */
 #pragma once
 
@@ -15,10 +15,11 @@
 #include "kernels/simd.h"
 
 enum {
-    SUM_COLUMNS = 16,                      /* float columns that are summed separately */
-    MAX_PANELS = SCRATCH_PANELS,           /* max panels of a tile for one token */
-    TILE_PANELS = 2,                       /* max panels of a tile for more tokens */
-    TILE_TOKENS = LANES == 16 ? 6 : 3,     /* max tokens of a tile of 2 panels, limited by the registers */
+    SUM_COLUMNS = 16,            /* float columns that are summed separately */
+    MAX_PANELS = SCRATCH_PANELS, /* max panels of a tile for one token */
+    TILE_PANELS = 2,             /* max panels of a tile for more tokens */
+    /* max tokens of a tile of 2 panels, limited by the registers */
+    TILE_TOKENS = LANES == 16 ? 6 : 3,
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
     MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
     MANY_SUMS = 16                         /* the same, of a unit's tile */
@@ -58,7 +59,8 @@ extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0, groups_16_1;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------------------ */
 
-/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row + n_rows) and n tokens. */
+/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row + n_rows) and n
+ * tokens. */
 struct Task {
     float *y;
     size_t stride; /* floats from a token of y to the next */
@@ -71,28 +73,33 @@ struct Task {
     bool add;
 };
 
-/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed now into the
- * scratch. */
-const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n, size_t *stride);
+/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed
+ * now into the scratch. */
+const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n,
+                             size_t *stride);
 
-/* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only panels of w. */
+/* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only
+ * panels of w. */
 static inline Prefetch first_prefetch(const Tensor *w, int t) {
     const Prefetch none = {0};
     return w->panels && t == 0 ? w->prefetch : none;
 }
 
-/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip` tokens. */
-void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens, int skip);
+/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip`
+ * tokens. */
+void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens,
+                int skip);
 
-/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the tile, which computes
- * tile_tokens tokens. The last tile ends at the last token, so it recomputes a few. */
+/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the
+ * tile, which computes tile_tokens tokens. The last tile ends at the last token, so it recomputes a
+ * few. */
 void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset);
 
 /* ---- floats ------------------------------------------------------------------- */
 
 /* Adds the products of column c to the sums. */
-INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const float *const *x, Type type, int c,
-                       const int n_panels, const int tokens) {
+INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const float *const *x,
+                       Type type, int c, const int n_panels, const int tokens) {
     vf w[MAX_PANELS];
     UNROLL
     for (int p = 0; p < n_panels; p++) w[p] = load_column(type, panels + (size_t)p * stride, c);
@@ -100,13 +107,14 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const flo
     for (int i = 0; i < tokens; i++) {
         const vf xi = vset(x[i][c]);
         UNROLL
-        for (int p = 0; p < n_panels; p++) sums[p * tokens + i] = vfma(w[p], xi, sums[p * tokens + i]);
+        for (int p = 0; p < n_panels; p++)
+            sums[p * tokens + i] = vfma(w[p], xi, sums[p * tokens + i]);
     }
 }
 
 /* Sums n columns separately, then adds the sums to the totals. */
-INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const float *const *x, Type type, const int n,
-                        const int n_panels, const int tokens) {
+INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const float *const *x,
+                        Type type, const int n, const int n_panels, const int tokens) {
     vf sums[MAX_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) sums[k] = (vf){0};
@@ -198,23 +206,26 @@ INLINE float group_sum(const Layout *l, const InputGroup *x, int i) {
     return l->input_groups == 1 ? x->sum : (float)group_total(l, x, i) * x->scale;
 }
 
-/* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation groups of
- * consecutive tokens are `next` apart. */
-INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i, const InputGroup *x,
-                       size_t next, const int tokens) {
+/* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation
+ * groups of consecutive tokens are `next` apart. */
+INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i,
+                       const InputGroup *x, size_t next, const int tokens) {
     const vf scale = load_scale(l, block, i, false);
     UNROLL
     for (int j = 0; j < tokens; j++)
-        sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)), scale * x[(size_t)j * next].scale, sums[j]);
+        sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)), scale * x[(size_t)j * next].scale,
+                       sums[j]);
     if (!l->mins) return;
     const vf min = load_scale(l, block, i, true);
     UNROLL
-    for (int j = 0; j < tokens; j++) sums[j] = vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
+    for (int j = 0; j < tokens; j++)
+        sums[j] = vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
 }
 
-/* Adds the products of quad k of group i of a block. q: the group's activations of the first token. */
-INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layout *l, int i, int k, const int8_t *q,
-                     const int n_panels, const int tokens) {
+/* Adds the products of quad k of group i of a block. q: the group's activations of the first
+ * token. */
+INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layout *l, int i, int k,
+                     const int8_t *q, const int n_panels, const int tokens) {
     vb w[MAX_PANELS];
     UNROLL
     for (int p = 0; p < n_panels; p++) w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
@@ -227,17 +238,18 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layou
 }
 
 /* Adds the products of group i of a block. q and x: the group's activations of the first token. */
-INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q, const InputGroup *x,
-                      const int n_panels, const int tokens) {
+INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q,
+                      const InputGroup *x, const int n_panels, const int tokens) {
     const size_t next = o->in->row_groups;
     const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
     vi dots[MAX_PANELS][MAX_TILE_TOKENS];
     int k = 0;
+    /* corrects for the byte that stands for 0 */
     UNROLL
     for (int j = 0; j < tokens; j++) UNROLL
     for (int p = 0; p < n_panels; p++)
         dots[p][j] = vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
-                              group_total(l, x + (size_t)j * next, i)); /* corrects for the byte that stands for 0 */
+                              group_total(l, x + (size_t)j * next, i));
     for (; k + step <= l->quads; k += step) {
         UNROLL
         for (int s = 0; s < step; s++) add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
@@ -245,13 +257,16 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const
     for (; k < l->quads; k++) add_quad(dots, o, l, i, k, q, n_panels, tokens);
     UNROLL
     for (int p = 0; p < n_panels; p++)
-        add_scaled(sums + p * tokens, dots[p], l, o->panels + (size_t)p * o->stride, i, x, next, tokens);
+        add_scaled(sums + p * tokens, dots[p], l, o->panels + (size_t)p * o->stride, i, x, next,
+                   tokens);
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
-    const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups; /* of a group; groups unrolled together */
+    /* of a group; groups unrolled together */
+    const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups;
     const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
-    const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups + o.col / columns / l.input_groups;
+    const InputGroup *x =
+        o.in->groups + (size_t)o.t * o.in->row_groups + o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
     for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
@@ -259,7 +274,8 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
         if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
         for (int i = 0; i < step; i++)
-            add_group(totals, &o, &l, first + i, q + i * columns, x + i / l.input_groups, n_panels, tokens);
+            add_group(totals, &o, &l, first + i, q + i * columns, x + i / l.input_groups, n_panels,
+                      tokens);
         q += step * columns;
         x += step / l.input_groups;
         first += step;
@@ -273,7 +289,8 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
 }
 
 /* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
-INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset, Prefetch prefetch) {
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset,
+                          Prefetch prefetch) {
     const Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
         prefetch_ahead(prefetch, panel, l.bytes);
@@ -285,38 +302,40 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)
-                vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES), block_scale(type, panel, i, min));
+                vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES),
+                       block_scale(type, panel, i, min));
         }
     }
 }
 
 /* ---- compiling tiles ---------------------------------------------------------- */
 
-/* Each tile is a separate function, because the compiler keeps the sums in registers only if it does not see all tiles
- * at once. NAME_PxT has P panels and T tokens; M is the max. */
-#define TILE(name, tile, layout, panels, tokens)                                                                       \
+/* Each tile is a separate function, because the compiler keeps the sums in registers only if it
+ * does not see all tiles at once. NAME_PxT has P panels and T tokens; M is the max. */
+#define TILE(name, tile, layout, panels, tokens)                                                   \
     NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
 
-/* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile than in two. Only
- * processors with 16 lanes have enough registers. */
-#define PACKED_TILES(name, tile, layout)                                                                               \
-    TILE(name##_1x1, tile, layout, 1, 1)                                                                               \
-    TILE(name##_1x2, tile, layout, 1, 2)                                                                               \
-    TILE(name##_1x4, tile, layout, 1, 4)                                                                               \
+/* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile
+ * than in two. Only processors with 16 lanes have enough registers. */
+#define PACKED_TILES(name, tile, layout)                                                           \
+    TILE(name##_1x1, tile, layout, 1, 1)                                                           \
+    TILE(name##_1x2, tile, layout, 1, 2)                                                           \
+    TILE(name##_1x4, tile, layout, 1, 4)                                                           \
     TILE(name##_1x8, tile, layout, 1, MAX_TILE_TOKENS)
-#define PACKED(name, eight)                                                                                            \
+#define PACKED(name, eight)                                                                        \
     { name##_1x1, name##_1x2, name##_1x4, (eight) && MAX_TILE_TOKENS == 8 ? name##_1x8 : NULL }
 
 /* The tiles of unpacked panels. */
-#define UNPACKED_TILES(name, tile, layout)                                                                             \
-    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                                                                     \
-    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                                     \
+#define UNPACKED_TILES(name, tile, layout)                                                         \
+    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                                                 \
+    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                 \
     UnpackedTiles name = {name##_1xM, name##_2xM};
 
 /* The kernels of a block type. `groups`: the tiles for its unpacked groups. */
-#define BLOCK_KERNELS(id, groups, eight)                                                                               \
-    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                                              \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch) {           \
-        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);                                                \
-    }                                                                                                                  \
+#define BLOCK_KERNELS(id, groups, eight)                                                           \
+    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                          \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset,            \
+                            Prefetch prefetch) {                                                   \
+        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);                            \
+    }                                                                                              \
     const Kernels kernels_##id = {PACKED(id, eight), {NULL}, groups, unpack_##id};

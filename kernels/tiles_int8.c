@@ -1,5 +1,5 @@
-/* tiles_int8.c: the tiles of llama2.c's int8 weights, of unpacked groups, and of types with one group to a block
- * (tiles.h). */
+/* tiles_int8.c: the tiles of llama2.c's int8 weights, of unpacked groups, and of types with one
+ * group to a block (tiles.h). */
 #include "kernels/tiles.h"
 
 #define I8_GROUPS unpacked_layout(o.in->group, 0, 1)
@@ -14,6 +14,7 @@ UNPACKED_TILES(groups_32_1, byte_tile, unpacked_layout(32, 1, 1))
 UNPACKED_TILES(groups_16_0, byte_tile, unpacked_layout(16, 0, 2))
 UNPACKED_TILES(groups_16_1, byte_tile, unpacked_layout(16, 1, 2))
 
-#define X(id, name, gguf, file, weights, bytes, group, min, ...) BLOCK_KERNELS(id, groups_##group##_##min, true)
+#define X(id, name, gguf, file, weights, bytes, group, min, ...)                                   \
+    BLOCK_KERNELS(id, groups_##group##_##min, true)
 ONE_GROUP_TYPES(X)
 #undef X

@@ -22,14 +22,16 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const Passes *s = &p->passes[phase];
     const double observing = profile_of_thread(p, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
     const Work w = profile_work(p, phase);
-    fprintf(out, "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ", PHASE_NAMES[phase], s->passes,
-            observing / (observing + s->seconds));
-    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us}, 5);
+    fprintf(out, "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
+            PHASE_NAMES[phase], s->passes, observing / (observing + s->seconds));
+    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us},
+                  5);
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
         const ThreadTime time = profile_thread(p, t, phase);
         if (t) fputc(',', out);
-        write_numbers(out, (const double[]){1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting}, 3);
+        write_numbers(out,
+                      (const double[]){1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting}, 3);
     }
     fputs("]}", out);
 }
@@ -40,11 +42,11 @@ static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
     if (r->calls == 0) return;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
     if (row.layer != NO_LAYER) fprintf(out, "%d", row.layer);
-    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row.site].name, r->calls, r->tokens, r->seconds,
-            row.us, row.median, row.p95, r->work / work);
+    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row.site].name, r->calls,
+            r->tokens, r->seconds, row.us, row.median, row.p95, r->work / work);
     if (SITES[row.site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out, row.mean, r->max_abs, r->max_channel,
-                r->max_position);
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out, row.mean,
+                r->max_abs, r->max_channel, r->max_position);
     else
         fputs(",,,,,\n", out);
 }
@@ -54,8 +56,8 @@ void write_csv(const Profile *p, FILE *out) {
     const char *separator = "";
     fputs("# ", out);
     write_about(out, &p->about);
-    fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"", type_name(m->embedding.type),
-            m->config.n_layers, m->config.dim);
+    fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"",
+            type_name(m->embedding.type), m->config.n_layers, m->config.dim);
     write_load(out, profile_add_load(p, &(Load){0}));
     fputs("\", \"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
@@ -65,7 +67,8 @@ void write_csv(const Profile *p, FILE *out) {
         separator = ", ";
     }
     fputs("], \"residual\": [", out);
-    for (int layer = 0; layer < m->config.n_layers; layer++) { /* RMS before attention, by position bucket */
+    /* RMS before attention, by position bucket */
+    for (int layer = 0; layer < m->config.n_layers; layer++) {
         const StreamSize *stream = p->streams[layer];
         double rms[POSITION_BUCKETS];
         int n = POSITION_BUCKETS;
@@ -74,12 +77,14 @@ void write_csv(const Profile *p, FILE *out) {
         if (layer) fputc(',', out);
         write_numbers(out, rms, n);
     }
-    fputs("]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
-          "max_abs,max_channel,max_position\n",
-          out);
+    fputs(
+        "]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
+        "max_abs,max_channel,max_position\n",
+        out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         const double work = profile_work(p, phase).work;
-        for (int place = 0; place < p->n_places; place++) write_row(out, phase, work, profile_row(p, phase, place));
+        for (int place = 0; place < p->n_places; place++)
+            write_row(out, phase, work, profile_row(p, phase, place));
     }
 }
 

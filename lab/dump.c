@@ -1,8 +1,8 @@
-/* dump.c: writes inputs and outputs of norms as NumPy files: FOLDER/layers.3.attn_norm.in.npy, float32 [tokens,
- * elements].
+/* dump.c: writes inputs and outputs of norms as NumPy files: FOLDER/layers.3.attn_norm.in.npy,
+ * float32 [tokens, elements].
  *
- * Owns the layout of the files; profile.c calls it. In a pre-norm model the inputs of attn_norm, mlp_norm and
- * final_norm are the residual stream.
+ * Owns the layout of the files; profile.c calls it. In a pre-norm model the inputs of attn_norm,
+ * mlp_norm and final_norm are the residual stream.
  */
 #include "lab/dump.h"
 #include "base/error.h"
@@ -12,7 +12,8 @@
 
 enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + 64 };
 
-static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer, const char *norm, bool out) {
+static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer, const char *norm,
+                           bool out) {
     char prefix[32] = "";
     if (layer != NO_LAYER) snprintf(prefix, sizeof prefix, "layers.%d.", layer);
     snprintf(path, PATH_SIZE, "%s/%s%s.%s.npy", d->folder, prefix, norm, out ? "out" : "in");
@@ -24,12 +25,16 @@ static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
-        const PartSize size = !at.part->of_heads ? SIZE_DIM : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES : SIZE_KEYS;
-        const int width = part_size(&d->model->config, size), layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
+        const PartSize size = !at.part->of_heads             ? SIZE_DIM
+                              : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES
+                                                             : SIZE_KEYS;
+        const int width = part_size(&d->model->config, size),
+                  layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         for (int out = 0; part_norm(&at) && out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             FILE *file = create ? fopen(path, "wb") : NULL;
-            snprintf(about, sizeof about, "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", d->n, width);
+            snprintf(about, sizeof about,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", d->n, width);
             if (file) fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
             if (create ? !file || fclose(file) : remove(path)) d->failed = true;
             bytes += 4.0 * d->n * width;
@@ -40,20 +45,22 @@ static double all_arrays(Dump *d, bool create) {
 
 int dump_open(Dump *d, const Model *model, const char *path, int n) {
     *d = (Dump){.path = path, .model = model, .n = n};
-    if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder || file_exists(path))
+    if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder ||
+        file_exists(path))
         return fail("--dump %s: the path exists or is too long; choose another one", path);
     if (folder_create(d->folder)) return -1;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }
 
-void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps, int n, int stride,
-               int channel, int width) {
+void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps,
+               int n, int stride, int channel, int width) {
     char path[PATH_SIZE];
     FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
     for (int t = 0; file && t < n; t++, x += stride) {
         const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
-        if (fseek(file, at, SEEK_SET) || !fwrite(x, (size_t)width * sizeof *x, 1, file)) d->failed = true;
+        if (fseek(file, at, SEEK_SET) || !fwrite(x, (size_t)width * sizeof *x, 1, file))
+            d->failed = true;
     }
     if (!file || fclose(file)) d->failed = true;
 }

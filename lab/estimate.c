@@ -2,12 +2,15 @@
 #include "lab/estimate.h"
 #include <math.h>
 
-/* The interval is between two order statistics, which needs no assumption about the distribution (David and Nagaraja
- * 2003, "Order Statistics", section 7.1). Their ranks are from the normal approximation of the binomial distribution.
+/* The interval is between two order statistics, which needs no assumption about the distribution
+ * (David and Nagaraja 2003, "Order Statistics", section 7.1). Their ranks are from the normal
+ * approximation of the binomial distribution.
  */
 Estimate estimate_median(const double *sorted, int n) {
-    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0; /* ranks begin at 1 */
-    return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low], sorted[n - 1 - low]};
+    /* ranks begin at 1 */
+    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0;
+    return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low],
+                      sorted[n - 1 - low]};
 }
 
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */

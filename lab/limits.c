@@ -1,7 +1,8 @@
 /* limits.c: the read bandwidth and the peak arithmetic rates of this machine.
  *
- * Owns the loops that measure them. Which loop reads fastest depends on the processor, so several are tried. The result
- * of a loop depends on all of its work, so the compiler cannot remove any of it.
+ * Owns the loops that measure them. Which loop reads fastest depends on the processor, so several
+ * are tried. The result of a loop depends on all of its work, so the compiler cannot remove any of
+ * it.
  */
 #include "lab/limits.h"
 #include "base/memory.h"
@@ -13,12 +14,15 @@
 
 enum {
     STREAM_SUMS = 8,
-    CHAINS = 12, /* at least latency times throughput of a multiply-add; 12 and two factors fit in 16 registers */
+    /* at least latency times throughput of a multiply-add; 12 and two factors fit in 16
+     * registers */
+    CHAINS = 12,
     UNIT = 4 * STREAM_SUMS * LANES,
     MAX_READ = 512 << 20 /* bytes; larger than the caches */
 };
 
-/* Processes n numbers. Loops that measure bandwidth read p[n], n a multiple of UNIT; the others read only *p. */
+/* Processes n numbers. Loops that measure bandwidth read p[n], n a multiple of UNIT; the others
+ * read only *p. */
 typedef float Loop(const float *p, size_t n);
 
 /* Sums n floats, read as `streams` concurrent streams. */
@@ -35,8 +39,10 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams, P
     return vsum(sums[0]);
 }
 
-#define READ_LOOP(name, streams, distance, near)                                                                       \
-    static float name(const float *p, size_t n) { return read_streams(p, n, streams, (Prefetch){distance, near}); }
+#define READ_LOOP(name, streams, distance, near)                                                   \
+    static float name(const float *p, size_t n) {                                                  \
+        return read_streams(p, n, streams, (Prefetch){distance, near});                            \
+    }
 READ_LOOP(four_streams, 4, 0, false)
 READ_LOOP(one_stream_near, 1, 2048, true)
 READ_LOOP(four_streams_far, 4, 8192, false)
@@ -63,7 +69,8 @@ static float multiply_bytes(const float *p, size_t n) {
     return vsum(vfloat(sums[0]));
 }
 
-/* Numbers per second of a loop, over all threads. Each thread processes `share` numbers per pass. */
+/* Numbers per second of a loop, over all threads. Each thread processes `share` numbers per
+ * pass. */
 static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int threads) {
     const size_t passes = 1 + (32u << 20) / (share + 1); /* at least 32 M numbers */
     double start = 0, end = 0;
@@ -86,14 +93,20 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
 double read_rate(size_t bytes, int threads) {
     static Loop *const loops[] = {four_streams, one_stream_near, four_streams_far, NULL};
     if (bytes > MAX_READ) bytes = MAX_READ;
-    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT, n = share * threads;
+    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT,
+                 n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     double best = 0;
     for (size_t i = 0; floats && i < n; i++) floats[i] = 1;
-    for (Loop *const *l = loops; floats && *l; l++) best = fmax(best, rate_of(*l, floats, share, true, threads));
+    for (Loop *const *l = loops; floats && *l; l++)
+        best = fmax(best, rate_of(*l, floats, share, true, threads));
     free(floats);
     return best * sizeof(float);
 }
 
-double float_rate(int threads) { return 2 * rate_of(multiply_floats, (const float[]){1}, 32 << 20, false, threads); }
-double byte_rate(int threads) { return 2 * rate_of(multiply_bytes, (const float[]){1}, 64 << 20, false, threads); }
+double float_rate(int threads) {
+    return 2 * rate_of(multiply_floats, (const float[]){1}, 32 << 20, false, threads);
+}
+double byte_rate(int threads) {
+    return 2 * rate_of(multiply_bytes, (const float[]){1}, 64 << 20, false, threads);
+}

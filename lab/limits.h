@@ -3,10 +3,11 @@
 
 #include <stddef.h>
 
-/* Bytes per second when all threads repeatedly read a buffer of `bytes` bytes, at most 512 MB, each thread its own
- * part. 0 and a message if memory runs out. */
+/* Bytes per second when all threads repeatedly read a buffer of `bytes` bytes, at most 512 MB, each
+ * thread its own part. 0 and a message if memory runs out. */
 double read_rate(size_t bytes, int threads);
 
-/* Operations per second of all threads, two per multiply-add: of float32, and of int8 summed in int32. */
+/* Operations per second of all threads, two per multiply-add: of float32, and of int8 summed in
+ * int32. */
 double float_rate(int threads);
 double byte_rate(int threads);

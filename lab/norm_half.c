@@ -4,11 +4,15 @@
 #include "norm.h"
 #include <math.h>
 
-static float widen(uint16_t h, Type type) { return type == TYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h); }
-static uint16_t narrow(float f, Type type) { return type == TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f); }
+static float widen(uint16_t h, Type type) {
+    return type == TYPE_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+static uint16_t narrow(float f, Type type) {
+    return type == TYPE_F16 ? f32_to_f16(f) : f32_to_bf16(f);
+}
 
-void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps, Type type,
-                  RoundingOrder order) {
+void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps,
+                  Type type, RoundingOrder order) {
     float wide[NORM_BLOCK];
     double sum = 0;
     for (int start = 0; start < dim; start += NORM_BLOCK) {

@@ -27,7 +27,10 @@ static const char *parse_layers(const char *text, int n_layers, long *first, lon
     char *end;
     *first = *last = strtol(text, &end, 10);
     if (*end == '-') *last = strtol(end + 1, &end, 10);
-    return is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last && *last < n_layers ? end + 1 : NULL;
+    return is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last &&
+                   *last < n_layers
+               ? end + 1
+               : NULL;
 }
 
 /* Applies an item: a kind, for all norms, or SITE=KIND. */
@@ -36,7 +39,9 @@ static int swap_item(Model *model, const char *item) {
     const int n_layers = model->config.n_layers, n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
     const bool has_layers = n == 2 && strchr(left, '.');
     long first = 0, last = n_layers - 1;
-    const char *site = n < 2 ? NULL : has_layers ? parse_layers(left, n_layers, &first, &last) : left;
+    const char *site = n < 2        ? NULL
+                       : has_layers ? parse_layers(left, n_layers, &first, &last)
+                                    : left;
     Norm swapped;
     bool found = false;
     if (!parse_kind(&swapped, n == 2 ? kind : left) || (has_layers && !site))
@@ -45,7 +50,8 @@ static int swap_item(Model *model, const char *item) {
                 "and") " with a positive number, layers are 0 to %d",
             item, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const bool in_layers = at.part->owner == OF_MODEL ? !has_layers : at.layer >= first && at.layer <= last;
+        const bool in_layers =
+            at.part->owner == OF_MODEL ? !has_layers : at.layer >= first && at.layer <= last;
         Norm *norm = part_norm(&at);
         if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0)) continue;
         norm->kind = swapped.kind;
@@ -53,10 +59,12 @@ static int swap_item(Model *model, const char *item) {
         found = true;
     }
     if (!found)
-        return fail("--norm: '%s' names a norm that this model does not have; sites are attn, mlp, q, k, attn_post, "
-                    "mlp_post and final",
-                    item);
-    if (swapped.kind == NORM_NONE) note("--norm none is for timing only: the model generates meaningless text");
+        return fail(
+            "--norm: '%s' names a norm that this model does not have; sites are attn, mlp, q, k, attn_post, "
+            "mlp_post and final",
+            item);
+    if (swapped.kind == NORM_NONE)
+        note("--norm none is for timing only: the model generates meaningless text");
     return 0;
 }
 

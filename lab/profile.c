@@ -1,8 +1,9 @@
 /* profile.c: the time of each site in each layer, and the size of activations.
  *
- * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the inputs and outputs of
- * norms. The time between the end of a mark and the start of the thread's next mark belongs to the site of the latter.
- * The rest of a pass, the time of the marks themselves, belongs to SITE_PROFILE, so the sites add up to the total.
+ * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the
+ * inputs and outputs of norms. The time between the end of a mark and the start of the thread's
+ * next mark belongs to the site of the latter. The rest of a pass, the time of the marks
+ * themselves, belongs to SITE_PROFILE, so the sites add up to the total.
  */
 #include "lab/profile.h"
 #include "base/error.h"
@@ -24,7 +25,8 @@ static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGIT
 
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
     const bool is_after = layer == NO_LAYER && site > SITE_EMBED;
-    const int row = is_after ? p->session->model->config.n_layers : layer; /* -1: before the layers */
+    /* -1: before the layers */
+    const int row = is_after ? p->session->model->config.n_layers : layer;
     return &p->records[(thread * N_PHASES + phase) * p->n_places + (row + 1) * N_SITES + site];
 }
 
@@ -37,7 +39,9 @@ static int bucket_of(uint64_t n, int buckets) {
 }
 
 /* The min value of a bucket. */
-static double bucket_start(int bucket) { return bucket < 8 ? bucket : ldexp(8 + bucket % 8, bucket / 8 - 1); }
+static double bucket_start(int bucket) {
+    return bucket < 8 ? bucket : ldexp(8 + bucket % 8, bucket / 8 - 1);
+}
 
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
@@ -47,8 +51,10 @@ static void mark(Probe *probe, int layer, Site site) {
     if (site == SITE_WAIT && omp_get_num_threads() == 1) return;
     const uint64_t all = p->clock() - track->last, ticks = all < p->reading ? 0 : all - p->reading;
     if (thread == 0 || site != SITE_START) { /* other threads were idle before the start */
-        const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS ? chunk->n_requested : chunk->n;
-        const bool is_norm = SITES[site].is_norm, repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
+        const int n =
+            site == SITE_FINAL_NORM || site == SITE_LOGITS ? chunk->n_requested : chunk->n;
+        const bool is_norm = SITES[site].is_norm,
+                   repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
         const double seconds = 1e-9 * (double)ticks;
         Record *r = profile_of_thread(p, thread, p->phase, layer, site);
         r->seconds += seconds;
@@ -121,8 +127,8 @@ static void add_input(Record *r, Sizes sizes, const float *x, int dim, int chann
     r->max_position = position;
 }
 
-static void norm(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n, int n_heads,
-                 int dim) {
+static void norm(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n,
+                 int n_heads, int dim) {
     const Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
@@ -132,7 +138,9 @@ static void norm(Probe *probe, int layer, Site site, bool out, const float *x, s
     const Step *steps = chunk->steps + at / stride;
     const int channel = (int)(at % stride);
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
-    if (p->dump) dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n, (int)stride, channel, n_heads * dim);
+    if (p->dump)
+        dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n, (int)stride, channel,
+                  n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
             const int position = steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
@@ -170,7 +178,8 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     const size_t n_places = (n_layers + 2) * N_SITES;
     Profile *p = n_layers <= MAX_LAYERS ? allocate(1, sizeof *p) : NULL;
     if (n_layers > MAX_LAYERS)
-        fail("a profile needs a model of at most %d layers, this one has %zu", MAX_LAYERS, n_layers);
+        fail("a profile needs a model of at most %d layers, this one has %zu", MAX_LAYERS,
+             n_layers);
     if (!p) return NULL;
     *p = (Profile){.probe = {begin, end, mark, norm},
                    .session = session,
@@ -214,15 +223,16 @@ static double quantile(const uint32_t *histogram, double q) {
     return 0;
 }
 
-/* Seconds that other programs took from the first thread at a site. A call is long if it takes more than 8 times the
- * median and 1 us, per token; its time above the median is lost. With fewer than 8 calls the median is over all
- * layers. */
+/* Seconds that other programs took from the first thread at a site. A call is long if it takes more
+ * than 8 times the median and 1 us, per token; its time above the median is lost. With fewer than 8
+ * calls the median is over all layers. */
 static double lost_at(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
     const Histogram *of_phase = &p->histograms[phase * p->n_places];
     const uint32_t *calls = of_phase[place];
     Histogram all = {0};
-    double usual = 0; /* sum over calls of nanoseconds per token; a long call counts as the median */
+    /* sum over calls of nanoseconds per token; a long call counts as the median */
+    double usual = 0;
     bool lost = false;
     for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
         for (int b = 0; b < BUCKETS; b++) all[b] += of_phase[i][b];
@@ -248,7 +258,8 @@ static Record record_of(const Profile *p, Phase phase, int place) {
         sum.squares_out += r->squares_out;
         sum.vectors += r->vectors;
         sum.means += r->means;
-        if (phase == DECODE && !SITES[site].is_norm) others += r->seconds; /* threads share prompts equally */
+        /* threads share prompts equally */
+        if (phase == DECODE && !SITES[site].is_norm) others += r->seconds;
         if (r->max_abs <= sum.max_abs) continue;
         sum.max_abs = r->max_abs;
         sum.max_channel = r->max_channel;
@@ -268,7 +279,8 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
     return (SiteRow){.layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
                      .site = place % N_SITES,
                      .record = r,
-                     .us = 1e6 * r.seconds / profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
+                     .us = 1e6 * r.seconds /
+                           profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
                      .median = quantile(calls, 0.5),
                      .p95 = quantile(calls, 0.95),
                      .rms_in = sqrt(r.squares_in / r.vectors),
@@ -290,7 +302,8 @@ Work profile_work(const Profile *p, Phase phase) {
         w.us += row.us;
     }
     const double share = w.norms / w.work;
-    w.share = (Estimate){share, share + of_passes.low - of_passes.value, share + of_passes.high - of_passes.value};
+    w.share = (Estimate){share, share + of_passes.low - of_passes.value,
+                         share + of_passes.high - of_passes.value};
     return w;
 }
 
@@ -299,7 +312,9 @@ ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {
     ThreadTime sum = {0};
     for (int place = 0; place < p->n_places; place++) {
         const Site site = place % N_SITES;
-        double *part = SITES[site].is_norm ? &sum.norms : site == SITE_WAIT ? &sum.waiting : &sum.others;
+        double *part = SITES[site].is_norm ? &sum.norms
+                       : site == SITE_WAIT ? &sum.waiting
+                                           : &sum.others;
         if (site != SITE_PROFILE) *part += records[place].seconds;
     }
     return sum;
@@ -312,16 +327,18 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
         sum->interrupted += passes->interrupted;
         sum->lost += profile_work(p, phase).lost;
         sum->seconds += passes->seconds * p->session->n_threads;
-        for (int t = 0; t < p->session->n_threads; t++) sum->waited += profile_thread(p, t, phase).waiting;
+        for (int t = 0; t < p->session->n_threads; t++)
+            sum->waited += profile_thread(p, t, phase).waiting;
     }
     return sum;
 }
 
 void write_load(FILE *out, const Load *load) {
     const bool busy = 10 * load->interrupted > load->passes || load->waited > 0.25 * load->seconds;
-    fprintf(out,
-            "%s: other programs interrupted %.0f of %.0f passes and took %.3f ms, excluded from the shares of "
-            "work; threads waited %.0f %% of the time",
-            busy ? "busy" : "idle", load->interrupted, load->passes, 1e3 * load->lost,
-            load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
+    fprintf(
+        out,
+        "%s: other programs interrupted %.0f of %.0f passes and took %.3f ms, excluded from the shares of "
+        "work; threads waited %.0f %% of the time",
+        busy ? "busy" : "idle", load->interrupted, load->passes, 1e3 * load->lost,
+        load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
 }

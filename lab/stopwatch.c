@@ -1,5 +1,5 @@
-/* stopwatch.c: measurements that tolerate other programs on the machine: medians over rounds, and the time of a
- * synthetic text. */
+/* stopwatch.c: measurements that tolerate other programs on the machine: medians over rounds, and
+ * the time of a synthetic text. */
 #include "lab/stopwatch.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -25,10 +25,12 @@ int measure(Round *round, void *context, int n_values, double seconds, Estimate 
             for (; at > 0 && row[at - 1] > values[v]; at--) row[at] = row[at - 1];
             row[at] = values[v];
             estimates[v] = estimate_median(row, n);
-            narrow = narrow && estimates[v].high - estimates[v].low <= 0.02 * fabs(estimates[v].value);
+            narrow =
+                narrow && estimates[v].high - estimates[v].low <= 0.02 * fabs(estimates[v].value);
         }
         in_time = now() - start < seconds;
-        if (on_terminal(stderr)) fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start, seconds);
+        if (on_terminal(stderr))
+            fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start, seconds);
     }
     if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 40, "");
     return status ? -1 : n;
@@ -41,7 +43,8 @@ int time_text(const Workload *t, double *seconds) {
     for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
         const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
         const double start = now();
-        for (int k = 0; k < n; k++) tokens[k] = (int)(((pos + k) * 7919LL + 3) % s->model->config.vocab_size);
+        for (int k = 0; k < n; k++)
+            tokens[k] = (int)(((pos + k) * 7919LL + 3) % s->model->config.vocab_size);
         if (!model_forward_text(s, tokens, n, pos, 1)) status = -1;
         tune(t->tuning, n);
         seconds[i ? DECODE : PREFILL] += now() - start;

@@ -1,27 +1,31 @@
 /* tune.c: the fastest settings for decode on this machine, measured while the first tokens run.
  *
- * Owns the candidates and the choice. A small model may be faster with one thread, if barriers cost more than
- * parallelism saves. Some processors prefetch sequential reads in hardware; on others decode is 1.1 to 1.7 times as
- * fast with software prefetch (docs/performance.md). Each token runs with one setting. The min time of a setting is
- * compared, because other programs can only add to it. With an observer no number of threads is tried: a profile's
- * shares depend on it.
+ * Owns the candidates and the choice. A small model may be faster with one thread, if barriers cost
+ * more than parallelism saves. Some processors prefetch sequential reads in hardware; on others
+ * decode is 1.1 to 1.7 times as fast with software prefetch (docs/performance.md). Each token runs
+ * with one setting. The min time of a setting is compared, because other programs can only add to
+ * it. With an observer no number of threads is tried: a profile's shares depend on it.
  */
 #include "lab/tune.h"
 #include "formats/parts.h"
 #include <stdio.h>
 
-static const Prefetch PREFETCHES[N_PREFETCHES] = {{0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
+static const Prefetch PREFETCHES[N_PREFETCHES] = {
+    {0, false}, {2048, true}, {8192, true}, {4096, false}, {8192, false}};
 
 enum {
     MIN_LAYER = 128 << 10, /* bytes per layer; below, one thread is faster */
     MAX_LAYER = 4 << 20,   /* bytes per layer; from here on, all threads are faster */
-    RUN = 16,              /* tokens before the number of threads changes; the first 12 wake the threads up */
+    /* tokens before the number of threads changes; the first 12 wake the threads up */
+    RUN = 16,
     THREAD_TRIALS = 4 * RUN,
     TRIALS = THREAD_TRIALS + 4 * N_PREFETCHES
 };
 
 /* The setting of the i-th trial. */
-static int setting_of(int i) { return i < THREAD_TRIALS ? i / RUN % 2 : N_TEAMS + i % N_PREFETCHES; }
+static int setting_of(int i) {
+    return i < THREAD_TRIALS ? i / RUN % 2 : N_TEAMS + i % N_PREFETCHES;
+}
 
 static void apply(Tuning *t, int setting) {
     if (setting < N_TEAMS) {
@@ -57,9 +61,11 @@ void tune(Tuning *t, int n_steps) {
 void tuning_open(Tuning *t, Model *model, Session *s) {
     const size_t layer_bytes =
         model->decode_bytes / ((size_t)model->config.n_layers + 1); /* the output counts as one */
-    const bool try_threads = s->n_threads > 1 && !s->probe && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
+    const bool try_threads =
+        s->n_threads > 1 && !s->probe && layer_bytes >= MIN_LAYER && layer_bytes < MAX_LAYER;
     s->decode_threads = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
-    *t = (Tuning){model, s, .max_threads = s->decode_threads, .tried = try_threads ? 0 : THREAD_TRIALS};
+    *t = (Tuning){model, s, .max_threads = s->decode_threads,
+                  .tried = try_threads ? 0 : THREAD_TRIALS};
     apply(t, setting_of(t->tried));
 }
 
@@ -67,7 +73,9 @@ const char *tuning_text(const Tuning *t) {
     static char text[96];
     const Prefetch prefetch = t->model->output.prefetch;
     const int n = t->session->decode_threads;
-    const char *form = prefetch.distance ? "%d thread%s, prefetch %d bytes ahead (l%d)" : "%d thread%s, prefetch off";
-    snprintf(text, sizeof text, form, n, n == 1 ? "" : "s", prefetch.distance, prefetch.near ? 1 : 2);
+    const char *form = prefetch.distance ? "%d thread%s, prefetch %d bytes ahead (l%d)"
+                                         : "%d thread%s, prefetch off";
+    snprintf(text, sizeof text, form, n, n == 1 ? "" : "s", prefetch.distance,
+             prefetch.near ? 1 : 2);
     return text;
 }

@@ -17,10 +17,11 @@ typedef struct {
 /* Chooses the first settings. Model and session must outlive the tuning. */
 void tuning_open(Tuning *t, Model *model, Session *session);
 
-/* The caller calls this after each forward pass, with its number of steps. After a single-token pass, records its time
- * and selects the settings of the next pass: first each candidate, then the fastest. Settings do not change any bit of
- * the logits. */
+/* The caller calls this after each forward pass, with its number of steps. After a single-token
+ * pass, records its time and selects the settings of the next pass: first each candidate, then the
+ * fastest. Settings do not change any bit of the logits. */
 void tune(Tuning *t, int n_steps);
 
-/* The current settings as text: "2 threads, prefetch 8192 bytes ahead (l2)"; valid until the next call. */
+/* The current settings as text: "2 threads, prefetch 8192 bytes ahead (l2)"; valid until the next
+ * call. */
 const char *tuning_text(const Tuning *t);

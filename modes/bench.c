@@ -1,8 +1,7 @@
 /* bench.c: speed, compared with the limits of the machine.
  *
- * Owns the mode that times prefill and decode and, in the same run, the limits of each: the read bandwidth (decode
- * reads every weight once per token) and the rate of multiply-adds (prefill).
- */
+ * Owns the mode that times prefill and decode and, in the same run, the limits of each: the read
+ * bandwidth (decode reads every weight once per token) and the rate of multiply-adds (prefill). */
 #include "base/file.h"
 #include "base/ranks.h"
 #include "formats/parts.h"
@@ -15,10 +14,20 @@
 #include "modes/common.h"
 
 /* Measured values: tokens/s, 10^9 bytes/s and 10^9 operations/s, each with its limits. */
-enum { PREFILL_RATE, DECODE_RATE, DECODE_BYTES, READ_BYTES, PREFILL_OPERATIONS, FLOAT_PEAK, BYTE_PEAK, N_VALUES };
+enum {
+    PREFILL_RATE,
+    DECODE_RATE,
+    DECODE_BYTES,
+    READ_BYTES,
+    PREFILL_OPERATIONS,
+    FLOAT_PEAK,
+    BYTE_PEAK,
+    N_VALUES
+};
 
-static const char *const NAMES[N_VALUES] = {"prefill_tps",    "decode_tps",  "decode_gbps",     "read_gbps",
-                                            "prefill_gflops", "peak_gflops", "byte_peak_gflops"};
+static const char *const NAMES[N_VALUES] = {"prefill_tps",     "decode_tps",     "decode_gbps",
+                                            "read_gbps",       "prefill_gflops", "peak_gflops",
+                                            "byte_peak_gflops"};
 
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
@@ -36,7 +45,8 @@ static int time_round(void *context, double *rates) {
     double weights = 0; /* of the layers' products, in use; two operations each */
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        if (w && at.part->owner != OF_MODEL && (at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used))
+        if (w && at.part->owner != OF_MODEL &&
+            (at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used))
             weights += (double)w->rows * w->cols;
     }
     rates[PREFILL_OPERATIONS] = 2e-9 * rates[PREFILL_RATE] * weights;
@@ -44,10 +54,12 @@ static int time_round(void *context, double *rates) {
     return 0;
 }
 
-/* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage reached. */
-static void show_rate(const char *name, Estimate tokens, Estimate rate, const char *unit, Estimate limit) {
-    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value, tokens.low,
-           tokens.high, rate.value, unit, limit.value, 100 * rate.value / limit.value);
+/* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage
+ * reached. */
+static void show_rate(const char *name, Estimate tokens, Estimate rate, const char *unit,
+                      Estimate limit) {
+    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value,
+           tokens.low, tokens.high, rate.value, unit, limit.value, 100 * rate.value / limit.value);
 }
 
 static void report(const Options *o, const Workload *t, const Estimate *rates, int rounds) {
@@ -58,18 +70,20 @@ static void report(const Options *o, const Workload *t, const Estimate *rates, i
     if (o->json) {
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
         for (int v = 0; v < N_VALUES; v++) write_estimate(stdout, NAMES[v], rates[v]);
-        printf(", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
-               "\"reads\": \"%s\", \"ranks\": %d}\n",
-               type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number());
+        printf(
+            ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
+            "\"reads\": \"%s\", \"ranks\": %d}\n",
+            type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number());
         return;
     }
-    show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS], int8 ? "int8 GOP/s" : "GFLOP/s",
-              rates[int8 ? BYTE_PEAK : FLOAT_PEAK]);
+    show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS],
+              int8 ? "int8 GOP/s" : "GFLOP/s", rates[int8 ? BYTE_PEAK : FLOAT_PEAK]);
     show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s", rates[READ_BYTES]);
-    printf("%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n"
-           "decode: %s\n",
-           type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads, t->prompt, t->steps, m->decode_bytes,
-           rounds, reads);
+    printf(
+        "%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n"
+        "decode: %s\n",
+        type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads, t->prompt, t->steps,
+        m->decode_bytes, rounds, reads);
 }
 
 int mode_bench(Run *run) {
@@ -77,7 +91,8 @@ int mode_bench(Run *run) {
     const int context = run->session.context;
     Estimate rates[N_VALUES];
     Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
-    if (context < 2) return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
+    if (context < 2)
+        return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
     if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2) t.steps = context / 2;
         t.prompt = t.prompt < context - t.steps ? t.prompt : context - t.steps;

@@ -1,8 +1,8 @@
 /* chat.c: conversation.
  *
- * Owns the messages and the commands of a conversation. Each turn renders all turns that fit in the context; the
- * longest cached prefix does not run again. template.c formats a turn as tokens, text.c generates the answer, input.c
- * reads messages.
+ * Owns the messages and the commands of a conversation. Each turn renders all turns that fit in the
+ * context; the longest cached prefix does not run again. template.c formats a turn as tokens,
+ * text.c generates the answer, input.c reads messages.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -30,29 +30,34 @@ typedef struct {
 
 static Tokens *last_answer(const Chat *c) { return &c->talk.turns[c->talk.n - 1].answer; }
 
-/* ---- answers ------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ------------------------------------------------------------------------------------- */
 
-/* Sets *all to the tokens of the turns that are not dropped, with what there is of the last answer. */
+/* Sets *all to the tokens of the turns that are not dropped, with what there is of the last
+ * answer. */
 static int render(const Chat *c, Tokens *all) {
     free(all->ids);
     int status = chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
-    for (int i = 0; !status && i < last_answer(c)->n; i++) status = tokens_add(all, last_answer(c)->ids[i]);
+    for (int i = 0; !status && i < last_answer(c)->n; i++)
+        status = tokens_add(all, last_answer(c)->ids[i]);
     return status;
 }
 
-/* Renders the turns into the text. If they do not fit in the context, drops the oldest until they fill at most half of
- * it. Returns 1 if the last turn alone does not fit. */
+/* Renders the turns into the text. If they do not fit in the context, drops the oldest until they
+ * fill at most half of it. Returns 1 if the last turn alone does not fit. */
 static int prepare(Chat *c) {
     Text *t = &c->text;
     const int context = c->run->session.context, first = c->talk.first;
     Tokens all = {0};
     int status = render(c, &all), same = 0;
-    for (int max = context - 1; !status && all.n > max && c->talk.first < c->talk.n - 1; max = context / 2) {
+    for (int max = context - 1; !status && all.n > max && c->talk.first < c->talk.n - 1;
+         max = context / 2) {
         c->talk.first++;
         status = render(c, &all);
     }
     if (c->talk.first > first)
-        note("the context of %d positions is full; dropped the oldest turns: %d", context, c->talk.first - first);
+        note("the context of %d positions is full; dropped the oldest turns: %d", context,
+             c->talk.first - first);
     if (!status && all.n >= context) status = 1;
     if (!status && c->run->options->verbose_prompt) {
         Stream err;
@@ -75,7 +80,8 @@ static int prepare(Chat *c) {
     return status;
 }
 
-/* Generates until the answer ends or the context is full. The turn gets the tokens before a stop string. */
+/* Generates until the answer ends or the context is full. The turn gets the tokens before a stop
+ * string. */
 static int generate(Chat *c, Stream *out) {
     const bool json = c->run->options->json;
     Text *t = &c->text;
@@ -111,25 +117,30 @@ static int answer(Chat *c) {
     if (on_terminal(stdin)) fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
     do status = generate(c, &out);
-    while (!status && t->ended == LENGTH && t->max == context && t->ids.n - t->n_prompt != run->options->steps &&
-           !(status = prepare(c)));
+    while (!status && t->ended == LENGTH && t->max == context &&
+           t->ids.n - t->n_prompt != run->options->steps && !(status = prepare(c)));
     if (status > 0) note("the context of %d positions is full, and ends the answer", context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, c->talk.n, user, strlen(user), run->options->sampling.seed, &out);
+        status =
+            text_write_json(t, c->talk.n, user, strlen(user), run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
     if (run->options->verbose)
-        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n, t->ids.n - t->n_prompt,
-                now() - start);
+        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n,
+                t->ids.n - t->n_prompt, now() - start);
     if (on_terminal(stdin)) interrupted = 0;
     return stream_close(&out) || status < 0 ? -1 : 0;
 }
 
-static int take_turn(Chat *c, const char *message) { return conversation_add(&c->talk, message) || answer(c) ? -1 : 0; }
+static int take_turn(Chat *c, const char *message) {
+    return conversation_add(&c->talk, message) || answer(c) ? -1 : 0;
+}
 
-/* ---- commands; failures are reported, and the conversation goes on ------------------------------- */
+/* ---- commands; failures are reported, and the conversation goes on
+ * ------------------------------- */
 
-static void write_message(FILE *out, const char *before, const char *role, const char *content, size_t n) {
+static void write_message(FILE *out, const char *before, const char *role, const char *content,
+                          size_t n) {
     fprintf(out, "%s{\"role\": \"%s\", ", before, role);
     write_json_string(out, "content", content, n);
     fputc('}', out);
@@ -139,11 +150,13 @@ static void save(const Chat *c, const char *path) {
     OutputFile file;
     if (output_open(&file, path)) return;
     fputc('[', file.stream);
-    if (c->talk.system) write_message(file.stream, "", "system", c->talk.system, strlen(c->talk.system));
+    if (c->talk.system)
+        write_message(file.stream, "", "system", c->talk.system, strlen(c->talk.system));
     for (int i = 0; c->talk.turns && i < c->talk.n; i++) {
         const ChatTurn *turn = &c->talk.turns[i];
         Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
-        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user", turn->user, strlen(turn->user));
+        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user", turn->user,
+                      strlen(turn->user));
         if (text_decode(c->run, &answer)) break;
         write_message(file.stream, ",\n", "assistant", answer.bytes.bytes, answer.bytes.n);
         free(answer.bytes.bytes);
@@ -163,9 +176,10 @@ static void load(Chat *c, const char *path) {
     json_close(&json);
 }
 
-static const char help[] = "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
-                           "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
-                           "\"\"\" begins and ends a message of several lines\n";
+static const char help[] =
+    "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
+    "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
+    "\"\"\" begins and ends a message of several lines\n";
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
@@ -186,7 +200,8 @@ static int command(Chat *c, const char *line) {
     return c->talk.n && !last_answer(c)->n ? answer(c) : 0;
 }
 
-/* ---- the mode ------------------------------------------------------------------------------------ */
+/* ---- the mode
+ * ------------------------------------------------------------------------------------ */
 
 /* Takes the messages of standard input. */
 static int converse(Chat *c) {
@@ -213,12 +228,15 @@ int mode_chat(Run *run) {
     const Options *o = run->options;
     Chat c = {.run = run, .talk.system = o->system};
     if (!o->template && !run->tokenizer.chat_template.bytes)
-        note("%s has no chat template, so it may not be a chat model; using the llama-2 format", o->model);
+        note("%s has no chat template, so it may not be a chat model; using the llama-2 format",
+             o->model);
     int status = chat_template_open(&c.template, &run->tokenizer, o) ? EXIT_BAD_INPUT : 0;
     if (!status) {
-        run->model.eos_ends = true; /* EOS ends an answer, even if it does not end other texts of this model */
+        /* EOS ends an answer, even if it does not end other texts of this model */
+        run->model.eos_ends = true;
         c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};
-        session_keep_all(&run->session); /* removing a long thought may rewind beyond a sliding window */
+        /* removing a long thought may rewind beyond a sliding window */
+        session_keep_all(&run->session);
         if (sampler_open(&c.sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
     }
     if (!status && o->prompts) status = generate_texts(run, &c.template);

@@ -13,7 +13,8 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     for (const char *s = list;; s = end + 1) {
         const long id = strtol(s, &end, 10);
         if (*s < '0' || *s > '9' || id >= vocab_size || (*end && *end != ','))
-            return fail("--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407", s, vocab_size);
+            return fail("--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407",
+                        s, vocab_size);
         if (tokens_add(out, (int)id)) return -1;
         if (!*end) return 0;
     }
@@ -47,8 +48,8 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp(logits[i] - (double)max);
+    double sum = exp(logits[0] - (double)max);
+    for (int i = 1; i < n; i++) sum += exp(logits[i] - (double)max);
     return log(sum) + max;
 }
 
@@ -61,8 +62,10 @@ void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
 void write_json_token(const Run *run, FILE *out, int id, double logprob) {
     int n;
     const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
-    fprintf(out, logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": [" : "{\"token\": %d, \"bytes\": [", id,
-            logprob);
+    fprintf(out,
+            logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": ["
+                         : "{\"token\": %d, \"bytes\": [",
+            id, logprob);
     for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
     fputc(']', out);
 }
@@ -74,13 +77,15 @@ int run_first_token(const Run *run) {
 }
 
 int run_steps(const Run *run) {
-    const int context = run->session.context, steps = run->options->steps < 0 ? 256 : run->options->steps;
+    const int context = run->session.context,
+              steps = run->options->steps < 0 ? 256 : run->options->steps;
     return steps == 0 || steps > context ? context : steps;
 }
 
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
     static char number[16];
-    if (run->tokenizer.pieces.n) return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1, ids->ids[i], n);
+    if (run->tokenizer.pieces.n)
+        return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1, ids->ids[i], n);
     *n = snprintf(number, sizeof number, i ? ",%d" : "%d", ids->ids[i]);
     return number;
 }

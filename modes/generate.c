@@ -1,8 +1,10 @@
-/* generate.c: the mode that continues prompts: one prompt, several samples of it, or the prompts of a file.
+/* generate.c: the mode that continues prompts: one prompt, several samples of it, or the prompts of
+ * a file.
  *
- * Owns the choice of texts that run together, each in its own sequence, and the order of the output. Each text is the
- * same as in a separate run with its prompt and seed. If a prompt has several samples, the prompt without its last
- * token runs once, in the last sequence (the root). The samples are forks of the root and start with that last token.
+ * Owns the choice of texts that run together, each in its own sequence, and the order of the
+ * output. Each text is the same as in a separate run with its prompt and seed. If a prompt has
+ * several samples, the prompt without its last token runs once, in the last sequence (the root).
+ * The samples are forks of the root and start with that last token.
  */
 #include "modes/generate.h"
 #include "base/memory.h"
@@ -39,27 +41,33 @@ typedef struct {
     int max;   /* positions of a text */
     Prompts prompts;
     int n_begun; /* number of samples of the last prompt that have begun */
-    Text root;   /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
+    /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
+    Text root;
     int parallel;
-    Text **running;        /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
+    /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
+    Text **running;
     Sampler *samplers;     /* [parallel], owned */
     Sample *first, **last; /* list of unwritten samples, owned; the pointer to append to */
     int n_waiting;         /* unwritten samples */
     Stream out;
-    double shown;                     /* time when progress was last shown, seconds */
-    double prefilled;                 /* time when the first prompt had run, seconds */
-    int n_texts;                      /* number of written texts */
-    int64_t n_read, n_ran, n_sampled; /* numbers of prompt tokens, of positions that ran, of sampled tokens */
+    double shown;     /* time when progress was last shown, seconds */
+    double prefilled; /* time when the first prompt had run, seconds */
+    int n_texts;      /* number of written texts */
+    /* numbers of prompt tokens, of positions that ran, of sampled tokens */
+    int64_t n_read, n_ran, n_sampled;
 } Generation;
 
-/* ---- the output ----------------------------------------------------------------------------------- */
+/* ---- the output
+ * ----------------------------------------------------------------------------------- */
 
 /* Writes the rest of a sample. */
 static int show_sample(Generation *g, Sample *s) {
     char line[64];
     const unsigned long long seed = s->seed;
     if (!s->begun && g->many)
-        stream_write(&g->out, line, snprintf(line, sizeof line, "=== prompt %d, seed %llu\n", s->prompt.line, seed));
+        stream_write(
+            &g->out, line,
+            snprintf(line, sizeof line, "=== prompt %d, seed %llu\n", s->prompt.line, seed));
     s->begun = true;
     if (text_show(g->run, &s->text, &g->out)) return -1;
     if (s->text.ended) stream_write(&g->out, "\n", 1);
@@ -78,13 +86,15 @@ static void drop_sample(Generation *g) {
     free(s);
 }
 
-/* Writes finished samples in order, and streams the first unfinished one. Returns -1 if out of memory. */
+/* Writes finished samples in order, and streams the first unfinished one. Returns -1 if out of
+ * memory. */
 static int write_samples(Generation *g) {
     const bool json = g->run->options->json;
     for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
         if (!json && show_sample(g, s)) return -1;
         if (!s->text.ended) break;
-        if (json && text_write_json(&s->text, s->prompt.line, s->prompt.text, s->prompt.size, s->seed, &g->out))
+        if (json && text_write_json(&s->text, s->prompt.line, s->prompt.text, s->prompt.size,
+                                    s->seed, &g->out))
             return -1;
         g->n_texts++;
         drop_sample(g);
@@ -92,7 +102,8 @@ static int write_samples(Generation *g) {
     return 0;
 }
 
-/* ---- starting texts -------------------------------------------------------------------------------- */
+/* ---- starting texts
+ * -------------------------------------------------------------------------------- */
 
 /* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out of memory. */
 static int next_prompt(Generation *g) {
@@ -115,8 +126,11 @@ static Text *add_sample(Generation *g, int sequence) {
     const ChatTemplate *template = g->prompts.template;
     const Tokens *prompt = &g->prompts.prompt.ids;
     Sampler *sampler = &g->samplers[sequence];
-    const bool begins_with_bos = g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run); /* not shown */
-    if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size)) return NULL;
+    /* not shown */
+    const bool begins_with_bos =
+        g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run);
+    if (!sampler->p && sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size))
+        return NULL;
     Sample *s = allocate_zeroed(1, sizeof *s);
     if (!s) return NULL;
     *g->last = s;
@@ -136,8 +150,8 @@ static Text *add_sample(Generation *g, int sequence) {
     return &s->text;
 }
 
-/* Begins samples in all free sequences, unless the root must run first. A sample that ends immediately is written and
- * leaves its sequence free. Returns -1 if out of memory. */
+/* Begins samples in all free sequences, unless the root must run first. A sample that ends
+ * immediately is written and leaves its sequence free. Returns -1 if out of memory. */
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_waiting < MAX_WAITING && !texts_stopped(&g->out)) {
@@ -155,15 +169,17 @@ static int begin_samples(Generation *g) {
     return 0;
 }
 
-/* ---- the run --------------------------------------------------------------------------------------- */
+/* ---- the run
+ * --------------------------------------------------------------------------------------- */
 
-/* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts' logits, caches and samplers and the root's
- * cache may use 7/8 of what is available. */
+/* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts' logits, caches and
+ * samplers and the root's cache may use 7/8 of what is available. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
     const double cache = kv_bytes(&s->sequences->kv, max, s->context);
-    const double each = cache + (double)run->model.config.vocab_size * (double)(sizeof(HeapItem) + 2 * sizeof(float));
+    const double each = cache + (double)run->model.config.vocab_size *
+                                    (double)(sizeof(HeapItem) + 2 * sizeof(float));
     const double left = 0.875 * (double)memory_available("") / ranks_here() - cache;
     const double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
     const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
@@ -189,20 +205,24 @@ static void show_statistics(const Generation *g, double start, double end) {
     const Guesser *guesser = &run->guesser;
     const Sampling *sampling = &run->options->sampling;
     const long long read = g->n_read, decoded = g->n_ran - g->n_read;
-    if (sampling->temperature > 0) fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
+    if (sampling->temperature > 0)
+        fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
         fprintf(stderr, "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
-                g->prompts.prompt.line - g->prompts.n_failed, read, g->n_texts, (long long)g->n_sampled,
-                (double)g->n_sampled / (end - start));
+                g->prompts.prompt.line - g->prompts.n_failed, read, g->n_texts,
+                (long long)g->n_sampled, (double)g->n_sampled / (end - start));
     else
-        fprintf(stderr, "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s", read,
-                (double)read / (g->prefilled - start), decoded, (double)decoded / fmax(end - g->prefilled, 1e-9));
-    if (guesser->guessed) fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted, guesser->guessed);
+        fprintf(stderr, "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
+                read, (double)read / (g->prefilled - start), decoded,
+                (double)decoded / fmax(end - g->prefilled, 1e-9));
+    if (guesser->guessed)
+        fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted, guesser->guessed);
     if (run->options->verbose) fprintf(stderr, "; decode: %s", tuning_text(&run->tuning));
     fputc('\n', stderr);
 }
 
-/* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on failure. */
+/* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on
+ * failure. */
 static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {

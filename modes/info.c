@@ -1,4 +1,5 @@
-/* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running the model. */
+/* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running
+ * the model. */
 #include "base/file.h"
 #include "formats/parts.h"
 #include "modes/common.h"
@@ -15,16 +16,20 @@ static void show_parts(const Model *m, bool norms, bool json) {
         part_name(name, &at, NAME_NORMA);
         if (norms ? !norm : !w) continue;
         if (norms)
-            printf(json ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}" : "%s  %-24s %-10s eps %g%s\n",
+            printf(json ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}"
+                        : "%s  %-24s %-10s eps %g%s\n",
                    comma, name, norm_name(norm->kind), norm->eps,
                    !norm->beta ? ""
                    : json      ? ", \"beta\": true"
                                : ", beta");
         else {
             snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
-            printf(json ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": %s, \"bytes\": %zu, \"offset\": %llu}"
-                        : "%s  %-24s %-5s %-18s %14zu bytes at %llu\n",
-                   comma, name, type_name(w->type), shape, tensor_bytes(w, w->rows), (unsigned long long)w->offset);
+            printf(
+                json
+                    ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": %s, \"bytes\": %zu, \"offset\": %llu}"
+                    : "%s  %-24s %-5s %-18s %14zu bytes at %llu\n",
+                comma, name, type_name(w->type), shape, tensor_bytes(w, w->rows),
+                (unsigned long long)w->offset);
         }
         comma = json ? "," : "";
     }
@@ -46,7 +51,8 @@ static void show_facts(const Run *run, const char *before, const Fact *facts, in
         else if (f->text)
             printf("%-15s %s\n", f->name, f->text);
         else
-            printf(json ? "\"%s\": %.*g" : "%-15s %.*g\n", f->name, f->number == floor(f->number) ? 15 : 6, f->number);
+            printf(json ? "\"%s\": %.*g" : "%-15s %.*g\n", f->name,
+                   f->number == floor(f->number) ? 15 : 6, f->number);
     }
 }
 
@@ -115,9 +121,11 @@ int mode_info(Run *run) {
     };
     show_facts(run, ", ", facts, sizeof facts / sizeof *facts);
     if (t->pieces.n)
-        printf(json ? ", \"bos\": %d, \"eos\": %d" : "bos             %d\neos             %d\n", t->bos, t->eos);
+        printf(json ? ", \"bos\": %d, \"eos\": %d" : "bos             %d\neos             %d\n",
+               t->bos, t->eos);
     for (int i = 0; i < N_ADVICE; i++)
-        if (t->advice[i].given) printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i], t->advice[i].value);
+        if (t->advice[i].given)
+            printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i], t->advice[i].value);
     fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
     show_parts(&run->model, true, json);
     fputs(json ? "],\n\"tensors\": [" : "\ntensors (rows = out, columns = in)\n", stdout);

@@ -1,6 +1,7 @@
 /* input.c: messages from a terminal or a pipe.
  *
- * A terminal sends the marks "\033[200~" and "\033[201~" around pasted text once it is asked to (terminal_open).
+ * A terminal sends the marks "\033[200~" and "\033[201~" around pasted text once it is asked to
+ * (terminal_open).
  */
 #include "modes/input.h"
 #include "base/error.h"
@@ -55,7 +56,9 @@ int input_read(Messages *in, char **message, size_t *size) {
         const bool is_cut = typed && n >= MAX_TYPED;
         if (typed) pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {
-            note("ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap", MAX_TYPED);
+            note(
+                "ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap",
+                MAX_TYPED);
             terminal_discard();
             m->n = n = 0;
             begins = false;

@@ -12,7 +12,8 @@ int mode_logits(Run *run) {
     if (!run->options->output) return bad_usage("-m logits needs an output file: -o FILE");
     if (run_tokens(run, true, &tokens)) return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
-    const bool dumps = folder && !status, is_open = !status && !(status = output_open(&out, run->options->output));
+    const bool dumps = folder && !status,
+               is_open = !status && !(status = output_open(&out, run->options->output));
     if (dumps) run->profile->dump = &dump;
     const size_t row = sizeof(float) * run->model.config.vocab_size;
     for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted; pos += n) {
@@ -22,7 +23,8 @@ int mode_logits(Run *run) {
         if (logits && fwrite(logits, row, n, out.stream) != (size_t)n) break;
     }
     if (dumps && dump_close(&dump, !status && !interrupted)) status = -1;
-    if (is_open && output_close(&out, !status && !interrupted)) status = -1; /* kept only if the dump is */
+    /* kept only if the dump is */
+    if (is_open && output_close(&out, !status && !interrupted)) status = -1;
     free(tokens.ids);
     return status;
 }

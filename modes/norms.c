@@ -1,7 +1,8 @@
 /* norms.c: the benchmark of norms (-m norms).
  *
- * Owns the mode that times every norm of norm.h and, as a lower bound, a copy of the same bytes by the same threads in
- * the same run. With a model it also measures the norms' share of the time, unchanged and with all norms of one kind.
+ * Owns the mode that times every norm of norm.h and, as a lower bound, a copy of the same bytes by
+ * the same threads in the same run. With a model it also measures the norms' share of the time,
+ * unchanged and with all norms of one kind.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -19,7 +20,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- tables ------------------------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     const char *key, *heading; /* in JSON; in the table */
@@ -31,8 +33,8 @@ static void write_headings(const Column *columns, int n) {
 }
 
 /* Writes a row, in JSON an object. `label`: its first columns or members. */
-static void write_row(const Options *o, int threads, const char *label, const Column *columns, const Estimate *e,
-                      int n) {
+static void write_row(const Options *o, int threads, const char *label, const Column *columns,
+                      const Estimate *e, int n) {
     if (o->json) write_about(stdout, &(About){o->model, o->norm, threads});
     fputs(label, stdout);
     for (int i = 0; i < n; i++, e++) {
@@ -47,7 +49,8 @@ static void write_row(const Options *o, int threads, const char *label, const Co
     fflush(stdout);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------ */
+/* ---- kernels ------------------------------------------------------------------------------------
+ */
 
 typedef enum { RMS, LAYER, NO_BETA, COPY, ADD_THEN_RMS, FUSED, N_KERNELS } Kernel;
 
@@ -69,7 +72,8 @@ static const Column KERNEL_COLUMNS[N_KERNELS] = {
     {"fused_to_separate", "fused/apart"},
 };
 
-/* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS, only the addition. */
+/* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS, only the
+ * addition. */
 static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     float *x = c->x + at, *y = c->y + at;
     const float *r = c->r + at;
@@ -120,7 +124,8 @@ static int time_kernels(void *context, double *values) {
     Case *c = context;
     double ns[N_KERNELS] = {0};
     for (Kernel k = 0; k < N_KERNELS; k++) {
-        const Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS; /* the divisor; itself in nanoseconds per token */
+        /* the divisor; itself in nanoseconds per token */
+        const Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS;
         ns[k] = time_kernel(c, k) / c->repeats[k] / c->tokens;
         values[k] = k == base ? ns[k] : ns[k] / ns[base];
     }
@@ -131,7 +136,8 @@ static int time_kernels(void *context, double *values) {
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const double min_ns = 1e6; /* of a measurement, so that starting the threads does not count */
     const int threads = run->options->threads;
-    const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES; /* floats of each array, aligned */
+    /* floats of each array, aligned */
+    const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES;
     float *x = allocate(5 * n, sizeof *x);
     if (!x) return -1;
     const float *gamma = x + 3 * n, *beta = gamma + n;
@@ -151,19 +157,22 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     Estimate estimates[N_KERNELS];
     char label[64];
     const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
-    snprintf(label, sizeof label, run->options->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens,
+    snprintf(label, sizeof label,
+             run->options->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens,
              c.threads);
-    if (rounds > 0 && !interrupted) write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates, N_KERNELS);
+    if (rounds > 0 && !interrupted)
+        write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates, N_KERNELS);
     free(x);
     return rounds < 0 ? -1 : 0;
 }
 
-/* Measures the dims of the model's norms (for q_norm and k_norm a head counts as a token), or a range of dims without a
- * model. */
+/* Measures the dims of the model's norms (for q_norm and k_norm a head counts as a token), or a
+ * range of dims without a model. */
 static int measure_kernels(const Run *run, double seconds) {
     enum { FEW = 8, MANY = 512 /* tokens */ };
     const bool model = run->options->model;
-    int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192}, n_dims = sizeof dims / sizeof *dims;
+    int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
+        n_dims = sizeof dims / sizeof *dims;
     if (model) {
         dims[0] = run->model.config.dim;
         dims[1] = run->model.config.head_size;
@@ -182,20 +191,22 @@ static int measure_kernels(const Run *run, double seconds) {
     return status;
 }
 
-/* ---- cost of a model's norms -------------------------------------------------------------------- */
+/* ---- cost of a model's norms --------------------------------------------------------------------
+ */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
 enum { UNCHANGED = NORM_NONE + 1, N_VARIANTS };
 
-/* For each phase: the norms' share of the work in percent, microseconds per token, and the latter divided by the time
- * without norms. */
+/* For each phase: the norms' share of the work in percent, microseconds per token, and the latter
+ * divided by the time without norms. */
 enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS, N_COST_COLUMNS = N_PHASES * N_COSTS };
 _Static_assert(N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES, "a round has too many values");
 
 /* Prefill, then decode. */
 static const Column COST_COLUMNS[N_COST_COLUMNS] = {
-    {"prefill_percent", "% of prefill"}, {"prefill_us_per_token", "us/token"}, {"prefill_over_none", "to no norms"},
-    {"decode_percent", "% of decode"},   {"decode_us_per_token", "us/token"},  {"decode_over_none", "to no norms"},
+    {"prefill_percent", "% of prefill"},  {"prefill_us_per_token", "us/token"},
+    {"prefill_over_none", "to no norms"}, {"decode_percent", "% of decode"},
+    {"decode_us_per_token", "us/token"},  {"decode_over_none", "to no norms"},
 };
 
 typedef struct {
@@ -204,11 +215,13 @@ typedef struct {
     Load load;    /* of all rounds */
 } Trial;
 
-/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains set. */
+/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains
+ * set. */
 static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
     for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
-        if (part_norm(&at)) part_norm(&at)->kind = variant == UNCHANGED ? *kept++ : (NormKind)variant;
+        if (part_norm(&at))
+            part_norm(&at)->kind = variant == UNCHANGED ? *kept++ : (NormKind)variant;
 }
 
 static int time_variants(void *trial, double *values) {
@@ -216,7 +229,8 @@ static int time_variants(void *trial, double *values) {
     Trial *t = trial;
     int status = 0;
     for (int i = 0; i < N_VARIANTS && !status; i++) {
-        const int variant = (NORM_NONE + i) % N_VARIANTS; /* none first, because it divides the others */
+        /* none first, because it divides the others */
+        const int variant = (NORM_NONE + i) % N_VARIANTS;
         double seconds[N_PHASES];
         set_norms(t, variant);
         Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
@@ -225,7 +239,8 @@ static int time_variants(void *trial, double *values) {
             const Passes *sums = &p->passes[phase];
             double *cost = costs[variant][phase];
             cost[SHARE] = 100 * profile_work(p, phase).share.value;
-            cost[TOKEN_US] = 1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
+            cost[TOKEN_US] =
+                1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
             cost[OVER_NONE] = cost[TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
         }
         if (!status) profile_add_load(p, &t->load);
@@ -254,37 +269,44 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates, in
         for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
             const Estimate *unchanged = estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
             const Estimate *layer = estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
-            printf("Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
-                   "removing all norms would save at most %.2f us per token.",
-                   unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low, unchanged[SHARE].high,
-                   layer[SHARE].value, unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
+            printf(
+                "Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+                "removing all norms would save at most %.2f us per token.",
+                unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low,
+                unchanged[SHARE].high, layer[SHARE].value,
+                unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
         }
         write_load(stdout, &t->load);
-        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", prompt, steps, rounds, "norms");
+        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", prompt, steps, rounds,
+               "norms");
         write_headings(COST_COLUMNS, N_COST_COLUMNS);
     }
     for (int variant = UNCHANGED; variant >= 0; variant--) {
         const char *name = variant == UNCHANGED ? "unchanged" : norm_name(variant);
         if (o->json)
-            snprintf(label, sizeof label, ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"", prompt,
+            snprintf(label, sizeof label,
+                     ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"", prompt,
                      steps, rounds, name);
         else
             snprintf(label, sizeof label, "%-11s", name);
-        write_row(o, o->threads, label, COST_COLUMNS, estimates + variant * N_COST_COLUMNS, N_COST_COLUMNS);
+        write_row(o, o->threads, label, COST_COLUMNS, estimates + variant * N_COST_COLUMNS,
+                  N_COST_COLUMNS);
     }
     if (!o->json) putchar('\n');
 }
 
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
-    const int context = run->session.context, prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
+    const int context = run->session.context,
+              prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
     Trial t = {.text = {&run->tuning, prompt, context - prompt < STEPS ? context - prompt : STEPS}};
     Estimate estimates[MAX_VALUES];
     if (prompt < 2 || interrupted) return 0;
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         if (part_norm(&at)) buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
     const bool failed = t.kinds.failed || fit_text(&t.text, seconds);
-    const int rounds = failed ? -1 : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
+    const int rounds =
+        failed ? -1 : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
     if (rounds > 0 && !interrupted) report(run, &t, estimates, rounds);
     free(t.kinds.bytes);
     return rounds < 0 ? -1 : 0;

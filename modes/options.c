@@ -1,7 +1,7 @@
 /* options.c: the command line.
  *
- * Owns the table of options, which defines the parser and --help. A test compares --help with docs/options.md.
- * An option is a row of the table and a field of Options.
+ * Owns the table of options, which defines the parser and --help. A test compares --help with
+ * docs/options.md. An option is a row of the table and a field of Options.
  */
 #include "modes/options.h"
 #include "base/error.h"
@@ -36,11 +36,13 @@ enum {
     ALL = (1 << N_MODES) - 1
 };
 
-/* The effect of an option. A CHOICE is one of the words in its usage. A HEADING of --help is not an option. */
+/* The effect of an option. A CHOICE is one of the words in its usage. A HEADING of --help is not an
+ * option. */
 typedef enum { HEADING, STRING, CHOICE, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
 
 typedef struct {
-    const char *usage; /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or nothing */
+    /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or nothing */
+    const char *usage;
     Kind kind;
     int modes;        /* set of modes that accept it */
     size_t field;     /* offset in Options */
@@ -54,8 +56,10 @@ typedef struct {
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
     {.usage = "Input of generate, chat, perplexity, tokenize and logits:"},
-    {"-i, --prompt TEXT", STRING, READS | IN_chat, INTO(prompt), "the text; chat: the first message"},
-    {"-f, --file FILE", STRING, READS, INTO(prompt_file), "read the text from a file (\"-\": standard input)"},
+    {"-i, --prompt TEXT", STRING, READS | IN_chat, INTO(prompt),
+     "the text; chat: the first message"},
+    {"-f, --file FILE", STRING, READS, INTO(prompt_file),
+     "read the text from a file (\"-\": standard input)"},
     {"    --tokens LIST", STRING, READS, INTO(tokens), "token ids instead of text: 1,403,407"},
     {"    --prompts FILE", STRING, WRITES, INTO(prompts),
      "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
@@ -70,29 +74,36 @@ static const Option OPTIONS[] = {
      "[1.0; 0: always the most likely token]"},
     {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
      "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
-    {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX), "keep the K most likely tokens [off]"},
+    {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
+     "keep the K most likely tokens [off]"},
     {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
      "keep tokens at least P times as likely as the most likely one [off]"},
     {"    --repeat-penalty R", FLOAT, WRITES, RANGE(sampling.repeat_penalty, 0.01, 100),
      "divide the logits of the last 64 tokens [1: off]"},
     {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
      "ignore the sampling that the model's files recommend"},
-    {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64), "seed of the random numbers [0: from the clock]"},
+    {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
+     "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
-    {"    --stop TEXT", STOP, WRITES, 0, 0, 0, "end a text before TEXT; may be given several times"},
+    {"    --stop TEXT", STOP, WRITES, 0, 0, 0,
+     "end a text before TEXT; may be given several times"},
     {"    --logprobs N", INT, WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
      "with --json: log-probabilities of each token and of the N likeliest ones"},
     {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
     {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, 4096),
      "generate: texts that run together [16, fewer if memory is short]"},
-    {"    --no-echo", TRUE, IN_generate, INTO(no_echo), "generate: write only what follows the prompt"},
-    {"-y, --system TEXT", STRING, IN_chat, INTO(system), "chat: the system prompt [the chat template's own, if any]"},
+    {"    --no-echo", TRUE, IN_generate, INTO(no_echo),
+     "generate: write only what follows the prompt"},
+    {"-y, --system TEXT", STRING, IN_chat, INTO(system),
+     "chat: the system prompt [the chat template's own, if any]"},
     {"    --template NAME|FILE", STRING, IN_chat, INTO(template),
      "chat: a Jinja file, or chatml, gemma, llama-2, llama-3, mistral, phi-3, zephyr [the model's chat template]"},
-    {"    --think on|off", CHOICE, IN_chat, INTO(think), "chat: enable_thinking of the chat template"},
-    {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt), "chat: show the tokens of each prompt on stderr"},
+    {"    --think on|off", CHOICE, IN_chat, INTO(think),
+     "chat: enable_thinking of the chat template"},
+    {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
+     "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
     {"    --profile[=FILE]", STRING, PROFILED, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
@@ -104,21 +115,29 @@ static const Option OPTIONS[] = {
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
-    {"    --prompt-tokens N", INT, IN_bench, RANGE(prompt_tokens, 1, INT_MAX), "bench: length of the prompt [256]"},
-    {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6), "bench, norms: max measuring time [10]"},
-    {"    --json", TRUE, WRITES | IN_perplexity | IN_bench | IN_norms | IN_tokenize | IN_info, INTO(json),
-     "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
+    {"    --prompt-tokens N", INT, IN_bench, RANGE(prompt_tokens, 1, INT_MAX),
+     "bench: length of the prompt [256]"},
+    {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6),
+     "bench, norms: max measuring time [10]"},
+    {"    --json", TRUE, WRITES | IN_perplexity | IN_bench | IN_norms | IN_tokenize | IN_info,
+     INTO(json), "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
     {.usage = "Logits and convert:"},
     {"-o, --output FILE", STRING, IN_logits | IN_convert, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
-    {"-q, --type f32|f16|bf16|q8_0|q4_0", CHOICE, IN_convert, INTO(type), "convert: type of the weights"},
-    {"    --center", TRUE, IN_convert, INTO(center), "convert: rewrite a model with LayerNorm as one with RMSNorm"},
-    {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms), "convert: multiply gamma into the weights that follow it"},
+    {"-q, --type f32|f16|bf16|q8_0|q4_0", CHOICE, IN_convert, INTO(type),
+     "convert: type of the weights"},
+    {"    --center", TRUE, IN_convert, INTO(center),
+     "convert: rewrite a model with LayerNorm as one with RMSNorm"},
+    {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
+     "convert: multiply gamma into the weights that follow it"},
     {.usage = "All modes that run a model:"},
-    {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024), "[OMP_NUM_THREADS, else the number of cores]"},
+    {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024),
+     "[OMP_NUM_THREADS, else the number of cores]"},
     {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
-    {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX), "max length of a sequence [the model's]"},
-    {"    --kv f32|f16", CHOICE, RUNS, INTO(kv), "type of the KV cache [f32 for float32 weights, else f16]"},
+    {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX),
+     "max length of a sequence [the model's]"},
+    {"    --kv f32|f16", CHOICE, RUNS, INTO(kv),
+     "type of the KV cache [f32 for float32 weights, else f16]"},
     {.usage = "Other options:"},
     {"-v, --verbose", TRUE, PROFILED | IN_tokenize | IN_chat, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
@@ -127,15 +146,21 @@ static const Option OPTIONS[] = {
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
 
-enum { N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS, LONG = 4 /* index of "--name" in the usage */ };
+enum {
+    N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS,
+    LONG = 4 /* index of "--name" in the usage */
+};
 
 /* The end of the name in the usage. */
-static const char *name_end(const Option *option) { return option->usage + strcspn(option->usage + LONG, " [") + LONG; }
+static const char *name_end(const Option *option) {
+    return option->usage + strcspn(option->usage + LONG, " [") + LONG;
+}
 
 /* "--name". Valid until the next call. */
 static const char *name_of(const Option *option) {
     static char name[32];
-    snprintf(name, sizeof name, "%.*s", (int)(name_end(option) - option->usage - LONG), option->usage + LONG);
+    snprintf(name, sizeof name, "%.*s", (int)(name_end(option) - option->usage - LONG),
+             option->usage + LONG);
     return name;
 }
 
@@ -157,7 +182,8 @@ static void print_help(void) {
            "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
            "folder; without one, the bundled model runs.\n\nModes:\n",
            program_name());
-    for (int i = 0; i < N_MODES; i++) printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
+    for (int i = 0; i < N_MODES; i++)
+        printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
     putchar('\n');
     for (const Option *option = OPTIONS; option < OPTIONS + N_OPTIONS; option++) {
         if (option->kind == HEADING)
@@ -174,7 +200,8 @@ static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
     for (int i = 0; i < N_MODES; i++)
-        if (modes & 1 << i) n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
+        if (modes & 1 << i)
+            n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
     return names;
 }
 
@@ -193,10 +220,11 @@ static int set_number(void *field, const Option *option, const char *text) {
     errno = 0;
     const unsigned long long integer = strtoull(text, &end, 10);
     const double value = whole ? (double)integer : strtod(text, &end);
-    const bool is_number = end != text && !*end && !errno && (!whole || (*text >= '0' && *text <= '9'));
+    const bool is_number =
+        end != text && !*end && !errno && (!whole || (*text >= '0' && *text <= '9'));
     if (!is_number || !(value >= option->min && value <= option->max))
-        return bad_usage("%s is '%s', expected a %snumber from %.10g to %.10g", name_of(option), text,
-                         whole ? "whole " : "", option->min, option->max);
+        return bad_usage("%s is '%s', expected a %snumber from %.10g to %.10g", name_of(option),
+                         text, whole ? "whole " : "", option->min, option->max);
     if (option->kind == FLOAT) *(float *)field = (float)value;
     if (option->kind == INT) *(int *)field = (int)value;
     if (option->kind == UINT64) *(uint64_t *)field = integer;
@@ -241,8 +269,8 @@ static int set_option(Options *o, const Option *option, const char *text) {
 
 /* ---- the command line ------------------------------------------------------------------- */
 
-/* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if no other begins the same. Sets *value
- * to the word's value, or NULL. NULL: unknown. */
+/* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if no other begins the
+ * same. Sets *value to the word's value, or NULL. NULL: unknown. */
 static const Option *find_option(const char *word, const char **value) {
     const bool is_long = word[1] == '-';
     const size_t n = is_long ? strcspn(word, "=") : 2;
@@ -265,7 +293,8 @@ static int set_options(Options *o, bool *given, char **argv) {
     while (status < 0 && *++argv) {
         const char *word = *argv, *value;
         if (*word != '-' || !word[1]) {
-            if (o->model) return bad_usage("unexpected argument '%s'; text for the model follows -i", word);
+            if (o->model)
+                return bad_usage("unexpected argument '%s'; text for the model follows -i", word);
             o->model = word;
             continue;
         }
@@ -276,14 +305,15 @@ static int set_options(Options *o, bool *given, char **argv) {
         if (!value && argument == ' ' && !(value = *++argv))
             return bad_usage("option '%s' requires an argument; see --help", word);
         given[option - OPTIONS] = true;
-        o->own_sampling |=
-            option->field >= offsetof(Options, sampling) && option->field < offsetof(Options, sampling.seed);
+        o->own_sampling |= option->field >= offsetof(Options, sampling) &&
+                           option->field < offsetof(Options, sampling.seed);
         status = set_option(o, option, value);
     }
     return status;
 }
 
-/* Rejects options that the mode does not accept. For -y in mode generate, which llama2.c ignores, there is only a note.
+/* Rejects options that the mode does not accept. For -y in mode generate, which llama2.c ignores,
+ * there is only a note.
  */
 static int check_modes(const Mode *mode, const bool *given) {
     const int bit = 1 << (mode - MODE_TABLE);
@@ -291,7 +321,8 @@ static int check_modes(const Mode *mode, const bool *given) {
         const Option *option = &OPTIONS[i];
         if (!given[i] || option->modes & bit) continue;
         if (option->usage[1] != 'y' || bit != IN_generate)
-            return bad_usage("%s works in %s, not in %s", name_of(option), mode_names(option->modes), mode->name);
+            return bad_usage("%s works in %s, not in %s", name_of(option),
+                             mode_names(option->modes), mode->name);
         note("%s works in %s; ignored", name_of(option), mode_names(option->modes));
     }
     return -1;
@@ -299,15 +330,20 @@ static int check_modes(const Mode *mode, const bool *given) {
 
 int options_parse(Options *o, char **argv) {
     bool given[N_OPTIONS] = {false};
-    *o = (Options){
-        .steps = -1, .lookup = -1, .batch = 512, .prompt_tokens = 256, .seconds = 10, .threads = usual_threads()};
+    *o = (Options){.steps = -1,
+                   .lookup = -1,
+                   .batch = 512,
+                   .prompt_tokens = 256,
+                   .seconds = 10,
+                   .threads = usual_threads()};
     o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     int status = set_options(o, given, argv);
     if (status >= 0) return status;
     if (!(o->mode = find_mode(o->mode_name))) return EXIT_BAD_USAGE;
     if ((status = check_modes(o->mode, given)) >= 0) return status;
     if (o->profile && !profile_format(o->profile))
-        return bad_usage("--profile is '%s', expected a name that ends in .csv or .html", o->profile);
+        return bad_usage("--profile is '%s', expected a name that ends in .csv or .html",
+                         o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
     if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
@@ -316,7 +352,8 @@ int options_parse(Options *o, char **argv) {
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
-    static const char *const names[N_ADVICE] = {"--temperature", "--top-p", "--top-k", "--min-p", "--repeat-penalty"};
+    static const char *const names[N_ADVICE] = {"--temperature", "--top-p", "--top-k", "--min-p",
+                                                "--repeat-penalty"};
     char taken[256] = "", text[32];
     const char *unused;
     size_t n = 0;
@@ -325,7 +362,8 @@ void options_advise(Options *o, const Tokenizer *t) {
         if (!t->advice[i].given || !(option->modes & 1 << (o->mode - MODE_TABLE))) continue;
         snprintf(text, sizeof text, "%.7g", t->advice[i].value);
         print_failures_as_notes(true);
-        if (set_option(o, option, text) < 0) n += snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
+        if (set_option(o, option, text) < 0)
+            n += snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
         print_failures_as_notes(false);
     }
     if (n) note("the model's own sampling:%s; --sampling llama2c turns it off", taken);

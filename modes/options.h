@@ -16,16 +16,21 @@ enum {
     DECODES = 16          /* runs single tokens, so packed weights save time */
 };
 
-/* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the default. */
-#define MODES(MODE)                                                                                                    \
-    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "continue a text (default)")                  \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "hold a conversation")                            \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS, "measure how well the model predicts a text")         \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS, "measure speed, and the limits of the machine")  \
-    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL, "measure what norms cost")                    \
-    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                                    \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS, "write the logits of every token")                        \
-    MODE(info, TOKENIZER_TO_SHOW, 0, "list the configuration, norms and tensors of a model")                           \
+/* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the
+ * default. */
+#define MODES(MODE)                                                                                \
+    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS,                           \
+         "continue a text (default)")                                                              \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS, "hold a conversation")        \
+    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS,                                   \
+         "measure how well the model predicts a text")                                             \
+    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS,                              \
+         "measure speed, and the limits of the machine")                                           \
+    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL,                           \
+         "measure what norms cost")                                                                \
+    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY, "list the tokens of a text")                \
+    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS, "write the logits of every token")    \
+    MODE(info, TOKENIZER_TO_SHOW, 0, "list the configuration, norms and tensors of a model")       \
     MODE(convert, TOKENIZER_IF_THERE, 0, "write a model as a GGUF file")
 
 typedef struct {
@@ -46,8 +51,8 @@ enum { MAX_LOOKUP = 15, MAX_STOPS = 16, MAX_LOGPROBS = 100 }; /* --lookup, --sto
 /* Strings point into argv; NULL = not given. */
 typedef struct {
     const Mode *mode;
-    const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output, *tokens, *type, *norm,
-        *template, *think, *sampling_of;
+    const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer, *system, *output,
+        *tokens, *type, *norm, *template, *think, *sampling_of;
     Sampling sampling;
     bool own_sampling;            /* an option of `sampling` other than the seed is given */
     int steps;                    /* -1 = not given */
@@ -64,10 +69,10 @@ typedef struct {
     const char *kv;      /* "f32" or "f16"; NULL = the default of the model's format */
 } Options;
 
-/* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a message about bad
- * usage. */
+/* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a
+ * message about bad usage. */
 int options_parse(Options *o, char **argv);
 
-/* Sets the sampling that the model's files recommend, with a note, unless the user has chosen. A value outside the
- * option's range is ignored with a note. */
+/* Sets the sampling that the model's files recommend, with a note, unless the user has chosen. A
+ * value outside the option's range is ignored with a note. */
 void options_advise(Options *o, const Tokenizer *t);

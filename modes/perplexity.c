@@ -1,7 +1,8 @@
 /* perplexity.c: measures how well the model predicts a text.
  *
- * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not overlap. Each has the
- * length of the context and begins with BOS; all its other tokens are scored. Perplexity is exp(mean NLL).
+ * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not
+ * overlap. Each has the length of the context and begins with BOS; all its other tokens are scored.
+ * Perplexity is exp(mean NLL).
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -12,15 +13,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before each. Ctrl-C
- * shortens the text to the scored tokens. A terminal shows the progress after `shown`. */
+/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before
+ * each. Ctrl-C shortens the text to the scored tokens. A terminal shows the progress after `shown`.
+ */
 static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *shown) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* scored tokens of a window */
-    for (int i = 0; i < text->n; i++) inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
+    for (int i = 0; i < text->n; i++)
+        inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
-        const int pos = at % scored, left = text->n - at < scored - pos ? text->n - at : scored - pos;
+        const int pos = at % scored,
+                  left = text->n - at < scored - pos ? text->n - at : scored - pos;
         n = left < run->session.batch ? left : run->session.batch;
         const float *logits = run_logits(run, inputs + at, n, pos);
         if (!logits) return -1;
@@ -55,12 +59,13 @@ static int report(const Run *run, const double *nll, int n) {
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(json ? ", \"standard_error\": %.4f" : " +- %.4f (standard error)",
                perplexity * sqrt(squares / (n - 1) / n));
-    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n", run->session.context);
+    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n",
+           run->session.context);
     return stdout_finish();
 }
 
-/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other kind. After Ctrl-C
- * there is no line. */
+/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other
+ * kind. After Ctrl-C there is no line. */
 static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double seconds) {
     const double usual = mean_of(nll, text->n);
     const bool json = run->options->json;
@@ -104,15 +109,19 @@ int mode_perplexity(Run *run) {
     if (!o->prompt && !o->prompt_file && !o->tokens)
         return bad_usage("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
     if (run->session.context < 2)
-        return bad_input("context is %d, perplexity needs at least 2; use a larger -c", run->session.context);
+        return bad_input("context is %d, perplexity needs at least 2; use a larger -c",
+                         run->session.context);
     if (run_first_token(run) < 0)
-        return bad_input("perplexity needs BOS or EOS in the vocabulary of %d", run->model.config.vocab_size);
+        return bad_input("perplexity needs BOS or EOS in the vocabulary of %d",
+                         run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text)) return -1;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
     const double start = now();
-    int status = !text.n ? fail("the text is empty") : inputs ? score(run, &text, inputs, nll, "scored") : -1;
+    int status = !text.n  ? fail("the text is empty")
+                 : inputs ? score(run, &text, inputs, nll, "scored")
+                          : -1;
     const double seconds = now() - start;
     if (!status && text.n) status = report(run, nll, text.n);
     if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll, seconds);

@@ -1,6 +1,7 @@
 /* prompts.c: reads prompts, one at a time.
  *
- * Owns the sources of prompts (-i, -f, --tokens, --prompts) and the fields of a line in a .jsonl file.
+ * Owns the sources of prompts (-i, -f, --tokens, --prompts) and the fields of a line in a .jsonl
+ * file.
  */
 #include "modes/prompts.h"
 #include "base/error.h"
@@ -16,7 +17,8 @@ int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const char *ending = o->prompts ? strrchr(o->prompts, '.') : NULL;
     *p = (Prompts){.run = run, .template = template, .json = ending && !strcmp(ending, ".jsonl")};
     p->name = o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
-    if (!(p->text = run_read(o->prompts ? o->prompts : o->prompt_file, o->tokens ? o->tokens : o->prompt, &p->size)))
+    if (!(p->text = run_read(o->prompts ? o->prompts : o->prompt_file,
+                             o->tokens ? o->tokens : o->prompt, &p->size)))
         return -1;
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }
@@ -28,18 +30,21 @@ void prompts_close(Prompts *p) {
 }
 
 /* Reads a whole number from min to max, if the key exists. */
-static int read_number(const Json *object, const char *where, const char *key, int64_t min, int64_t max, int64_t *to) {
+static int read_number(const Json *object, const char *where, const char *key, int64_t min,
+                       int64_t max, int64_t *to) {
     const Json *value = json_get(object, key);
     if (json_null(value) || (json_integer(value, to) && *to >= min && *to <= max)) return 0;
-    return fail("%s: \"%s\" is %.40s, expected a whole number from %lld to %lld", where, key, json_shown(value),
-                (long long)min, (long long)max);
+    return fail("%s: \"%s\" is %.40s, expected a whole number from %lld to %lld", where, key,
+                json_shown(value), (long long)min, (long long)max);
 }
 
-/* Reads a line of JSON. The prompt, or the last one of its messages, overwrites the line; it is never longer. */
+/* Reads a line of JSON. The prompt, or the last one of its messages, overwrites the line; it is
+ * never longer. */
 static int read_object(Prompts *p, const char *where, const Json *object) {
     Prompt *to = &p->prompt;
     int64_t seed = to->seed, samples = to->samples;
-    const Json *messages = p->template ? json_get(object, "messages") : NULL, *prompt = json_get(object, "prompt");
+    const Json *messages = p->template ? json_get(object, "messages") : NULL,
+               *prompt = json_get(object, "prompt");
     if (read_number(object, where, "seed", 0, INT64_MAX, &seed)) return -1;
     if (read_number(object, where, "n", 1, INT_MAX, &samples)) return -1;
     if (seed) to->seed = seed;
@@ -66,7 +71,8 @@ static int read_text(Prompts *p, const char *where) {
     to->text = line;
     to->size = end ? (size_t)(end - line) : p->size - p->at;
     p->at += to->size + (end != NULL);
-    if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--; /* the output ends with its own newline */
+    /* the output ends with its own newline */
+    if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--;
     if ((o->prompts || o->prompt_file) && to->size && line[to->size - 1] == '\r') to->size--;
     conversation_close(&p->talk);
     p->talk.system = o->system;
@@ -97,23 +103,27 @@ static int check_tokens(Prompts *p, const char *where) {
     Tokens *ids = &p->prompt.ids;
     const int first = run_first_token(run), max = p->template ? INT_MAX : run_steps(run);
     if (!ids->n && first < 0)
-        return fail("%s: the prompt is empty, and the model has no BOS; pass a text with -i", where);
+        return fail("%s: the prompt is empty, and the model has no BOS; pass a text with -i",
+                    where);
     if (!ids->n) ids->ids[ids->n++] = first;
     if (ids->n > run->session.context)
-        return fail("%s: %d positions do not fit in a context of %d", where, ids->n, run->session.context);
+        return fail("%s: %d positions do not fit in a context of %d", where, ids->n,
+                    run->session.context);
     if (max > ids->n) return 0;
     p->n_reported++;
     note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
     return 0;
 }
 
-/* Reads the next prompt and its tokens. Returns 1 and a message if it cannot run; -1 if out of memory. */
+/* Reads the next prompt and its tokens. Returns 1 and a message if it cannot run; -1 if out of
+ * memory. */
 static int read_prompt(Prompts *p) {
     const Options *o = p->run->options;
     Prompt *to = &p->prompt;
     char where[256] = "prompt";
     free(to->ids.ids);
-    *to = (Prompt){.line = to->line + 1, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
+    *to = (Prompt){
+        .line = to->line + 1, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
     if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
     hold_messages(p->n_reported >= MAX_REPORTS);
     int status = read_text(p, where) ? 1 : encode(p);
@@ -136,7 +146,7 @@ int prompts_next(Prompts *p) {
 int prompts_report(const Prompts *p) {
     const int more = p->n_reported - MAX_REPORTS;
     if (more > 0)
-        note("%s: messages about %d more lines are not shown; lines that could not run: %d", p->name, more,
-             p->n_failed);
+        note("%s: messages about %d more lines are not shown; lines that could not run: %d",
+             p->name, more, p->n_failed);
     return p->n_failed ? -1 : 0;
 }

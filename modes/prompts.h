@@ -33,8 +33,8 @@ typedef struct {
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template);
 void prompts_close(Prompts *p);
 
-/* Reads the next prompt. Skips prompts that cannot run. Prints only the first MAX_REPORTS messages. Returns 1 for a
- * prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
+/* Reads the next prompt. Skips prompts that cannot run. Prints only the first MAX_REPORTS messages.
+ * Returns 1 for a prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
 int prompts_next(Prompts *p);
 
 /* Counts the messages that were not printed. Returns -1 if a prompt could not run. */

@@ -1,8 +1,8 @@
 /* template.c: chat templates and conversations.
  *
- * Owns the turns of a conversation, the built-in templates, and the way from turns to tokens: messages to text by
- * formats/jinja.c, text to tokens by tokenizer.c. Special pieces match only bytes that the template wrote: a message is
- * always plain text.
+ * Owns the turns of a conversation, the built-in templates, and the way from turns to tokens:
+ * messages to text by formats/jinja.c, text to tokens by tokenizer.c. Special pieces match only
+ * bytes that the template wrote: a message is always plain text.
  */
 #include "modes/template.h"
 #include "base/error.h"
@@ -16,8 +16,9 @@
 #include <string.h>
 
 /* A message, and the start of an answer, in templates that treat all roles alike. */
-#define ALIKE(message, answer)                                                                                         \
-    "{% for m in messages %}{{ " message " }}{% endfor %}{% if add_generation_prompt %}{{ " answer " }}{% endif %}"
+#define ALIKE(message, answer)                                                                     \
+    "{% for m in messages %}{{ " message " }}{% endfor %}{% if add_generation_prompt %}{{ " answer \
+    " }}{% endif %}"
 
 static const struct {
     const char *name, *text;
@@ -40,12 +41,15 @@ static const struct {
      "m.content.strip() + '<end_of_turn>\\n' }}{% set ns.s = '' %}{% endif %}{% endfor %}{% if add_generation_prompt "
      "%}\n"
      "{{ '<start_of_turn>model\\n' }}{% endif %}"},
-    {"chatml", ALIKE("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'", "'<|im_start|>assistant\\n'")},
-    {"llama-3", "{{ bos_token }}" ALIKE(
-                    "'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content.strip() + '<|eot_id|>'",
-                    "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'")},
+    {"chatml", ALIKE("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'",
+                     "'<|im_start|>assistant\\n'")},
+    {"llama-3",
+     "{{ bos_token }}" ALIKE(
+         "'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content.strip() + '<|eot_id|>'",
+         "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'")},
     {"phi-3", ALIKE("'<|' + m.role + '|>\\n' + m.content + '<|end|>\\n'", "'<|assistant|>\\n'")},
-    {"zephyr", ALIKE("'<|' + m.role + '|>\\n' + m.content + eos_token + '\\n'", "'<|assistant|>\\n'")},
+    {"zephyr",
+     ALIKE("'<|' + m.role + '|>\\n' + m.content + eos_token + '\\n'", "'<|assistant|>\\n'")},
 };
 
 /* ---- conversations -------------------------------------------------------------------------- */
@@ -75,26 +79,31 @@ void conversation_close(Conversation *c) {
 }
 
 /* `answers`: the message follows one of the user. */
-static int read_message(Conversation *c, const Tokenizer *t, const char *where, const Json *message, bool answers) {
+static int read_message(Conversation *c, const Tokenizer *t, const char *where, const Json *message,
+                        bool answers) {
     const Json *role = json_get(message, "role"), *content = json_get(message, "content");
     if (!json_has_kind(content, JSON_STRING) || strlen(content->text) < content->length)
         return fail("%s: \"content\" is %.40s, expected a text", where, json_shown(content));
     if (json_is(role, "user") && !answers) return conversation_add(c, content->text);
     if (json_is(role, "assistant") && answers) {
-        bool *open = allocate_zeroed(content->length + 1, sizeof *open); /* no byte of the file is a special piece */
-        const int status =
-            open ? tokenizer_append(t, content->text, content->length, open, false, &c->turns[c->n - 1].answer) : -1;
+        /* no byte of the file is a special piece */
+        bool *open = allocate_zeroed(content->length + 1, sizeof *open);
+        const int status = open ? tokenizer_append(t, content->text, content->length, open, false,
+                                                   &c->turns[c->n - 1].answer)
+                                : -1;
         free(open);
         return status;
     }
     if (!json_is(role, "system") || c->n)
-        return fail("%s: \"role\" is %.40s, expected user and assistant in turn", where, json_shown(role));
+        return fail("%s: \"role\" is %.40s, expected user and assistant in turn", where,
+                    json_shown(role));
     free(c->loaded);
     c->system = c->loaded = strdup(content->text);
     return c->loaded ? 0 : fail("out of memory");
 }
 
-int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages) {
+int conversation_read(Conversation *c, const Tokenizer *t, const char *where,
+                      const Json *messages) {
     const Json *m = json_members(messages, JSON_ARRAY);
     if (!m) return fail("%s: contains no list of messages", where);
     for (bool answers = false; m; m = json_next(messages, m)) {
@@ -153,12 +162,14 @@ static int render(const Job *j, JinjaText *out) {
     return jinja_render(j->template->path, j->template->text, describe, j, out);
 }
 
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out) {
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk,
+                         Tokens *out) {
     JinjaText text;
     int status = 0;
     *out = (Tokens){0};
     if (render(&(Job){c, t, talk, true}, &text)) return -1;
-    if (!t->no_bos && !t->chat_has_bos && pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
+    if (!t->no_bos && !t->chat_has_bos &&
+        pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
         status = tokens_add(out, t->bos);
     if (!status) status = tokenizer_append(t, text.text, text.n, text.marks, true, out);
     free(text.text);
@@ -167,17 +178,19 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conver
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Makes special, control and user-defined pieces match the raw text, of which only the template's bytes are open to
- * them. User-defined runs of spaces match as before. */
+/* Makes special, control and user-defined pieces match the raw text, of which only the template's
+ * bytes are open to them. User-defined runs of spaces match as before. */
 static int guard_pieces(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        if ((id == t->bos || id == t->eos || id == t->eot || p->kind == PIECE_SPECIAL || p->kind == PIECE_CONTROL) &&
+        if ((id == t->bos || id == t->eos || id == t->eot || p->kind == PIECE_SPECIAL ||
+             p->kind == PIECE_CONTROL) &&
             p->length <= MAX_MATCHED_BYTES) {
             p->kind = PIECE_SPECIAL;
             p->also_merged = false;
         }
-        const bool is_marker = p->kind == PIECE_USER && (t->pieces.rules || isgraph((uint8_t)*p->text));
+        const bool is_marker =
+            p->kind == PIECE_USER && (t->pieces.rules || isgraph((uint8_t)*p->text));
         if (p->kind == PIECE_SPECIAL || is_marker) p->raw = true;
     }
     return pieces_index(&t->pieces);
@@ -186,7 +199,9 @@ static int guard_pieces(Tokenizer *t) {
 /* Finds the token that ends an answer: the special piece after the last byte of a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     JinjaText text;
-    if (render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false}, &text)) return -1;
+    if (render(&(Job){c, t, &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1}, false},
+               &text))
+        return -1;
     size_t at = text.n;
     while (at > 0 && text.marks[at - 1]) at--;
     if (at) at += strspn(text.text + at, " \n");

@@ -24,21 +24,22 @@ typedef struct {
     char *loaded;       /* the system prompt of a file, owned; NULL: none */
 } Conversation;
 
-/* Opens the template of --template, else the model's own one, else llama-2. Changes t: afterwards special pieces match
- * only a template's text, and no text becomes BOS, EOS or EOT by merging. Returns -1 and a message on failure. The
- * caller closes it in either case. */
+/* Opens the template of --template, else the model's own one, else llama-2. Changes t: afterwards
+ * special pieces match only a template's text, and no text becomes BOS, EOS or EOT by merging.
+ * Returns -1 and a message on failure. The caller closes it in either case. */
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o);
 void chat_template_close(ChatTemplate *c);
 
-/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one. Returns -1 and
- * a message on failure. The caller frees out->ids in either case. */
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk, Tokens *out);
+/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one.
+ * Returns -1 and a message on failure. The caller frees out->ids in either case. */
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk,
+                         Tokens *out);
 
 /* Adds a turn with a copy of the message. Returns -1 if out of memory. */
 int conversation_add(Conversation *c, const char *user);
 
-/* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for messages. Returns -1
- * and a message on failure. */
+/* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for
+ * messages. Returns -1 and a message on failure. */
 int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages);
 
 /* Removes all turns from n on; frees what the conversation owns. */

@@ -1,8 +1,8 @@
 /* text.c: the loop that generates texts.
  *
- * Owns the steps of a forward pass, the sampling from its logits, and the end of a text. Draft tokens (guess.h) run in
- * the same pass as the last id. A draft token is accepted if it equals the sampled token; the logits after it are then
- * already computed.
+ * Owns the steps of a forward pass, the sampling from its logits, and the end of a text. Draft
+ * tokens (guess.h) run in the same pass as the last id. A draft token is accepted if it equals the
+ * sampled token; the logits after it are then already computed.
  */
 #include "modes/text.h"
 #include "base/memory.h"
@@ -24,7 +24,8 @@ static const size_t FIRST_PIECE = (size_t)8e9; /* products of the first piece of
 
 bool texts_stopped(const Stream *out) { return interrupted || out->error; }
 
-/* ---- ids ----------------------------------------------------------------------------------------- */
+/* ---- ids
+ * ----------------------------------------------------------------------------------------- */
 
 static int append(Text *t, int id) {
     if (t->ids.n == t->max) t->ended = LENGTH;
@@ -44,11 +45,14 @@ void text_limit(Text *t, int n) {
     if (n > 0 && n <= t->max - t->n_prompt) t->max = t->n_prompt + n - 1;
 }
 
-/* Adds the steps of pending ids and, if there is only one, of draft tokens. Returns the number of ids that are left. */
+/* Adds the steps of pending ids and, if there is only one, of draft tokens. Returns the number of
+ * ids that are left. */
 static int add_steps(Run *run, Text *t) {
-    const int pending = t->ended ? 0 : t->ids.n - t->n_ran, room = run->piece - (int)(run->steps.n / sizeof(Step));
+    const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
+              room = run->piece - (int)(run->steps.n / sizeof(Step));
     const int limit = room > 1 ? room : 1, n = pending < limit ? pending : limit;
-    const int n_draft = t->guesser && pending == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
+    const int n_draft =
+        t->guesser && pending == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
     const bool samples = t->sampler && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
@@ -62,7 +66,8 @@ static int add_steps(Run *run, Text *t) {
     return pending - n;
 }
 
-/* ---- sampling ------------------------------------------------------------------------------------ */
+/* ---- sampling
+ * ------------------------------------------------------------------------------------ */
 
 /* Whether a text ends before this token. */
 static bool is_end(const Run *run, int token) {
@@ -72,7 +77,8 @@ static bool is_end(const Run *run, int token) {
     return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
 }
 
-/* Samples the token after the last id, and after each accepted draft token. Returns -1 on failure. */
+/* Samples the token after the last id, and after each accepted draft token. Returns -1 on
+ * failure. */
 static int sample(const Run *run, Text *t) {
     const size_t vocab_size = run->model.config.vocab_size;
     int right = 0;
@@ -90,11 +96,13 @@ static int sample(const Run *run, Text *t) {
     return 0;
 }
 
-/* ---- log-probabilities --------------------------------------------------------------------------- */
+/* ---- log-probabilities
+ * --------------------------------------------------------------------------- */
 
 /* The stream of t->json_text. NULL and a message if out of memory. */
 static FILE *json_stream(Text *t) {
-    if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size))) fail("out of memory");
+    if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size)))
+        fail("out of memory");
     return t->json;
 }
 
@@ -119,10 +127,11 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
     return 0;
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------- */
+/* ---- bytes
+ * --------------------------------------------------------------------------------------- */
 
-/* Searches the bytes that are not clear for stop strings and for a beginning of one at their end. Cuts the text at a
- * stop string. */
+/* Searches the bytes that are not clear for stop strings and for a beginning of one at their end.
+ * Cuts the text at a stop string. */
 static void find_stop(const Options *o, Text *t) {
     size_t clear = t->bytes.n;
     for (size_t at = t->n_clear; at < t->bytes.n; at++)
@@ -166,7 +175,8 @@ int text_show(const Run *run, Text *t, Stream *out) {
     return 0;
 }
 
-/* ---- a pass -------------------------------------------------------------------------------------- */
+/* ---- a pass
+ * -------------------------------------------------------------------------------------- */
 
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
 static void show_left(Run *run, int left) {
@@ -179,7 +189,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     Buffer *steps = &run->steps;
     int left = 0;
     if (texts_stopped(out)) return 0;
-    if (!run->piece) run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
+    if (!run->piece)
+        run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
     if (steps->n) tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
@@ -187,7 +198,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed) return steps->failed ? -1 : 0;
     const double start = now();
-    const float *next = model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps);
+    const float *next =
+        model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps);
     if (!next) return -1;
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
         run->piece = (int)fmax(1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
@@ -203,18 +215,21 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     return 1;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * ---------------------------------------------------------------------------------------- */
 
-int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed, Stream *out) {
-    static const char *const reasons[] = {[CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
+int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed,
+                    Stream *out) {
+    static const char *const reasons[] = {
+        [CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
     FILE *to = json_stream(t);
     if (!to) return -1;
     fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ", index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.bytes, t->bytes.n);
-    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n", (unsigned long long)seed,
-            t->ids.n - t->n_prompt, reasons[t->ended]);
+    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
+            (unsigned long long)seed, t->ids.n - t->n_prompt, reasons[t->ended]);
     const bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */

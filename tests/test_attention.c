@@ -1,7 +1,8 @@
 /* test_attention.c: attention.c and mlp.c against double precision.
  *
- * The reference computes both halves of a layer in double precision, without cache, blocks and chunks. attention()
- * and mlp() are called as in the decoder, with the test's inputs, and add to zeros.
+ * The reference computes both halves of a layer in double precision, without cache, blocks and
+ * chunks. attention() and mlp() are called as in the decoder, with the test's inputs, and add to
+ * zeros.
  */
 #include "formats/open.h"
 #include "kernels/tensor.h"
@@ -58,7 +59,8 @@ static float random_float(uint64_t stream, uint64_t i) { /* [-1, 1) */
 
 static void fill_inputs(int dim, int from, int to, float size, uint64_t stream) {
     for (int t = from; t < to; t++)
-        for (int i = 0; i < dim; i++) xn[t][i] = size * random_float(stream, (uint64_t)(t * dim + i));
+        for (int i = 0; i < dim; i++)
+            xn[t][i] = size * random_float(stream, (uint64_t)(t * dim + i));
 }
 
 /* ---- the reference -------------------------------------------------------------------------- */
@@ -79,7 +81,8 @@ static void project(double *out, const Tensor *w, const Config *c, int t, bool r
     for (int i = 0; i < c->dim; i++) x[i] = xn[t][i];
     for (int r = 0; r < w->rows; r++) out[r] = dot_row(w, r, x);
     for (int r = 0; rotated && r < w->rows; r += 2) {
-        const double angle = t * pow(10000, -(double)(r % c->head_size) / c->head_size), a = out[r], b = out[r + 1];
+        const double angle = t * pow(10000, -(double)(r % c->head_size) / c->head_size), a = out[r],
+                     b = out[r + 1];
         out[r] = a * cos(angle) - b * sin(angle);
         out[r + 1] = a * sin(angle) + b * cos(angle);
     }
@@ -132,8 +135,8 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
 
 /* ---- the program's results ------------------------------------------------------------------- */
 
-/* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A forward pass first allocates the cache
- * and prepares the angles; its keys and values are then overwritten. */
+/* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A forward pass first
+ * allocates the cache and prepares the angles; its keys and values are then overwritten. */
 static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     static float in[TOKENS * MAX_DIM];
     static const int tokens[TOKENS];
@@ -148,7 +151,8 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
         else
             attention(s, &s->model->layers[0], s->chunk.x, in, n);
     }
-    for (int t = 0; t < n; t++) memcpy(got[pos + t], s->chunk.x + (size_t)t * dim, dim * sizeof *in);
+    for (int t = 0; t < n; t++)
+        memcpy(got[pos + t], s->chunk.x + (size_t)t * dim, dim * sizeof *in);
     return 0;
 }
 
@@ -173,7 +177,8 @@ static double worst_error(int dim, int from, int n) {
     return worst / largest;
 }
 
-/* ---- attention ---------------------------------------------------------------------------------- */
+/* ---- attention ----------------------------------------------------------------------------------
+ */
 
 /* From nearly equal weights of all keys to one dominant key. */
 static const float sizes[] = {0.01f, 1, 4, 16};
@@ -186,8 +191,9 @@ static void check_attention(const HashModel *m, KvType kv, float size, double mi
     reference_attention(&b.model.layers[0], c, TOKENS);
     CHECK(!run_attention(&b.session), "cannot run");
     const double error = worst_error(c->dim, 0, TOKENS);
-    CHECK(error >= min && error <= most, "head size %d, inputs of size %g: error %.3g, expected %.3g to %.3g",
-          c->head_size, size, error, min, most);
+    CHECK(error >= min && error <= most,
+          "head size %d, inputs of size %g: error %.3g, expected %.3g to %.3g", c->head_size, size,
+          error, min, most);
     bench_close(&b);
 }
 
@@ -196,12 +202,14 @@ static void attention_matches_double_precision(void) {
     static const double limits[] = {5e-7, 5e-7, 4e-6, 3e-5};
     for (int i = 0; i < N_SHAPES; i++)
         for (int k = 0; k < 4; k++)
-            if (!test_fast() || (i + k) % 4 == 0) check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
+            if (!test_fast() || (i + k) % 4 == 0)
+                check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
 }
 
 /* float16 has 11 bits. The lower limit of the error shows that the cache is float16. */
 static void half_float_cache_has_float16_accuracy(void) {
-    for (int i = 0; i < (test_fast() ? 3 : N_SHAPES); i++) check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
+    for (int i = 0; i < (test_fast() ? 3 : N_SHAPES); i++)
+        check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
 }
 
 static void cache_is_overwritten_from_any_position(void) {
@@ -242,7 +250,8 @@ static void growing_keeps_the_cache(void) {
     }
 }
 
-/* A token attends to itself and earlier tokens: NaN at position 20 changes all later results and no earlier one. */
+/* A token attends to itself and earlier tokens: NaN at position 20 changes all later results and no
+ * earlier one. */
 static void attention_never_looks_forward(void) {
     static float clean[TOKENS][MAX_DIM];
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
@@ -256,32 +265,37 @@ static void attention_never_looks_forward(void) {
         CHECK(!run_chunk(&b.session, TOKENS, 0, false), "cannot run");
         CHECK(!memcmp(clean, got, 20 * sizeof *clean), "position 20 changes an earlier one");
         for (int t = 20; t < TOKENS; t++)
-            for (int i = 0; i < dim; i++) CHECK(isnan(got[t][i]), "NaN does not reach position %d: %g", t, got[t][i]);
+            for (int i = 0; i < dim; i++)
+                CHECK(isnan(got[t][i]), "NaN does not reach position %d: %g", t, got[t][i]);
         bench_close(&b);
     }
 }
 
-/* ---- rotary positions ------------------------------------------------------------------------------- */
+/* ---- rotary positions
+ * ------------------------------------------------------------------------------- */
 
-/* Compares the queries of the last chunk, from position pos on, with a rotation by double-precision angles; float
- * angles would be off by 1e-4. */
+/* Compares the queries of the last chunk, from position pos on, with a rotation by double-precision
+ * angles; float angles would be off by 1e-4. */
 static void check_rotation(const Session *s, const int *tokens, int n, int pos) {
     const Config *c = &s->model->config;
     const Layer *layer = &s->model->layers[0];
     double x[MAX_DIM] = {0}, q[MAX_DIM] = {0};
     for (int t = 0; t < n; t++) {
         double square = 0;
-        for (int i = 0; i < c->dim; i++) square += pow(value(&s->model->embedding, tokens[pos + t], i), 2);
+        for (int i = 0; i < c->dim; i++)
+            square += pow(value(&s->model->embedding, tokens[pos + t], i), 2);
         for (int i = 0; i < c->dim; i++)
             x[i] = value(&s->model->embedding, tokens[pos + t], i) / sqrt(square / c->dim + 1e-5) *
                    (double)layer->attn_norm.gamma[i];
         for (int r = 0; r < c->dim; r++) q[r] = dot_row(&layer->wq, r, x);
         for (int r = 0; r < c->dim; r += 2) {
             const double angle = (pos + t) * pow(10000, -(double)(r % c->head_size) / c->head_size);
-            const double a = q[r] * cos(angle) - q[r + 1] * sin(angle), b = q[r] * sin(angle) + q[r + 1] * cos(angle);
+            const double a = q[r] * cos(angle) - q[r + 1] * sin(angle),
+                         b = q[r] * sin(angle) + q[r + 1] * cos(angle);
             const float *found = s->chunk.q + t * c->dim + r;
             CHECK(fabs(found[0] - a) <= 2e-6 && fabs(found[1] - b) <= 2e-6,
-                  "position %d, pair %d: %.9g %.9g, expected %.9g %.9g", pos + t, r / 2, found[0], found[1], a, b);
+                  "position %d, pair %d: %.9g %.9g, expected %.9g %.9g", pos + t, r / 2, found[0],
+                  found[1], a, b);
         }
     }
 }
@@ -300,7 +314,8 @@ static void far_positions_are_rotated_exactly(void) {
     bench_close(&b);
 }
 
-/* ---- the MLP ------------------------------------------------------------------------------------------ */
+/* ---- the MLP
+ * ------------------------------------------------------------------------------------------ */
 
 static void check_mlp(const HashModel *m, float size, int chunk) {
     Bench b;
@@ -309,10 +324,11 @@ static void check_mlp(const HashModel *m, float size, int chunk) {
     fill_inputs(c->dim, 0, TOKENS, size, 9);
     reference_mlp(&b.model.layers[0], c, TOKENS);
     for (int pos = 0; pos < TOKENS; pos += chunk)
-        CHECK(!run_chunk(&b.session, TOKENS - pos < chunk ? TOKENS - pos : chunk, pos, true), "cannot run");
+        CHECK(!run_chunk(&b.session, TOKENS - pos < chunk ? TOKENS - pos : chunk, pos, true),
+              "cannot run");
     const double error = worst_error(c->dim, 0, TOKENS);
-    CHECK(error <= 6e-7, "hidden_dim %d, inputs of size %g, chunks of %d: error %.3g", c->hidden_dim, size, chunk,
-          error);
+    CHECK(error <= 6e-7, "hidden_dim %d, inputs of size %g, chunks of %d: error %.3g",
+          c->hidden_dim, size, chunk, error);
     bench_close(&b);
 }
 
@@ -339,17 +355,20 @@ static void both_halves_add_to_the_stream(void) {
         else
             attention(&b.session, &b.model.layers[0], b.session.chunk.x, xn[0], 1);
         for (int i = 0; i < dim; i++)
-            CHECK(fabsf(b.session.chunk.x[i] - 1000 - got[0][i]) <= 1e-4f, "x[%d] = %.9g, expected 1000 + %.9g", i,
-                  b.session.chunk.x[i], got[0][i]);
+            CHECK(fabsf(b.session.chunk.x[i] - 1000 - got[0][i]) <= 1e-4f,
+                  "x[%d] = %.9g, expected 1000 + %.9g", i, b.session.chunk.x[i], got[0][i]);
     }
     bench_close(&b);
 }
 
 /* YaRN's factor of queries and keys: 0.1 scale ln(factor) + 1; 1 if the context is not extended. */
 static void amplitudes_of_yarn(void) {
-    CHECK(yarn_amplitude(1, 2) == 1 && yarn_amplitude(0.5, 2) == 1, "no growth: %g", yarn_amplitude(1, 2));
-    CHECK(fabs(yarn_amplitude(4, 1) - 1.1386294361119891) < 1e-12, "4: %.17g", yarn_amplitude(4, 1));
-    CHECK(fabs(yarn_amplitude(4, 0.5) - 1.0693147180559945) < 1e-12, "4, half: %.17g", yarn_amplitude(4, 0.5));
+    CHECK(yarn_amplitude(1, 2) == 1 && yarn_amplitude(0.5, 2) == 1, "no growth: %g",
+          yarn_amplitude(1, 2));
+    CHECK(fabs(yarn_amplitude(4, 1) - 1.1386294361119891) < 1e-12, "4: %.17g",
+          yarn_amplitude(4, 1));
+    CHECK(fabs(yarn_amplitude(4, 0.5) - 1.0693147180559945) < 1e-12, "4, half: %.17g",
+          yarn_amplitude(4, 0.5));
 }
 
 void suite_attention(void) {

@@ -1,8 +1,8 @@
 /* test_batching.c: the numbered statements of docs/batching.md.
  *
- * One test for every testable statement, in the chapter's order. The chapter uses a few texts of the bundled model;
- * test_sequences.c runs random schedules of all weight types and architectures.
- */
+ * One test for every testable statement, in the chapter's order. The chapter uses a few texts of
+ * the bundled model; test_sequences.c runs random schedules of all weight types and
+ * architectures. */
 #include "formats/open.h"
 #include "kernels/quant.h"
 #include "model.h"
@@ -22,20 +22,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the bundled model ----------------------------------------------------------------------------- */
+/* ---- the bundled model
+ * ----------------------------------------------------------------------------- */
 
 enum { TEXTS = 16, OTHERS = 8, LENGTH = 24, MAX_VOCAB = 2048 };
 
 static const char *const BEGINNINGS[TEXTS + OTHERS] = {
-    "One day, Tuck",  "Once upon a time", "Lily",         "A fox",           "The old owl",  "In the forest",
-    "Mom said",       "It was cold",      "Two friends",  "Every morning",   "The red kite", "\"Help!\"",
-    "On a sunny day", "Barley baked",     "At night",     "The little boat", "Grandma had",  "Near the river",
-    "Tom was sad",    "They found a box", "Under a tree", "The king",        "A loud bell",  "Snow fell"};
+    "One day, Tuck",   "Once upon a time", "Lily",           "A fox",        "The old owl",
+    "In the forest",   "Mom said",         "It was cold",    "Two friends",  "Every morning",
+    "The red kite",    "\"Help!\"",        "On a sunny day", "Barley baked", "At night",
+    "The little boat", "Grandma had",      "Near the river", "Tom was sad",  "They found a box",
+    "Under a tree",    "The king",         "A loud bell",    "Snow fell"};
 
 static Model model;
 static int vocab_size;
 
-/* The texts' tokens, and the logits of each text without the others: [TEXTS][LENGTH][vocab_size]. */
+/* The texts' tokens, and the logits of each text without the others: [TEXTS][LENGTH][vocab_size].
+ */
 static int tokens[TEXTS + OTHERS][LENGTH], n_prompt[TEXTS + OTHERS];
 static float *reference;
 
@@ -56,7 +59,9 @@ static int open_model(void) {
     Tokenizer t;
     if (model_open(&model, path)) return -1;
     vocab_size = model.config.vocab_size;
-    if (vocab_size > MAX_VOCAB || model_open_tokenizer(&t, &model, path, NULL, TOKENIZER_NEEDED) != 1) return -1;
+    if (vocab_size > MAX_VOCAB ||
+        model_open_tokenizer(&t, &model, path, NULL, TOKENIZER_NEEDED) != 1)
+        return -1;
     for (int i = 0; i < TEXTS + OTHERS; i++) {
         Tokens prompt;
         if (tokenizer_encode(&t, BEGINNINGS[i], strlen(BEGINNINGS[i]), true, &prompt)) return -1;
@@ -83,7 +88,8 @@ static void run_reference(void) {
     session_close(&s);
 }
 
-/* ---- 1: what is shared ----------------------------------------------------------------------------- */
+/* ---- 1: what is shared
+ * ----------------------------------------------------------------------------- */
 
 static void one_reading_for_all(void) {
     CHECK(!open_model(), "models/stories.gguf does not open");
@@ -92,14 +98,16 @@ static void one_reading_for_all(void) {
     HOLDS(bytes, TEXTS, bytes / TEXTS);
 }
 
-/* ---- 2, 3: norms ----------------------------------------------------------------------------------- */
+/* ---- 2, 3: norms
+ * ----------------------------------------------------------------------------------- */
 
 /* BatchNorm of one feature over the n tokens of the batch; `apart` is the stride of x and y. */
 static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
     double mean = 0, variance = 0;
     for (int t = 0; t < n; t++) mean += (double)x[t * apart] / n;
     for (int t = 0; t < n; t++) variance += (x[t * apart] - mean) * (x[t * apart] - mean) / n;
-    for (int t = 0; t < n; t++) y[t * apart] = (float)((x[t * apart] - mean) / sqrt(variance + eps));
+    for (int t = 0; t < n; t++)
+        y[t * apart] = (float)((x[t * apart] - mean) / sqrt(variance + eps));
 }
 
 static void batch_norm_depends_on_other_texts(void) {
@@ -132,8 +140,9 @@ static void finish(Row *rows, const float *y, int n) {
     for (int t = 0; t < n; t++) rows[t].next = most_likely(rows[t].logits);
 }
 
-/* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8 others from `others` on. Computes their
- * logits with norma, with the plain formula of the final norm, and with a BatchNorm as the final norm. */
+/* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8 others from `others` on.
+ * Computes their logits with norma, with the plain formula of the final norm, and with a BatchNorm
+ * as the final norm. */
 static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     static float y[TEXTS * MAX_DIM];
     const int dim = model.config.dim;
@@ -150,10 +159,12 @@ static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     const float *logits = model_forward(&s, last, TEXTS);
     CHECK(logits, "does not run");
     for (int i = 0; i < TEXTS; i++) {
-        memcpy(own[i].logits, logits + (size_t)i * (size_t)vocab_size, (size_t)vocab_size * sizeof *logits);
+        memcpy(own[i].logits, logits + (size_t)i * (size_t)vocab_size,
+               (size_t)vocab_size * sizeof *logits);
         own[i].next = most_likely(own[i].logits);
     }
-    norm_plain(y, s.chunk.x, &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES}, TEXTS, dim);
+    norm_plain(y, s.chunk.x, &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES},
+               TEXTS, dim);
     finish(plain, y, TEXTS);
     for (int i = 0; i < dim; i++) batch_norm(y + i, s.chunk.x + i, TEXTS, dim, 1e-5);
     finish(by_batch, y, TEXTS);
@@ -166,7 +177,8 @@ static void a_norm_over_the_batch(void) {
     CHECK(model.config.dim <= MAX_DIM, "dim %d", model.config.dim);
     for (int k = 0; k < 2; k++) run_together(8 + 8 * k, own[k], plain[k], by_batch[k]);
     for (int i = 0; i < 8; i++) {
-        CHECK(own[0][i].next == plain[0][i].next, "text %d: the residual stream gives token %d", i, plain[0][i].next);
+        CHECK(own[0][i].next == plain[0][i].next, "text %d: the residual stream gives token %d", i,
+              plain[0][i].next);
         rows += memcmp(own[0] + i, own[1] + i, sizeof **own) != 0;
         rows_by_batch += memcmp(by_batch[0] + i, by_batch[1] + i, sizeof **own) != 0;
         next_by_batch += by_batch[0][i].next != by_batch[1][i].next;
@@ -175,7 +187,8 @@ static void a_norm_over_the_batch(void) {
     HOLDS(TEXTS, 8, rows, rows_by_batch, next_by_batch);
 }
 
-/* ---- 4 to 7: other conditions ------------------------------------------------------------------------ */
+/* ---- 4 to 7: other conditions
+ * ------------------------------------------------------------------------ */
 
 static void a_sum_depends_on_its_order(void) {
     volatile float large = 16777216, one = 1, sum = large + one;
@@ -213,16 +226,19 @@ static void one_scale_for_two_tokens(void) {
     quantize_i8(q, groups, x, 2 * GROUP, GROUP); /* norma's groups never span two tokens */
     const float own[] = {(float)q[0] * groups[0].scale, (float)q[1] * groups[0].scale};
     CHECK_VALUES(own, 2, 1e-6, 64 * 2 / 127.0, 2);
-    const double scale = 100 / 127.0, shared[] = {scale * round(1 / scale), scale * round(2 / scale)};
+    const double scale = 100 / 127.0,
+                 shared[] = {scale * round(1 / scale), scale * round(2 / scale)};
     HOLDS(1, 2, 127, 100, 64 * 2 / 127.0, shared[0], shared[1]);
 }
 
-/* Runs n steps and compares the logits of the first `good` rows with the reference. Returns how many rows differ. */
+/* Runs n steps and compares the logits of the first `good` rows with the reference. Returns how
+ * many rows differ. */
 static int other_rows(Session *s, const Step *steps, int n, int good) {
     const float *logits = model_forward(s, steps, n);
     int others = 0;
     for (int i = 0; i < good && logits; i++)
-        others += memcmp(logits + (size_t)i * (size_t)vocab_size, reference_logits(steps[i].sequence, steps[i].pos),
+        others += memcmp(logits + (size_t)i * (size_t)vocab_size,
+                         reference_logits(steps[i].sequence, steps[i].pos),
                          (size_t)vocab_size * sizeof *logits) != 0;
     return logits ? others : n;
 }
@@ -233,20 +249,23 @@ static int together(Session *s, int count) {
     for (int first = 0; first < TEXTS; first += count)
         for (int t = 0; t < LENGTH; t++) {
             Step steps[TEXTS];
-            for (int i = 0; i < count; i++) steps[i] = (Step){tokens[first + i][t], first + i, t, true};
+            for (int i = 0; i < count; i++)
+                steps[i] = (Step){tokens[first + i][t], first + i, t, true};
             others += other_rows(s, steps, count, count);
         }
     return others;
 }
 
-/* Runs all texts, `count` tokens at a time, followed by two wrong draft tokens; returns how many rows differ. */
+/* Runs all texts, `count` tokens at a time, followed by two wrong draft tokens; returns how many
+ * rows differ. */
 static int with_guesses(Session *s, int count) {
     int others = 0;
     for (int i = 0; i < TEXTS; i++)
         for (int t = 0; t < LENGTH; t += count) {
             Step steps[LENGTH + 2];
             for (int k = 0; k < count; k++) steps[k] = (Step){tokens[i][t + k], i, t + k, true};
-            for (int k = count; k < count + 2; k++) steps[k] = (Step){(tokens[i][t] + k) % vocab_size, i, t + k, true};
+            for (int k = count; k < count + 2; k++)
+                steps[k] = (Step){(tokens[i][t] + k) % vocab_size, i, t + k, true};
             others += other_rows(s, steps, count + 2, count);
         }
     return others;
@@ -257,7 +276,8 @@ static void no_bit_of_a_logit(void) {
     int others = 0;
     run_reference();
     CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) && !session_reserve(&s, TEXTS), "no session");
-    for (int count = test_fast() ? TEXTS : 2; count <= TEXTS; count *= 2) others += together(&s, count);
+    for (int count = test_fast() ? TEXTS : 2; count <= TEXTS; count *= 2)
+        others += together(&s, count);
     others += (test_fast() ? 0 : with_guesses(&s, 3)) + with_guesses(&s, LENGTH);
     session_close(&s);
     free(reference);
@@ -266,11 +286,13 @@ static void no_bit_of_a_logit(void) {
     HOLDS(TEXTS, LENGTH, 2, 4, 8, 3, 6 * TEXTS * LENGTH, others);
 }
 
-/* ---- 8: whole texts ------------------------------------------------------------------------------------ */
+/* ---- 8: whole texts
+ * ------------------------------------------------------------------------------------ */
 
 enum { PROMPTS = 8, WAYS = 3 };
 
-/* How many of the n texts in `plain` are missing in the output, which has a line before each text. */
+/* How many of the n texts in `plain` are missing in the output, which has a line before each
+ * text. */
 static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     int missing = 0;
     for (int i = 0; i < n; i++) {
@@ -281,19 +303,25 @@ static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     return missing;
 }
 
-/* How many texts of the bundled model with these options differ from separate runs, over all ways; -1: a separate run
- * failed. */
+/* How many texts of the bundled model with these options differ from separate runs, over all ways;
+ * -1: a separate run failed. */
 static int other_texts(const char *options) {
     static char plain[PROMPTS][1 << 11];
     const int n = test_fast() ? 2 : PROMPTS;
     int others = 0;
     for (int i = 0; i < n; i++) {
-        if (run("model.gguf -j 1 %s -i '%s'", options, BEGINNINGS[i]) || n_out >= sizeof plain[i]) return -1;
+        if (run("model.gguf -j 1 %s -i '%s'", options, BEGINNINGS[i]) || n_out >= sizeof plain[i])
+            return -1;
         strcpy(plain[i], out);
-        others += run("model.gguf -j 1 %s -i '%s' --lookup 8", options, BEGINNINGS[i]) || strcmp(out, plain[i]);
+        others += run("model.gguf -j 1 %s -i '%s' --lookup 8", options, BEGINNINGS[i]) ||
+                  strcmp(out, plain[i]);
     }
-    others += run("model.gguf %s --prompts prompts.txt --parallel 3 -j 1", options) ? n : missing_texts(plain, n, out);
-    others += run("model.gguf %s --prompts prompts.txt --parallel 16 -j 1", options) ? n : missing_texts(plain, n, out);
+    others += run("model.gguf %s --prompts prompts.txt --parallel 3 -j 1", options)
+                  ? n
+                  : missing_texts(plain, n, out);
+    others += run("model.gguf %s --prompts prompts.txt --parallel 16 -j 1", options)
+                  ? n
+                  : missing_texts(plain, n, out);
     return others;
 }
 
@@ -306,19 +334,25 @@ static void no_byte_of_a_text(void) {
     for (int i = 0; i < (test_fast() ? 2 : PROMPTS); i++) fprintf(f, "%s\n", BEGINNINGS[i]);
     CHECK(!fclose(f), "cannot write");
     const int greedy = other_texts("-n 64 -t 0"), sampled = other_texts("-n 64 -t 1 -s 5");
-    CHECK(!greedy && !sampled, "%d greedy texts and %d sampled ones are others: %s", greedy, sampled, err);
+    CHECK(!greedy && !sampled, "%d greedy texts and %d sampled ones are others: %s", greedy,
+          sampled, err);
     HOLDS(PROMPTS, 3, 16, 2 * WAYS * PROMPTS, greedy + sampled, 64);
 }
 
-/* ---- 9 to 11: speculative decoding -------------------------------------------------------------------------- */
+/* ---- 9 to 11: speculative decoding
+ * -------------------------------------------------------------------------- */
 
-static double uniform(uint64_t salt, int i) { return (double)(hash64(9, salt, (uint64_t)i) >> 11) * 0x1p-53; }
+static double uniform(uint64_t salt, int i) {
+    return (double)(hash64(9, salt, (uint64_t)i) >> 11) * 0x1p-53;
+}
 
 /* The token drawn from p[3] with the random number `coin`. */
-static int drawn(const double *p, double coin) { return coin < p[0] ? 0 : coin < p[0] + p[1] ? 1 : 2; }
+static int drawn(const double *p, double coin) {
+    return coin < p[0] ? 0 : coin < p[0] + p[1] ? 1 : 2;
+}
 
-/* Leviathan et al. 2023: a token drawn from q is accepted with probability min(1, p / q); otherwise a token is drawn
- * from max(0, p - q), normalized. *kept: whether it was accepted. */
+/* Leviathan et al. 2023: a token drawn from q is accepted with probability min(1, p / q); otherwise
+ * a token is drawn from max(0, p - q), normalized. *kept: whether it was accepted. */
 static int leviathan(const double *p, const double *q, int i, bool *kept) {
     const int guess = drawn(q, uniform(1, i));
     double rest[3], sum = 0;
@@ -343,7 +377,8 @@ static void two_ways_to_accept(void) {
         right += plain == 0; /* the most likely token as the draft */
     }
     CHECK(fabs(n_kept / DRAWS - overlap) < 0.01, "%g are kept", n_kept / DRAWS);
-    for (int k = 0; k < 3; k++) CHECK(fabs(counts[k] / DRAWS - p[k]) < 0.01, "token %d: %g", k, counts[k] / DRAWS);
+    for (int k = 0; k < 3; k++)
+        CHECK(fabs(counts[k] / DRAWS - p[k]) < 0.01, "token %d: %g", k, counts[k] / DRAWS);
     CHECK(fabs(right / DRAWS - p[0]) < 0.01, "%g are right", right / DRAWS);
     double chance = 0; /* that two independent draws are equal */
     for (int k = 0; k < 3; k++) chance += p[k] * p[k];
@@ -351,7 +386,8 @@ static void two_ways_to_accept(void) {
     HOLDS(p[0], p[1], p[2], q[0], q[1], q[2], overlap, chance);
 }
 
-/* Expected tokens of a pass with k draft tokens, each correct with probability a if the earlier ones are. */
+/* Expected tokens of a pass with k draft tokens, each correct with probability a if the earlier
+ * ones are. */
 static double tokens_of(double a, int k) { return (1 - pow(a, k + 1)) / (1 - a); }
 
 static void tokens_of_a_pass(void) {
@@ -364,12 +400,15 @@ static void tokens_of_a_pass(void) {
             double made = 0;
             for (int pass = 0, coin = 0; pass < PASSES; pass++) {
                 int right = 0;
-                while (right < lengths[j] && uniform(10 + (uint64_t)(5 * i + j), coin++) < likely[i]) right++;
-                made += right + 1; /* the pass also yields the token after the last correct draft token */
+                while (right < lengths[j] &&
+                       uniform(10 + (uint64_t)(5 * i + j), coin++) < likely[i])
+                    right++;
+                /* the pass also yields the token after the last correct draft token */
+                made += right + 1;
             }
             const double expected = tokens_of(likely[i], lengths[j]);
-            CHECK(fabs(made / PASSES / expected - 1) < 0.02, "a %g, k %d: %g, expected %g", likely[i], lengths[j],
-                  made / PASSES, expected);
+            CHECK(fabs(made / PASSES / expected - 1) < 0.02, "a %g, k %d: %g, expected %g",
+                  likely[i], lengths[j], made / PASSES, expected);
             HOLDS(lengths[j], expected);
         }
     }
@@ -388,9 +427,10 @@ static void longest_is_not_best(void) {
             if (gain_of(likely[i], k) > gain_of(likely[i], best)) best = k;
         HOLDS(likely[i], best, gain_of(likely[i], best));
     }
-    CHECK(fabs(gain_of(0.1, 1) - 1) < 1e-12 && gain_of(0.09, 1) < 1 && gain_of(0.11, 1) > 1, "one guess: %g",
-          gain_of(0.1, 1));
-    for (int k = 1; k <= MAX_K; k++) CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k, gain_of(0.1, k));
+    CHECK(fabs(gain_of(0.1, 1) - 1) < 1e-12 && gain_of(0.09, 1) < 1 && gain_of(0.11, 1) > 1,
+          "one guess: %g", gain_of(0.1, 1));
+    for (int k = 1; k <= MAX_K; k++)
+        CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k, gain_of(0.1, k));
     HOLDS(0.1, MAX_K, 1, 4, tokens_of(0.8, 4), 1.4, gain_of(0.8, 4), gain_of(0.8, MAX_K));
 }
 

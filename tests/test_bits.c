@@ -1,8 +1,9 @@
 /* test_bits.c: the bits of logits, pinned.
  *
- * Compares the logits of small random models with the hashes in tests/golden/bits.txt: every weight type, llama2.c's
- * models and the other architectures; a prompt, then single tokens. A change of the order of sums changes the bits and
- * fails here; the commit must mention it. test_golden.c tests the accuracy of logits.
+ * Compares the logits of small random models with the hashes in tests/golden/bits.txt: every weight
+ * type, llama2.c's models and the other architectures; a prompt, then single tokens. A change of
+ * the order of sums changes the bits and fails here; the commit must mention it. test_golden.c
+ * tests the accuracy of logits.
  */
 #include "base/process.h"
 #include "formats/open.h"
@@ -22,7 +23,8 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on compilers and their flags. */
+/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on compilers and their
+ * flags. */
 #if SIMD_AVX512
 static const char *const KIND = "avx512";
 #elif SIMD_AVX2
@@ -30,7 +32,8 @@ static const char *const KIND = "avx2";
 #elif defined(__SSE2__) && !defined(__FMA__)
 static const char *const KIND = "sse2";
 #else
-static const char *const KIND = "neon"; /* four lanes and fma; also x86-64 with FMA and without AVX2 */
+/* four lanes and fma; also x86-64 with FMA and without AVX2 */
+static const char *const KIND = "neon";
 #endif
 
 /* All numbers of columns are multiples of 256, as the K types require. */
@@ -45,7 +48,8 @@ static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
-/* The hash of the logits of every token: PROMPT tokens at once, then one by one. 0: the model does not run. */
+/* The hash of the logits of every token: PROMPT tokens at once, then one by one. 0: the model does
+ * not run. */
 static uint64_t hash_logits(const HashModel *m, const char *path) {
     Model model;
     Session s;
@@ -58,7 +62,9 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
             n = t ? 1 : PROMPT;
             const size_t n_logits = (size_t)n * (size_t)m->vocab_size;
             const float *logits = model_forward_text(&s, tokens + t, n, t, n);
-            hash = logits && !check_logits(logits, n_logits) ? fnv1a(hash, logits, n_logits * sizeof *logits) : 0;
+            hash = logits && !check_logits(logits, n_logits)
+                       ? fnv1a(hash, logits, n_logits * sizeof *logits)
+                       : 0;
         }
         session_close(&s);
     }
@@ -84,8 +90,9 @@ static void check_bits(const char *kind, const char *model, Type type, uint64_t 
     if (getenv("NORMA_PRINT_BITS"))
         printf("%s %s %016" PRIx64 "\n", kind, name, hash);
     else
-        CHECK(hash && hash == pinned(kind, name), "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64, kind,
-              name, hash, pinned(kind, name));
+        CHECK(hash && hash == pinned(kind, name),
+              "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64, kind, name, hash,
+              pinned(kind, name));
 }
 
 /* ---- the models ----------------------------------------------------------------------------- */
@@ -96,7 +103,8 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r, 
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
     const int failed = gguf_write(&file, path);
-    if (type == TYPE_BF16 && tile_unit()) check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
+    if (type == TYPE_BF16 && tile_unit())
+        check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
     setenv("NORMA_TILES", "0", 1);
     check_bits(KIND, name, type, failed ? 0 : hash_logits(m, path));
     unsetenv("NORMA_TILES");

@@ -1,7 +1,8 @@
 /* test_golden.c: whole models against float64.
  *
- * Compares with tests/golden (see README.md there): four small models of llama2.c's architecture and five of others, 40
- * tokens each, with logits from a float64 forward pass and the float32 error of stock Hugging Face on the same weights.
+ * Compares with tests/golden (see README.md there): four small models of llama2.c's architecture
+ * and five of others, 40 tokens each, with logits from a float64 forward pass and the float32 error
+ * of stock Hugging Face on the same weights.
  */
 #include "formats/open.h"
 #include "kv_cache.h"
@@ -26,9 +27,9 @@ typedef struct {
     double int8_error; /* max error relative to the largest logit, version 2 */
 } Golden;
 
-/* Version 2 quantizes activations to int8, the reference does not: an error of up to 0.5 / 127 of a group's largest
- * value in every product. Measured: 1.00e-2, 7.18e-3 and 4.84e-3 of the largest logit, on every machine, also for
- * llama2.c's runq. */
+/* Version 2 quantizes activations to int8, the reference does not: an error of up to 0.5 / 127 of a
+ * group's largest value in every product. Measured: 1.00e-2, 7.18e-3 and 4.84e-3 of the largest
+ * logit, on every machine, also for llama2.c's runq. */
 static const Golden goldens[] = {{"gqa_tied", &GQA_TIED, 4, 1.2e-2},
                                  {"mha_untied", &MHA_UNTIED, 2, 8.6e-3},
                                  {"odd_mqa", &ODD_MQA, 0, 0},
@@ -61,7 +62,8 @@ static double stock_error(const char *name) {
     return error;
 }
 
-/* ---- computed logits --------------------------------------------------------------------------- */
+/* ---- computed logits ---------------------------------------------------------------------------
+ */
 
 static bool plain;       /* by the plain formulas */
 static bool no_mlp_norm; /* without the norms before the MLP */
@@ -73,7 +75,8 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
     int tokens[TOKENS], status = -1;
     for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
     if (model_open(&model, path)) return -1;
-    for (int l = 0; no_mlp_norm && l < model.config.n_layers; l++) model.layers[l].mlp_norm.kind = NORM_NONE;
+    for (int l = 0; no_mlp_norm && l < model.config.n_layers; l++)
+        model.layers[l].mlp_norm.kind = NORM_NONE;
     const int step = decode ? 1 : TOKENS;
     const size_t row = (size_t)m->vocab_size;
     if (!session_open(&s, &model, 2, TOKENS, 0, KV_F32)) {
@@ -106,11 +109,12 @@ static double largest_error(int n) {
     return worst;
 }
 
-/* ---- the tests ----------------------------------------------------------------------------------- */
+/* ---- the tests
+ * ----------------------------------------------------------------------------------- */
 
 /* Computes the error of a model's logits and the largest logit. */
-static int measure(const char *name, const HashModel *m, const char *path, bool decode, double *error,
-                   double *largest) {
+static int measure(const char *name, const HashModel *m, const char *path, bool decode,
+                   double *error, double *largest) {
     const int n = TOKENS * m->vocab_size;
     if (read_expected(name, "", m->vocab_size) || run_model(m, path, decode)) return -1;
     *error = largest_error(n);
@@ -118,17 +122,19 @@ static int measure(const char *name, const HashModel *m, const char *path, bool 
     return 0;
 }
 
-/* The error must not exceed stock's, which was computed with float64 logits; the logits in the files are rounded by up
- * to 2^-24 of the largest. Measured: 0.57, 0.75, 0.73 and 0.25 of stock's error with AVX-512; 0.68, 0.95, 0.88 and 0.38
- * with four lanes and no fma. */
+/* The error must not exceed stock's, which was computed with float64 logits; the logits in the
+ * files are rounded by up to 2^-24 of the largest. Measured: 0.57, 0.75, 0.73 and 0.25 of stock's
+ * error with AVX-512; 0.68, 0.95, 0.88 and 0.38 with four lanes and no fma. */
 static void check_float(const Golden *g, bool decode) {
     const char *path = temporary("golden.bin");
     double error = 0, largest = 0;
-    CHECK(!hashmodel_write(g->model, path, 0, 0) && !measure(g->name, g->model, path, decode, &error, &largest),
+    CHECK(!hashmodel_write(g->model, path, 0, 0) &&
+              !measure(g->name, g->model, path, decode, &error, &largest),
           "cannot run %s", g->name);
     const double stock = stock_error(g->name);
     CHECK(error <= 2e-5 * largest, "%s: error %.3g, largest logit %.3g", g->name, error, largest);
-    CHECK(error <= stock + 0x1p-24 * largest, "%s: error %.3g, stock has %.3g", g->name, error, stock);
+    CHECK(error <= stock + 0x1p-24 * largest, "%s: error %.3g, stock has %.3g", g->name, error,
+          stock);
 }
 
 static void float_models_are_no_worse_than_stock(void) {
@@ -145,15 +151,15 @@ static void formulas_are_no_worse_than_stock(void) {
     plain = false;
 }
 
-/* Measured: 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, AVX2, and four lanes without fma; stock: 4.3e-7 to
- * 7.9e-7. */
+/* Measured: 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, AVX2, and four lanes without fma;
+ * stock: 4.3e-7 to 7.9e-7. */
 static void check_relative(const GoldenRelative *g, bool decode) {
     static GgufFile file;
     const char *path = temporary("golden.gguf");
     double error = 0, largest = 0;
     gguf_make_relative(&file, &g->model, &g->relative);
-    CHECK(!gguf_write(&file, path) && !measure(g->name, &g->model, path, decode, &error, &largest), "cannot run %s",
-          g->name);
+    CHECK(!gguf_write(&file, path) && !measure(g->name, &g->model, path, decode, &error, &largest),
+          "cannot run %s", g->name);
     gguf_free(&file);
     CHECK(error <= 1e-6 * largest, "%s: error %.3g, largest logit %.3g", g->name, error, largest);
 }
@@ -173,8 +179,8 @@ static void a_mixture_may_lack_its_norm(void) {
     plain = false;
     for (int decode = 0; decode < 2; decode++) {
         CHECK(!run_model(&g->model, path, decode), "%s does not run", g->name);
-        CHECK(largest_error(n) <= 1e-5 * largest_logit(n), "%s: error %.3g, largest logit %.3g", g->name,
-              largest_error(n), largest_logit(n));
+        CHECK(largest_error(n) <= 1e-5 * largest_logit(n), "%s: error %.3g, largest logit %.3g",
+              g->name, largest_error(n), largest_logit(n));
     }
     no_mlp_norm = false;
 }
@@ -193,24 +199,25 @@ static void version_1_has_the_bits_of_version_0(void) {
         const HashModel *m = goldens[i].model;
         for (int version = 0; version < 2; version++) {
             const char *path = temporary("golden.bin");
-            CHECK(!hashmodel_write(m, path, version, 0) && !run_model(m, path, false), "cannot run %s version %d",
-                  goldens[i].name, version);
+            CHECK(!hashmodel_write(m, path, version, 0) && !run_model(m, path, false),
+                  "cannot run %s version %d", goldens[i].name, version);
             if (version == 0) memcpy(v0, logits, sizeof v0);
         }
-        CHECK(!memcmp(v0, logits, (size_t)(TOKENS * m->vocab_size) * sizeof *v0), "%s: the bits differ",
-              goldens[i].name);
+        CHECK(!memcmp(v0, logits, (size_t)(TOKENS * m->vocab_size) * sizeof *v0),
+              "%s: the bits differ", goldens[i].name);
     }
 }
 
 static void check_int8(const Golden *g, bool decode) {
     const char *path = temporary("golden.bin");
     const int n = TOKENS * g->model->vocab_size;
-    CHECK(!read_expected(g->name, "_v2", g->model->vocab_size), "cannot read tests/golden/%s_v2.f32", g->name);
-    CHECK(!hashmodel_write(g->model, path, 2, g->group) && !run_model(g->model, path, decode), "cannot run %s",
-          g->name);
+    CHECK(!read_expected(g->name, "_v2", g->model->vocab_size),
+          "cannot read tests/golden/%s_v2.f32", g->name);
+    CHECK(!hashmodel_write(g->model, path, 2, g->group) && !run_model(g->model, path, decode),
+          "cannot run %s", g->name);
     const double error = largest_error(n) / largest_logit(n);
-    CHECK(error <= g->int8_error, "%s: error %.3g of the largest logit, expected at most %.3g", g->name, error,
-          g->int8_error);
+    CHECK(error <= g->int8_error, "%s: error %.3g of the largest logit, expected at most %.3g",
+          g->name, error, g->int8_error);
 }
 
 static void int8_models_are_close(void) {
@@ -225,14 +232,17 @@ static void int8_models_are_close(void) {
 static void hash_matches_the_reference(void) {
     const struct {
         uint64_t seed, tensor, i, expected;
-    } cases[] = {{1, 0, 0, 0xe220a8397b1dcdaf}, {1, 0, 1, 0x910a2dec89025cc1}, {4, 23, 1000003, 0xf932a248927743ac}};
+    } cases[] = {{1, 0, 0, 0xe220a8397b1dcdaf},
+                 {1, 0, 1, 0x910a2dec89025cc1},
+                 {4, 23, 1000003, 0xf932a248927743ac}};
     for (int i = 0; i < 3; i++) {
         const uint64_t found = hash64(cases[i].seed, cases[i].tensor, cases[i].i);
         CHECK(found == cases[i].expected, "case %d: %llx", i, (unsigned long long)found);
     }
     const int tokens[] = {40, 97, 74, 70};
     for (int i = 0; i < 4; i++)
-        CHECK(hash_token(&MHA_UNTIED, i) == tokens[i], "token %d: %d", i, hash_token(&MHA_UNTIED, i));
+        CHECK(hash_token(&MHA_UNTIED, i) == tokens[i], "token %d: %d", i,
+              hash_token(&MHA_UNTIED, i));
 }
 
 void suite_golden(void) {

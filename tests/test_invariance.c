@@ -1,10 +1,11 @@
 /* test_invariance.c: the same bits for any chunks and any threads.
  *
- * The logits of a position depend only on the tokens up to it. The reference is a run in one chunk with one thread.
+ * The logits of a position depend only on the tokens up to it. The reference is a run in one chunk
+ * with one thread.
  *
- * The program runs a small model with one thread (see threads_for in model.c). Here small models claim to be large, so
- * that threads are used and the tests are fast; one model really is large.
- */
+ * The program runs a small model with one thread (see threads_for in model.c). Here small models
+ * claim to be large, so that threads are used and the tests are fast; one model really is
+ * large. */
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "kernels/simd.h"
@@ -61,7 +62,8 @@ static int open_relative(Model *model, const GoldenRelative *g, Type type) {
 static int measure(const Model *model, KvType kv, int n) {
     Session s;
     const float *logits = NULL;
-    if (!session_open(&s, model, 1, MAX_TOKENS, 0, kv)) logits = model_forward_text(&s, tokens, n, 0, n);
+    if (!session_open(&s, model, 1, MAX_TOKENS, 0, kv))
+        logits = model_forward_text(&s, tokens, n, 0, n);
     if (logits) memcpy(expected, logits, (size_t)(n * model->config.vocab_size) * sizeof *logits);
     session_close(&s);
     return logits ? 0 : -1;
@@ -70,21 +72,25 @@ static int measure(const Model *model, KvType kv, int n) {
 /* Whether the logits of tokens [first, first + n) are the expected ones. */
 static bool same_bits(const Model *model, const float *logits, int first, int n) {
     const size_t row = (size_t)model->config.vocab_size;
-    return logits && !memcmp(logits, expected + (size_t)first * row, (size_t)n * row * sizeof *logits);
+    return logits &&
+           !memcmp(logits, expected + (size_t)first * row, (size_t)n * row * sizeof *logits);
 }
 
-/* ---- chunks and threads ------------------------------------------------------------------------ */
+/* ---- chunks and threads ------------------------------------------------------------------------
+ */
 
 static void check_session(const Model *model, KvType kv, int n, int batch, int threads) {
     Session s;
     const int max = n < batch ? n : batch;
     CHECK(!session_open(&s, model, threads, batch, 0, kv), "no session");
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
-    CHECK(same_bits(model, logits, n - 1, 1), "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv,
-          batch, threads);
-    logits = model_forward_text(&s, tokens, n, 0, max); /* again over a filled cache, with more logits */
-    CHECK(same_bits(model, logits, n - max, max), "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ",
-          n, kv, batch, threads, max);
+    CHECK(same_bits(model, logits, n - 1, 1),
+          "%d tokens, kv %d, batch %d, %d threads: the last logits differ", n, kv, batch, threads);
+    /* again over a filled cache, with more logits */
+    logits = model_forward_text(&s, tokens, n, 0, max);
+    CHECK(same_bits(model, logits, n - max, max),
+          "%d tokens, kv %d, batch %d, %d threads: the last %d logits differ", n, kv, batch,
+          threads, max);
     session_close(&s);
 }
 
@@ -127,7 +133,8 @@ static void int8_models(void) {
 
 /* Head norms, RoPE in halves, experts; weight types with and without int8 activations. */
 static void other_architectures(void) {
-    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
+    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16,
+                                                   TYPE_F32};
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++) {
         Model model;
         if (test_fast() && i != 2) continue; /* qwen3moe */
@@ -146,15 +153,18 @@ static void bf16_models(void) {
             CHECK(!open_relative(&model, &GOLDEN_RELATIVES[i], TYPE_BF16), "cannot make the model");
             if (!test_fast()) check_sessions(&model, i ? KV_F16 : KV_F32);
             CHECK(!measure(&model, KV_F32, 40), "cannot run");
-            for (int batch = 1; batch <= 40; batch += test_fast() ? 13 : 1) check_session(&model, KV_F32, 40, batch, 1);
+            for (int batch = 1; batch <= 40; batch += test_fast() ? 13 : 1)
+                check_session(&model, KV_F32, 40, batch, 1);
             model_close(&model);
         }
     unsetenv("NORMA_TILES");
 }
 
-/* ---- a large model --------------------------------------------------------------------------------- */
+/* ---- a large model
+ * --------------------------------------------------------------------------------- */
 
-/* Whether one token runs with all threads: then each thread writes its own copy of the normalized token. */
+/* Whether one token runs with all threads: then each thread writes its own copy of the normalized
+ * token. */
 static bool uses_all_threads(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, 1, 0, 0)) return false;
@@ -176,7 +186,8 @@ static void check_large(int group) {
     if (!group) {
         Session s;
         CHECK(!session_open(&s, &model, MAX_THREADS, 1, 0, KV_F32), "no session");
-        CHECK(uses_all_threads(&s), "a model of %zu bytes does not use the threads", model.decode_bytes);
+        CHECK(uses_all_threads(&s), "a model of %zu bytes does not use the threads",
+              model.decode_bytes);
         session_close(&s);
     }
     model_close(&model);
@@ -187,20 +198,22 @@ static void large_models_use_threads(void) {
     if (!test_fast()) check_large(32);
 }
 
-/* These layers (12 MB in all) are too small: a second thread saves less time than the barriers cost. */
+/* These layers (12 MB in all) are too small: a second thread saves less time than the barriers
+ * cost. */
 static void many_small_layers_use_one_thread(void) {
     static const HashModel deep = {32, 64, 300, 2, 2, 97, 64, true, 35};
     Model model;
     Session s;
     CHECK(!open_model(&model, &deep, 0, false), "cannot make the model");
     CHECK(!session_open(&s, &model, MAX_THREADS, 64, 0, KV_F32), "no session");
-    CHECK(model.decode_bytes > 6 << 20 && !uses_all_threads(&s), "%zu bytes in 300 layers use the threads",
-          model.decode_bytes);
+    CHECK(model.decode_bytes > 6 << 20 && !uses_all_threads(&s),
+          "%zu bytes in 300 layers use the threads", model.decode_bytes);
     session_close(&s);
     model_close(&model);
 }
 
-/* ---- chunks that are too large ---------------------------------------------------------------------- */
+/* ---- chunks that are too large
+ * ---------------------------------------------------------------------- */
 
 /* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512 tokens. */
 static void long_rows_reduce_the_chunk(void) {
@@ -212,16 +225,18 @@ static void long_rows_reduce_the_chunk(void) {
     CHECK(!session_open(&s, &model, 2, 5, 0, KV_F32) && s.batch == 5, "no session");
     memcpy(in_fives, model_forward_text(&s, tokens, 20, 0, 4), sizeof in_fives);
     session_close(&s);
-    /* of 128 MB, scratch memory takes 102 MB for each thread with vectors of 16 floats, a token 5 MB */
+    /* of 128 MB, scratch memory takes 102 MB for each thread with vectors of 16 floats, a token 5
+     * MB */
     CHECK(!session_open(&s, &model, 8, 512, 0, KV_F32), "no session");
-    CHECK(s.batch == 4 && s.n_threads == 16 / LANES, "chunks of %d tokens, %d threads; expected 4, %d", s.batch,
-          s.n_threads, 16 / LANES);
+    CHECK(s.batch == 4 && s.n_threads == 16 / LANES,
+          "chunks of %d tokens, %d threads; expected 4, %d", s.batch, s.n_threads, 16 / LANES);
     const float *logits = model_forward_text(&s, tokens, 20, 0, 4);
-    CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk.capacity.steps == 4, "other bits in chunks of %d",
-          s.chunk.capacity.steps);
+    CHECK(!memcmp(logits, in_fives, sizeof in_fives) && s.chunk.capacity.steps == 4,
+          "other bits in chunks of %d", s.chunk.capacity.steps);
     session_close(&s);
     model.decode_bytes = 1 << 30; /* large enough for all threads */
-    CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens, expected 512", s.batch);
+    CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512,
+          "chunks of %d tokens, expected 512", s.batch);
     session_close(&s);
     model_close(&model);
 }
@@ -232,7 +247,8 @@ static void a_large_vocabulary_reduces_the_chunk(void) {
     Model model;
     Session s;
     CHECK(!open_model(&model, &many, 0, false), "cannot make the model");
-    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 32, "chunks of %d tokens, expected 32", s.batch);
+    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 32,
+          "chunks of %d tokens, expected 32", s.batch);
     CHECK(model_forward_text(&s, tokens, 32, 0, 32), "cannot run");
     session_close(&s);
     model_close(&model);
@@ -245,7 +261,8 @@ static void other_models_keep_their_chunk(void) {
     Session s;
     for (int i = 0; i < 5; i++) {
         CHECK(!open_model(&model, models[i], 0, false), "cannot make the model");
-        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512, "model %d: chunks of %d", i, s.batch);
+        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F32) && s.batch == 512,
+              "model %d: chunks of %d", i, s.batch);
         session_close(&s);
         model_close(&model);
     }
@@ -256,12 +273,14 @@ static void other_models_keep_their_chunk(void) {
     for (int i = 0; i < 2; i++) {
         Layer layers[22] = {0};
         model = (Model){.config = shapes[i], .layers = layers, .decode_bytes = bytes[i]};
-        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F16) && s.batch == 512, "shape %d: chunks of %d", i, s.batch);
+        CHECK(!session_open(&s, &model, 2, 512, 0, KV_F16) && s.batch == 512,
+              "shape %d: chunks of %d", i, s.batch);
         session_close(&s);
     }
 }
 
-/* ---- earlier runs --------------------------------------------------------------------------------- */
+/* ---- earlier runs
+ * --------------------------------------------------------------------------------- */
 
 /* After another text, runs this one from the start or from the end of their common prefix. */
 static void rewinding_changes_no_bit(void) {
@@ -269,12 +288,14 @@ static void rewinding_changes_no_bit(void) {
     Session s;
     int other[MAX_TOKENS];
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
-        CHECK(!open_model(&model, &GQA_TIED, 0, true) && !measure(&model, kv, 40), "cannot make the model");
+        CHECK(!open_model(&model, &GQA_TIED, 0, true) && !measure(&model, kv, 40),
+              "cannot make the model");
         CHECK(!session_open(&s, &model, 2, 16, 0, kv), "no session");
         for (int i = 0; i < MAX_TOKENS; i++) other[i] = i < 21 ? tokens[i] : (tokens[i] + 1) % 97;
         CHECK(model_forward_text(&s, other, MAX_TOKENS, 0, 0), "cannot run");
         const float *logits = model_forward_text(&s, tokens + 21, 19, 21, 16);
-        CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to position 21 changes bits", kv);
+        CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to position 21 changes bits",
+              kv);
         CHECK(model_forward_text(&s, other + 5, MAX_TOKENS - 5, 0, 0), "cannot run");
         logits = model_forward_text(&s, tokens, 40, 0, 16);
         CHECK(same_bits(&model, logits, 24, 16), "kv %d: going back to the start changes bits", kv);
@@ -288,13 +309,15 @@ static void growing_changes_no_bit(void) {
     Model model;
     Session s;
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
-        CHECK(!open_model(&model, &MHA_UNTIED, 0, true) && !measure(&model, kv, MAX_TOKENS), "cannot make the model");
+        CHECK(!open_model(&model, &MHA_UNTIED, 0, true) && !measure(&model, kv, MAX_TOKENS),
+              "cannot make the model");
         CHECK(!session_open(&s, &model, 2, 512, 0, kv), "no session");
         int t = 0, blocks = 0, grown = 0;
         for (int n = 1; t < MAX_TOKENS; t += n, n = n % 4 + 1) {
             if (n > MAX_TOKENS - t) n = MAX_TOKENS - t;
             const float *logits = model_forward_text(&s, tokens + t, n, t, n);
-            CHECK(same_bits(&model, logits, t, n), "kv %d: the %d logits from position %d on differ", kv, n, t);
+            CHECK(same_bits(&model, logits, t, n),
+                  "kv %d: the %d logits from position %d on differ", kv, n, t);
             grown += s.sequences->kv.blocks > blocks;
             blocks = s.sequences->kv.blocks;
         }
@@ -308,7 +331,8 @@ static void growing_changes_no_bit(void) {
 static void context_is_not_exceeded(void) {
     Model model;
     Session s;
-    CHECK(!open_model(&model, &GQA_TIED, 0, false) && !measure(&model, KV_F32, 40), "cannot make the model");
+    CHECK(!open_model(&model, &GQA_TIED, 0, false) && !measure(&model, KV_F32, 40),
+          "cannot make the model");
     CHECK(!session_open(&s, &model, 1, 16, 40, KV_F32), "no session");
     CHECK(same_bits(&model, model_forward_text(&s, tokens, 40, 0, 1), 39, 1),
           "a context of 40 does not hold 40 tokens");
@@ -325,13 +349,15 @@ static void context_is_not_exceeded(void) {
     model_close(&model);
 }
 
-/* ---- windows -------------------------------------------------------------------------------------- */
+/* ---- windows
+ * -------------------------------------------------------------------------------------- */
 
 enum { LONG = 300, WINDOW = 21, ROW = 97 };
 
 static const int long_batches[] = {1, 7, 16, 64};
 
-/* A model whose second layer has a window, with 300 tokens and their logits from a cache of all positions. */
+/* A model whose second layer has a window, with 300 tokens and their logits from a cache of all
+ * positions. */
 static int open_windowed(Model *model, int *text, float *logits) {
     Session s;
     if (open_model(model, &GQA_TIED, 0, true)) return -1;
@@ -357,7 +383,8 @@ static void a_ring_changes_no_bit(void) {
     CHECK(!open_windowed(&model, text, all), "no model");
     for (int b = 0; b < 4; b++)
         for (int threads = 1; threads <= 2; threads++) {
-            const int batch = long_batches[b], ring = (WINDOW + batch + MAX_ROLLBACK - 2) / KV_BLOCK + 2;
+            const int batch = long_batches[b],
+                      ring = (WINDOW + batch + MAX_ROLLBACK - 2) / KV_BLOCK + 2;
             CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32), "no session");
             for (int t = 0; t < LONG; t += batch) {
                 const int n = LONG - t < batch ? LONG - t : batch;
@@ -365,8 +392,10 @@ static void a_ring_changes_no_bit(void) {
                 CHECK(logits && !memcmp(logits, all + t * ROW, sizeof *all * (size_t)(n * ROW)),
                       "chunks of %d, %d threads: logits from position %d on", batch, threads, t);
             }
-            CHECK(s.sequences->kv.layers[0].blocks * KV_BLOCK >= LONG && s.sequences->kv.layers[1].blocks == ring,
-                  "%d and %d blocks", s.sequences->kv.layers[0].blocks, s.sequences->kv.layers[1].blocks);
+            CHECK(s.sequences->kv.layers[0].blocks * KV_BLOCK >= LONG &&
+                      s.sequences->kv.layers[1].blocks == ring,
+                  "%d and %d blocks", s.sequences->kv.layers[0].blocks,
+                  s.sequences->kv.layers[1].blocks);
             session_close(&s);
         }
     model_close(&model);
@@ -378,12 +407,15 @@ static void a_ring_can_be_rewound(void) {
     static int text[LONG], other[MAX_ROLLBACK];
     Model model;
     Session s;
-    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32), "no model");
+    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 8, 0, KV_F32),
+          "no model");
     for (int i = 0; i < MAX_ROLLBACK; i++) other[i] = (text[200 + i] + 1) % ROW;
-    CHECK(model_forward_text(&s, text, 200, 0, 0) && model_forward_text(&s, other, MAX_ROLLBACK, 200, 0),
+    CHECK(model_forward_text(&s, text, 200, 0, 0) &&
+              model_forward_text(&s, other, MAX_ROLLBACK, 200, 0),
           "does not run");
     const float *logits = model_forward_text(&s, text + 200, 60, 200, 1);
-    CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW), "the logits of position 259 differ");
+    CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW),
+          "the logits of position 259 differ");
     stderr_hide();
     const bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
     CHECK(stderr_show() == 1 && refused, "65 positions are rewound");
@@ -392,28 +424,33 @@ static void a_ring_can_be_rewound(void) {
     const bool fork_refused = !model_forward(&s, &(Step){text[100], 1, 100, LOGITS}, 1);
     CHECK(stderr_show() == 1 && fork_refused, "a fork is rewound to evicted positions");
     logits = model_forward_text(&s, text, LONG, 0, 1);
-    CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW), "the last logits differ");
+    CHECK(logits && !memcmp(logits, all + (LONG - 1) * ROW, sizeof *all * ROW),
+          "the last logits differ");
     session_close(&s);
     model_close(&model);
 }
 
-/* A cache that still has all positions can be rewound to any of them; so can its fork, also over a cache that has
- * evicted some. */
+/* A cache that still has all positions can be rewound to any of them; so can its fork, also over a
+ * cache that has evicted some. */
 static void forks_can_be_rewound_as_far(void) {
     static float all[LONG * ROW];
     static int text[LONG];
     Model model;
     Session s;
-    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 64, 0, KV_F32), "no model");
+    CHECK(!open_windowed(&model, text, all) && !session_open(&s, &model, 2, 64, 0, KV_F32),
+          "no model");
     CHECK(model_forward_text(&s, text, 200, 0, 0) && !session_reserve(&s, 3), "does not run");
-    for (int t = 0; t < 100; t++) CHECK(model_forward(&s, &(Step){text[t], 1, t, NO_LOGITS}, 1), "does not run");
+    for (int t = 0; t < 100; t++)
+        CHECK(model_forward(&s, &(Step){text[t], 1, t, NO_LOGITS}, 1), "does not run");
     CHECK(!session_fork(&s, 2, 0) && !session_fork(&s, 0, 1), "no fork");
     for (int q = 0; q < 3; q++) {
         stderr_hide();
         const float *logits = model_forward(&s, &(Step){text[10], q, 10, LOGITS}, 1);
         const int lines = stderr_show();
-        CHECK(lines == (q == 2) && !logits == (q == 2), "sequence %d: %d lines on stderr", q, lines);
-        CHECK(!logits || !memcmp(logits, all + 10 * ROW, sizeof *all * ROW), "sequence %d: other logits", q);
+        CHECK(lines == (q == 2) && !logits == (q == 2), "sequence %d: %d lines on stderr", q,
+              lines);
+        CHECK(!logits || !memcmp(logits, all + 10 * ROW, sizeof *all * ROW),
+              "sequence %d: other logits", q);
     }
     session_close(&s);
     model_close(&model);
@@ -428,10 +465,12 @@ static void keep_change(SessionChange change, int a, int b, const Step *steps) {
 
 /* Every change of a session is passed to its mirror, in order. */
 static void changes_are_mirrored(void) {
-    static const SessionChange made[] = {SESSION_RESERVE, SESSION_KEEP_ALL, SESSION_RUN, SESSION_FORK};
+    static const SessionChange made[] = {SESSION_RESERVE, SESSION_KEEP_ALL, SESSION_RUN,
+                                         SESSION_FORK};
     Model model;
     Session s;
-    CHECK(!open_model(&model, &GQA_TIED, 0, true) && !session_open(&s, &model, 1, 8, 0, KV_F32), "no model");
+    CHECK(!open_model(&model, &GQA_TIED, 0, true) && !session_open(&s, &model, 1, 8, 0, KV_F32),
+          "no model");
     s.mirror = keep_change;
     n_mirrored = 0;
     CHECK(!session_reserve(&s, 2), "no memory");
@@ -452,7 +491,8 @@ static void the_cache_has_room_for_the_context(void) {
     CHECK(!kv_open(&kv, KV_F32, 2, 1, 4), "no memory");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(!kv_reserve(&kv, cases[i].n, cases[i].max), "no memory");
-        CHECK(kv.blocks == cases[i].blocks && kv.layers[1].blocks == kv.blocks, "case %zu: %d blocks", i, kv.blocks);
+        CHECK(kv.blocks == cases[i].blocks && kv.layers[1].blocks == kv.blocks,
+              "case %zu: %d blocks", i, kv.blocks);
     }
     kv_close(&kv);
     CHECK(!kv.layers && !kv.blocks, "not closed");
@@ -471,17 +511,20 @@ static void every_logit_is_checked(void) {
     }
 }
 
-/* A closed session has freed its memory. OpenMP's threads may keep memory once, not in each round. */
+/* A closed session has freed its memory. OpenMP's threads may keep memory once, not in each
+ * round. */
 static void sessions_free_their_memory(void) {
     Model model;
     size_t before = 0, min = SIZE_MAX;
     CHECK(!open_relative(&model, &GOLDEN_RELATIVES[2], TYPE_F32), "does not open");
-    for (int i = 0; i < 20; i++) { /* malloc keeps up to 7 freed blocks of a size, which count as used */
+    /* malloc keeps up to 7 freed blocks of a size, which count as used */
+    for (int i = 0; i < 20; i++) {
         Session s;
         CHECK(!session_open(&s, &model, 1, 8, 0, KV_F32), "no session");
-        CHECK(model_forward_text(&s, tokens, 1, 0, 1) && model_forward_text(&s, tokens, 8, 1, 8), "no logits");
-        CHECK(model_forward_text(&s, tokens, 20, 9, 1) && s.sequences->kv.blocks * KV_BLOCK == 32, "%d blocks",
-              s.sequences->kv.blocks);
+        CHECK(model_forward_text(&s, tokens, 1, 0, 1) && model_forward_text(&s, tokens, 8, 1, 8),
+              "no logits");
+        CHECK(model_forward_text(&s, tokens, 20, 9, 1) && s.sequences->kv.blocks * KV_BLOCK == 32,
+              "%d blocks", s.sequences->kv.blocks);
         session_close(&s);
         CHECK(!s.chunk.memory && !s.sequences && !s.ropes[0].frequencies, "not closed");
         const struct mallinfo2 info = mallinfo2();

@@ -1,7 +1,8 @@
 /* test_norm.c: norm.c against the formulas in double precision, and PyTorch.
  *
- * Compares with PyTorch's errors on the input sets of norm_inputs.c. Tests the textbook's worked example, the fused
- * residual add, and that tokens are independent. Half precision and gradients are in lab/.
+ * Compares with PyTorch's errors on the input sets of norm_inputs.c. Tests the textbook's worked
+ * example, the fused residual add, and that tokens are independent. Half precision and gradients
+ * are in lab/.
  */
 #include "kernels/matmul.h"
 #include "lab/norm_fused.h"
@@ -33,8 +34,8 @@ static void fill_parameters(void) {
 
 /* ---- against double precision ------------------------------------------------------------ */
 
-/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the scale of errors of y[i]: a rounding
- * error of x or of the mean is multiplied by scale and gamma. */
+/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the scale of errors of
+ * y[i]: a rounding error of x or of the mean is multiplied by scale and gamma. */
 static void reference(double *y, double *size, const float *x, const Norm *norm, int dim) {
     double mean = 0, square = 0, largest = 0;
     for (int i = 0; i < dim; i++) mean += norm->kind == NORM_LAYER ? x[i] : 0;
@@ -77,36 +78,39 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
     norm_token(y, x, norm, dim);
     for (int i = 0; i < dim; i++) /* measured: at most 3.4 ulp, 4.4 with four lanes */
         CHECK(fabs(y[i] - exact[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
-              "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, y[i], exact[i]);
+              "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i,
+              y[i], exact[i]);
     norm_plain(plain, x, norm, 1, dim);
     for (int i = 0; i < dim; i++) {
         CHECK(fabs(plain[i] - exact[i]) <= 0x1p-24 * size[i] + 0x1p-149,
-              "plain %s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim, kind, i, plain[i],
-              exact[i]);
+              "plain %s, dim %d, input %d: y[%d] = %.9g, exact %.9g", norm_name(norm->kind), dim,
+              kind, i, plain[i], exact[i]);
         CHECK(fabs((double)y[i] - plain[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
-              "%s, dim %d, input %d: y[%d] = %.9g, the plain form %.9g", norm_name(norm->kind), dim, kind, i, y[i],
-              plain[i]);
+              "%s, dim %d, input %d: y[%d] = %.9g, the plain form %.9g", norm_name(norm->kind), dim,
+              kind, i, y[i], plain[i]);
     }
     norm_token(x, x, norm, dim); /* in place */
-    CHECK(!memcmp(x, y, (size_t)dim * sizeof *x), "%s, dim %d, input %d: in place differs", norm_name(norm->kind), dim,
-          kind);
+    CHECK(!memcmp(x, y, (size_t)dim * sizeof *x), "%s, dim %d, input %d: in place differs",
+          norm_name(norm->kind), dim, kind);
 }
 
 static void norms_match_double_precision(void) {
     static const int dims[] = {1, 2, 15, 16, 17, 64, 172, 288, 4096};
-    const Norm norms[] = {
-        {NORM_RMS, 1e-5f, gamma_, NULL, 0}, {NORM_LAYER, 1e-5f, gamma_, beta, 0}, {NORM_LAYER, 1e-6f, gamma_, NULL, 0}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
+                          {NORM_LAYER, 1e-5f, gamma_, beta, 0},
+                          {NORM_LAYER, 1e-6f, gamma_, NULL, 0}};
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (size_t n = 0; n < 3; n++)
             for (Kind kind = RANDOM; kind < N_KINDS; kind++) check_norm(&norms[n], kind, dims[d]);
 }
 
-/* ---- against PyTorch -------------------------------------------------------------------------- */
+/* ---- against PyTorch --------------------------------------------------------------------------
+ */
 
-/* Each y of RMSNorm is within 3 ulp, that of LayerNorm within 4 ulp of the largest if the mean is at most 10 standard
- * deviations; and no set has a larger error than PyTorch's largest. PyTorch's errors are listed with six digits, so an
- * equal error may exceed the listed one by 1e-5. (LayerNorm of a constant is exactly beta; of the tiny set it is beta,
- * rounded.) */
+/* Each y of RMSNorm is within 3 ulp, that of LayerNorm within 4 ulp of the largest if the mean is
+ * at most 10 standard deviations; and no set has a larger error than PyTorch's largest. PyTorch's
+ * errors are listed with six digits, so an equal error may exceed the listed one by 1e-5.
+ * (LayerNorm of a constant is exactly beta; of the tiny set it is beta, rounded.) */
 static void check_set(NormKind kind, NormSet set) {
     static NormInputs in;
     static ExactNorm exact;
@@ -124,8 +128,8 @@ static void check_set(NormKind kind, NormSet set) {
     }
     const double theirs = pytorch_error(kind, "y", set);
     CHECK(worst <= max, "%s, %s: off by %.3g ulp", norm_name(kind), NORM_SETS[set], worst);
-    CHECK(worst <= theirs * 1.00001, "%s, %s: off by %.3g ulp, PyTorch by %.3g", norm_name(kind), NORM_SETS[set], worst,
-          theirs);
+    CHECK(worst <= theirs * 1.00001, "%s, %s: off by %.3g ulp, PyTorch by %.3g", norm_name(kind),
+          NORM_SETS[set], worst, theirs);
 }
 
 static void norms_are_no_worse_than_pytorch_s(void) {
@@ -133,7 +137,8 @@ static void norms_are_no_worse_than_pytorch_s(void) {
         for (NormSet set = 0; set < N_NORM_SETS; set++) check_set(kind, set);
 }
 
-/* ---- fused with the residual add ------------------------------------------------------------------ */
+/* ---- fused with the residual add
+ * ------------------------------------------------------------------ */
 
 static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
     static float x[MAX_DIM], r[MAX_DIM], sum[MAX_DIM], expected[MAX_DIM], y[MAX_DIM];
@@ -143,13 +148,15 @@ static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
     for (int i = 0; i < dim; i++) sum[i] = x[i] + r[i];
     rmsnorm(expected, sum, gamma_, dim, eps);
     add_rmsnorm(y, x, r, &(Norm){.eps = eps, .gamma = gamma_}, dim);
-    CHECK(!memcmp(x, sum, (size_t)dim * sizeof *x), "dim %d, inputs %d, %d: the sum differs", dim, x_kind, r_kind);
-    CHECK(!memcmp(y, expected, (size_t)dim * sizeof *y), "dim %d, inputs %d, %d: the norm differs", dim, x_kind,
-          r_kind);
+    CHECK(!memcmp(x, sum, (size_t)dim * sizeof *x), "dim %d, inputs %d, %d: the sum differs", dim,
+          x_kind, r_kind);
+    CHECK(!memcmp(y, expected, (size_t)dim * sizeof *y), "dim %d, inputs %d, %d: the norm differs",
+          dim, x_kind, r_kind);
 }
 
 static void adding_first_gives_the_same_bits(void) {
-    static const int dims[] = {1, 2, 3, 15, 16, 17, 64, 127, 128, 129, 172, 255, 257, 288, 511, 512, 513, 1000, 4096};
+    static const int dims[] = {1,   2,   3,   15,  16,  17,  64,  127,  128, 129,
+                               172, 255, 257, 288, 511, 512, 513, 1000, 4096};
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (Kind x = RANDOM; x < N_KINDS; x++) {
             check_fused(x, x, dims[d], 1e-5f);
@@ -158,7 +165,8 @@ static void adding_first_gives_the_same_bits(void) {
         }
 }
 
-/* ---- folded and deferred --------------------------------------------------------------------------- */
+/* ---- folded and deferred
+ * --------------------------------------------------------------------------- */
 
 /* y[rows] = w x, w [rows, dim] */
 static void product(float *y, const float *w, const float *x, int rows, int dim) {
@@ -170,14 +178,16 @@ static void product(float *y, const float *w, const float *x, int rows, int dim)
     input_buffer_close(&buffer);
 }
 
-/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the weights, and 1 / RMS applied after the
- * product (Graef et al. 2024, "FlashNorm", sec. 2). */
+/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the weights, and 1 / RMS
+ * applied after the product (Graef et al. 2024, "FlashNorm", sec. 2). */
 static void one_over_rms_may_follow_the_product(void) {
     enum { ROWS = 7, DIM = 96 };
-    static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM], ones[DIM], y[ROWS], late[ROWS];
+    static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM], ones[DIM], y[ROWS],
+        late[ROWS];
     for (Kind kind = RANDOM; kind < N_KINDS; kind++) {
         fill(x, kind, DIM);
-        for (int i = 0; i < ROWS * DIM; i++) w[i] = (float)(hash64(5, 0, (uint64_t)i) >> 40) / 8388608.0f - 1;
+        for (int i = 0; i < ROWS * DIM; i++)
+            w[i] = (float)(hash64(5, 0, (uint64_t)i) >> 40) / 8388608.0f - 1;
         for (int i = 0; i < ROWS * DIM; i++) folded[i] = w[i] * gamma_[i % DIM];
         for (int i = 0; i < DIM; i++) ones[i] = 1;
         rmsnorm(xn, x, gamma_, DIM, 1e-5f);
@@ -190,8 +200,8 @@ static void one_over_rms_may_follow_the_product(void) {
         for (int i = 0; i < DIM; i++) sizes += fabs((double)xn[i] * (double)gamma_[i]);
         const double inverse = x[largest] != 0 ? (double)xn[largest] / (double)x[largest] : 0;
         for (int r = 0; r < ROWS; r++)
-            CHECK(fabs((double)late[r] * inverse - (double)y[r]) <= 1e-6 * sizes, "input %d, row %d: %g, not %g", kind,
-                  r, (double)late[r] * inverse, (double)y[r]);
+            CHECK(fabs((double)late[r] * inverse - (double)y[r]) <= 1e-6 * sizes,
+                  "input %d, row %d: %g, not %g", kind, r, (double)late[r] * inverse, (double)y[r]);
     }
 }
 
@@ -199,31 +209,38 @@ static void one_over_rms_may_follow_the_product(void) {
 
 static void check_values(const char *what, const float *y, const double *expected, int n) {
     for (int i = 0; i < n; i++)
-        CHECK(fabs(y[i] - expected[i]) <= 2e-7, "%s: y[%d] = %.9g, expected %.9g", what, i, y[i], expected[i]);
+        CHECK(fabs(y[i] - expected[i]) <= 2e-7, "%s: y[%d] = %.9g, expected %.9g", what, i, y[i],
+              expected[i]);
 }
 
 static void worked_example(void) {
     const float x[] = {1, 2, 3, 4}, ones[] = {1, 1, 1, 1}, g[] = {2, 1, 0, -1}, b[] = {10, 0, 1, 0};
     float y[4];
     rmsnorm(y, x, ones, 4, 0); /* rms = sqrt(30 / 4) = 2.7386128 */
-    check_values("RMSNorm", y, (const double[]){0.3651483717, 0.7302967433, 1.0954451150, 1.4605934867}, 4);
+    check_values("RMSNorm", y,
+                 (const double[]){0.3651483717, 0.7302967433, 1.0954451150, 1.4605934867}, 4);
     layernorm(y, x, ones, NULL, 4, 0); /* mean 2.5, biased variance 5 / 4 */
-    check_values("LayerNorm", y, (const double[]){-1.3416407865, -0.4472135955, 0.4472135955, 1.3416407865}, 4);
+    check_values("LayerNorm", y,
+                 (const double[]){-1.3416407865, -0.4472135955, 0.4472135955, 1.3416407865}, 4);
     rmsnorm(y, x, g, 4, 0);
-    check_values("RMSNorm, gamma", y, (const double[]){0.7302967433, 0.7302967433, 0, -1.4605934867}, 4);
+    check_values("RMSNorm, gamma", y,
+                 (const double[]){0.7302967433, 0.7302967433, 0, -1.4605934867}, 4);
     layernorm(y, x, g, b, 4, 0);
     CHECK(fabs(y[0] - 7.3167184270) <= 1e-6, "LayerNorm, gamma and beta: y[0] = %.9g", y[0]);
-    check_values("LayerNorm, gamma and beta", y + 1, (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
+    check_values("LayerNorm, gamma and beta", y + 1,
+                 (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
 }
 
-/* The mean, 2^24 + 0.5, is not representable in float32; the variance about the rounded mean would be 1, not 0.75. */
+/* The mean, 2^24 + 0.5, is not representable in float32; the variance about the rounded mean would
+ * be 1, not 0.75. */
 static void a_mean_between_two_floats(void) {
     const float x[4] = {16777216, 16777216, 16777216, 16777218}, ones[4] = {1, 1, 1, 1};
     float y[4];
     layernorm(y, x, ones, NULL, 4, 0);
     for (int i = 0; i < 4; i++) {
         const double expected = (i < 3 ? -1 : 3) / sqrt(3); /* -0.577, 1.732 */
-        CHECK(fabs(y[i] - expected) < 1e-6, "element %d is %g, expected %g", i, (double)y[i], expected);
+        CHECK(fabs(y[i] - expected) < 1e-6, "element %d is %g, expected %g", i, (double)y[i],
+              expected);
     }
 }
 
@@ -241,7 +258,8 @@ static void eps_is_inside_the_root(void) {
 /* Without eps 2^k x gives the bits of x, and 3 x nearly the same values. */
 static void scale_of_the_input_does_not_matter(void) {
     float x[172], y[172], z[172];
-    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL, 0}, {NORM_LAYER, 1e-30f, gamma_, beta, 0}};
+    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL, 0},
+                          {NORM_LAYER, 1e-30f, gamma_, beta, 0}};
     for (int k = 0; k < 2; k++) {
         fill(x, RANDOM, 172);
         norm_token(y, x, &norms[k], 172);
@@ -251,8 +269,8 @@ static void scale_of_the_input_does_not_matter(void) {
         for (int i = 0; i < 172; i++) x[i] *= 3;
         norm_token(z, x, &norms[k], 172);
         for (int i = 0; i < 172; i++)
-            CHECK(fabsf(y[i] - z[i]) <= 1e-6f * (1 + fabsf(y[i])), "%s: %.9g and %.9g", norm_name(norms[k].kind), y[i],
-                  z[i]);
+            CHECK(fabsf(y[i] - z[i]) <= 1e-6f * (1 + fabsf(y[i])), "%s: %.9g and %.9g",
+                  norm_name(norms[k].kind), y[i], z[i]);
     }
 }
 
@@ -265,10 +283,12 @@ static void nan_and_infinity_propagate(void) {
             x[at] = NAN;
             norm_token(y, x, &norms[k], 172);
             for (int i = 0; i < 172; i++)
-                CHECK(isnan(y[i]), "%s: x[%d] is NaN, y[%d] = %g", norm_name(norms[k].kind), at, i, y[i]);
+                CHECK(isnan(y[i]), "%s: x[%d] is NaN, y[%d] = %g", norm_name(norms[k].kind), at, i,
+                      y[i]);
             x[at] = -INFINITY;
             norm_token(y, x, &norms[k], 172);
-            CHECK(isnan(y[at]), "%s: x[%d] is infinite, y = %g", norm_name(norms[k].kind), at, y[at]);
+            CHECK(isnan(y[at]), "%s: x[%d] is infinite, y = %g", norm_name(norms[k].kind), at,
+                  y[at]);
         }
 }
 
@@ -277,13 +297,15 @@ static void norms_have_names(void) {
     CHECK(!strcmp(norm_name(NORM_LAYER), "LayerNorm"), "%s", norm_name(NORM_LAYER));
 }
 
-/* ---- tokens are independent -------------------------------------------------------------------- */
+/* ---- tokens are independent --------------------------------------------------------------------
+ */
 
 /* Tokens of very different magnitudes, so that an influence on another token is visible. */
 static void fill_tokens(float *x, int dim) {
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < dim; i++)
-            x[t * dim + i] = ldexpf(random_float(5, (uint64_t)(t * dim + i)), 4 * t - 10) + (float)t;
+            x[t * dim + i] =
+                ldexpf(random_float(5, (uint64_t)(t * dim + i)), 4 * t - 10) + (float)t;
 }
 
 static void check_tokens(const Norm *norm, int dim, int n, int threads) {
@@ -301,27 +323,32 @@ static void check_tokens(const Norm *norm, int dim, int n, int threads) {
     for (int t = 0; t < n; t++) {
         norm_token(single, x + t * dim, norm, dim);
         CHECK(!memcmp(single, y + t * dim, (size_t)dim * sizeof *y),
-              "%s, dim %d, %d tokens, %d threads: token %d differs", norm_name(norm->kind), dim, n, threads, t);
+              "%s, dim %d, %d tokens, %d threads: token %d differs", norm_name(norm->kind), dim, n,
+              threads, t);
     }
     for (int i = n * dim; i < TOKENS * dim; i++) CHECK(isnan(y[i]), "wrote beyond token %d", n);
 }
 
-/* gamma tanh(alpha x) + beta in double, at small, usual and saturated elements, and at the end of a vector. */
+/* gamma tanh(alpha x) + beta in double, at small, usual and saturated elements, and at the end of a
+ * vector. */
 static void dyt_is_its_formula(void) {
     static const float alphas[] = {0.1f, 1, 7};
     float x[37], y[37], plain[37];
     for (int a = 0; a < 3; a++)
         for (int with_beta = 0; with_beta < 2; with_beta++) {
             const Norm norm = {NORM_DYT, 0, gamma_, with_beta ? beta : NULL, alphas[a]};
-            for (int i = 0; i < 37; i++) x[i] = (float)(i - 18) * (i % 3 ? 1e-3f : 1) * (i == 5 ? 1e30f : 1);
+            for (int i = 0; i < 37; i++)
+                x[i] = (float)(i - 18) * (i % 3 ? 1e-3f : 1) * (i == 5 ? 1e30f : 1);
             norm_token(y, x, &norm, 37);
             norm_plain(plain, x, &norm, 1, 37);
             for (int i = 0; i < 37; i++) {
-                const double expected = tanh((double)alphas[a] * x[i]) * gamma_[i] + (with_beta ? (double)beta[i] : 0);
-                CHECK(fabs(y[i] - expected) <= 4e-7, "alpha %g: %g becomes %.9g, expected %.9g", (double)alphas[a],
-                      (double)x[i], (double)y[i], expected);
+                const double expected =
+                    tanh((double)alphas[a] * x[i]) * gamma_[i] + (with_beta ? (double)beta[i] : 0);
+                CHECK(fabs(y[i] - expected) <= 4e-7, "alpha %g: %g becomes %.9g, expected %.9g",
+                      (double)alphas[a], (double)x[i], (double)y[i], expected);
                 CHECK(fabs(plain[i] - expected) <= 1e-7 * fmax(1, fabs(expected)),
-                      "alpha %g: the formula makes %.9g of %g", (double)alphas[a], (double)plain[i], (double)x[i]);
+                      "alpha %g: the formula makes %.9g of %g", (double)alphas[a], (double)plain[i],
+                      (double)x[i]);
             }
         }
     const Norm norm = {NORM_DYT, 0, gamma_, NULL, 1};
@@ -385,7 +412,8 @@ static void memory_after_a_token_is_not_touched(void) {
         }
         for (int k = 0; k < 6; k++)
             for (int i = 0; i < 72; i++)
-                CHECK(i < dim ? fabsf(results[k][i] - results[(k + 3) % 6][i]) < 1e-5f : results[k][i] == 7,
+                CHECK(i < dim ? fabsf(results[k][i] - results[(k + 3) % 6][i]) < 1e-5f
+                              : results[k][i] == 7,
                       "%d, dim %d: y[%d] is %g", k, dim, i, (double)results[k][i]);
     }
 }

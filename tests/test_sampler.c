@@ -1,7 +1,7 @@
 /* test_sampler.c: from logits to the next token.
  *
- * Compares with a second sampler: softmax in double precision, a full sort, and the filters in the order of model.h.
- * Random numbers are checked against independently computed values.
+ * Compares with a second sampler: softmax in double precision, a full sort, and the filters in the
+ * order of model.h. Random numbers are checked against independently computed values.
  */
 #include "sampler.h"
 
@@ -96,15 +96,16 @@ static void keep_min_p(Distribution *d, double min_p) {
     add_up(d);
 }
 
-static void distribute(Distribution *d, const float *logits, int n, const Sampling *o, const int *history,
-                       int n_history) {
+static void distribute(Distribution *d, const float *logits, int n, const Sampling *o,
+                       const int *history, int n_history) {
     double l[MAX_VOCAB], max = -INFINITY;
     for (int i = 0; i < n; i++) l[i] = (double)logits[i];
     penalize(l, n, o, history, n_history);
     for (int i = 0; i < n; i++) max = fmax(max, l[i]);
     d->close = false;
     d->kept = n;
-    for (int i = 0; i < n; i++) d->choices[i] = (Choice){exp((l[i] - max) / (double)o->temperature), i};
+    for (int i = 0; i < n; i++)
+        d->choices[i] = (Choice){exp((l[i] - max) / (double)o->temperature), i};
     add_up(d);
     for (int i = 0; i < n; i++) d->choices[i].p /= d->sum;
     add_up(d);
@@ -175,8 +176,9 @@ static void draws_match_the_sorting_sampler(void) {
             distribute(&d, logits, n, &o, history, i);
             const int expected = draw(&d, coin(&seed)), token = sampler_next(&s, logits);
             CHECK(token == expected || d.close,
-                  "round %d: token %d of %d, expected %d (t %g, p %g, k %d, min-p %g, penalty %g)", round, token, n,
-                  expected, (double)o.temperature, (double)o.top_p, o.top_k, (double)o.min_p, (double)o.repeat_penalty);
+                  "round %d: token %d of %d, expected %d (t %g, p %g, k %d, min-p %g, penalty %g)",
+                  round, token, n, expected, (double)o.temperature, (double)o.top_p, o.top_k,
+                  (double)o.min_p, (double)o.repeat_penalty);
             close += token != expected;
             sampler_accept(&s, history[i] = token);
         }
@@ -185,11 +187,12 @@ static void draws_match_the_sorting_sampler(void) {
     CHECK(close <= draws / 200, "%d of %d draws differ for rounding", close, draws);
 }
 
-/* ---- random numbers ------------------------------------------------------------------------------ */
+/* ---- random numbers
+ * ------------------------------------------------------------------------------ */
 
-/* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper 16 bits of the random number. Expected:
- * xorshift64* (Vigna 2016) computed in Python: x ^= x >> 12; x ^= x << 25; x ^= x >> 27;
- * x * 0x2545f4914f6cdd1d >> 48. */
+/* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper 16 bits of the random
+ * number. Expected: xorshift64* (Vigna 2016) computed in Python: x ^= x >> 12; x ^= x << 25; x ^= x
+ * >> 27; x * 0x2545f4914f6cdd1d >> 48. */
 static void random_numbers_are_xorshift64_star(void) {
     static const struct {
         uint64_t seed;
@@ -207,23 +210,28 @@ static void random_numbers_are_xorshift64_star(void) {
         CHECK(sampler_open(&s, &o, 1 << 16) == 0, "does not open");
         for (int i = 0; i < 8; i++) {
             const int token = sampler_next(&s, logits);
-            CHECK(token == known[k].numbers[i], "number %d is %d, expected %d", i, token, known[k].numbers[i]);
+            CHECK(token == known[k].numbers[i], "number %d is %d, expected %d", i, token,
+                  known[k].numbers[i]);
         }
         sampler_close(&s);
     }
 }
 
-/* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11 bits. */
+/* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11
+ * bits. */
 static void seeds_of_samples_are_splitmix64(void) {
-    static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
-                                         4593380528125082431u, 16408922859458223821u};
-    CHECK(sample_seed(1234567, 0) == 1234567 && sample_seed(UINT64_MAX, 0) == UINT64_MAX, "sample 0");
+    static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u,
+                                         9817491932198370423u, 4593380528125082431u,
+                                         16408922859458223821u};
+    CHECK(sample_seed(1234567, 0) == 1234567 && sample_seed(UINT64_MAX, 0) == UINT64_MAX,
+          "sample 0");
     for (int i = 1; i <= 5; i++)
         CHECK(sample_seed(1234567, i) == published[i - 1] >> 11, "sample %d: %llu", i,
               (unsigned long long)sample_seed(1234567, i));
 }
 
-/* The first draws of a seed's samples are uniform: chi-squared with 10 classes exceeds 27.9 in 0.1 % of cases. */
+/* The first draws of a seed's samples are uniform: chi-squared with 10 classes exceeds 27.9 in 0.1
+ * % of cases. */
 static void first_draws_of_samples_are_uniform(void) {
     float logits[10] = {0};
     for (uint64_t seed = 1; seed < 6; seed++) {
@@ -231,7 +239,8 @@ static void first_draws_of_samples_are_uniform(void) {
         double squares = 0;
         for (int i = 0; i < 1000; i++) {
             Sampler s;
-            const Sampling o = {.temperature = 1, .repeat_penalty = 1, .seed = sample_seed(seed, i)};
+            const Sampling o = {
+                .temperature = 1, .repeat_penalty = 1, .seed = sample_seed(seed, i)};
             CHECK(!sampler_open(&s, &o, 10), "no memory");
             found[sampler_next(&s, logits)]++;
             sampler_close(&s);
@@ -241,7 +250,8 @@ static void first_draws_of_samples_are_uniform(void) {
     }
 }
 
-/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50 once in a million. */
+/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50 once in a
+ * million. */
 static void frequencies_match(Sampling o) {
     enum { N = 12, DRAWS = 50000 };
     static const float logits[N] = {0, 1, 2, -1, 0.5f, 0.25f, 3, -2, 1, 1.5f, 0, -0.5f};
@@ -254,11 +264,13 @@ static void frequencies_match(Sampling o) {
     for (int i = 0; i < DRAWS; i++) counts[sampler_next(&s, logits)]++;
     sampler_close(&s);
     for (int i = 0; i < d.kept; i++) {
-        const double expected = d.choices[i].p / d.sum * DRAWS, off = counts[d.choices[i].id] - expected;
+        const double expected = d.choices[i].p / d.sum * DRAWS,
+                     off = counts[d.choices[i].id] - expected;
         chi += off * off / expected;
         counts[d.choices[i].id] = 0;
     }
-    for (int i = 0; i < N; i++) CHECK(counts[i] == 0, "token %d came %d times, expected never", i, counts[i]);
+    for (int i = 0; i < N; i++)
+        CHECK(counts[i] == 0, "token %d came %d times, expected never", i, counts[i]);
     CHECK(chi < 50, "chi-square is %g", chi);
 }
 
@@ -278,7 +290,8 @@ static void frequencies_match_truncated(void) {
     frequencies_match(o);
 }
 
-/* ---- greedy ---------------------------------------------------------------------------------------- */
+/* ---- greedy
+ * ---------------------------------------------------------------------------------------- */
 
 /* One token with the given options. */
 static int next(const Sampling *o, const float *logits, int n) {
@@ -301,8 +314,10 @@ static void greedy_takes_the_largest_logit(void) {
         for (int i = n - 1; i >= 0; i--)
             if (logits[i] >= logits[best]) best = i; /* the first of equal ones */
         top_1.seed++;
-        CHECK(next(&greedy, logits, n) == best, "greedy: %d, expected %d", next(&greedy, logits, n), best);
-        CHECK(next(&top_1, logits, n) == best, "top-k 1: %d, expected %d", next(&top_1, logits, n), best);
+        CHECK(next(&greedy, logits, n) == best, "greedy: %d, expected %d", next(&greedy, logits, n),
+              best);
+        CHECK(next(&top_1, logits, n) == best, "top-k 1: %d, expected %d", next(&top_1, logits, n),
+              best);
     }
 }
 
@@ -321,7 +336,8 @@ static void greedy_draws_no_number(void) {
     sampler_close(&s);
 }
 
-/* ---- repeat penalty ----------------------------------------------------------------------------------- */
+/* ---- repeat penalty
+ * ----------------------------------------------------------------------------------- */
 
 /* The greedy choice after `token` was accepted `times` times, then token 0 n_others times. */
 static int after(const float *logits, int n, float penalty, int token, int times, int n_others) {
@@ -360,7 +376,9 @@ static void repeat_penalty_looks_64_tokens_back(void) {
     }
 }
 
-/* ---- edges ------------------------------------------------------------------------------------------------ */
+/* ---- edges
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void impossible_tokens_are_never_drawn(void) {
     enum { N = 300 };
@@ -368,7 +386,8 @@ static void impossible_tokens_are_never_drawn(void) {
     for (int round = 0; round < 2000; round++) {
         Sampling o = random_options(N);
         for (int i = 0; i < N; i++) logits[i] = i % 3 == 1 ? (float)(4 * uniform()) : -INFINITY;
-        if (round % 10 == 0) o.seed = 0xa8d395be4b19cce8; /* the first number is the largest, 1 - 2^-24 */
+        /* the first number is the largest, 1 - 2^-24 */
+        if (round % 10 == 0) o.seed = 0xa8d395be4b19cce8;
         if (round % 20 == 0) o.top_p = o.min_p = 0, o.top_k = 0;
         const int token = next(&o, logits, N);
         CHECK(token >= 0 && token < N && logits[token] >= 0, "round %d: token %d", round, token);
@@ -381,7 +400,8 @@ static void equal_logits(void) {
     Sampling o = PLAIN;
     o.top_k = 3;
     for (o.seed = 1; o.seed < 1000; o.seed++) counts[next(&o, logits, 100)]++;
-    CHECK(counts[0] && counts[1] && counts[2] && counts[0] + counts[1] + counts[2] == 999, "not tokens 0, 1 and 2");
+    CHECK(counts[0] && counts[1] && counts[2] && counts[0] + counts[1] + counts[2] == 999,
+          "not tokens 0, 1 and 2");
     o = PLAIN;
     o.top_p = 0.001f; /* less than any token's probability */
     for (o.seed = 1; o.seed < 100; o.seed++)
@@ -412,7 +432,8 @@ static void infinite_logits_give_a_token(void) {
         const int token = sampler_next(&s, logits);
         sampler_close(&s);
         CHECK(token >= 0 && token < 20, "round %d: token %d", round, token);
-        CHECK(!certain || o.repeat_penalty < 1 || logits[token] > FLT_MAX, "round %d: not the infinite one", round);
+        CHECK(!certain || o.repeat_penalty < 1 || logits[token] > FLT_MAX,
+              "round %d: not the infinite one", round);
     }
 }
 

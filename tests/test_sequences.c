@@ -1,9 +1,10 @@
 /* test_sequences.c: the same bits together with any other sequences, and on any number of ranks.
  *
- * The logits of a step depend only on the tokens of its own sequence. Random schedules run several texts together:
- * prompts and single tokens in one forward pass, rejected draft tokens, forks, restarted texts. The reference is a run
- * of each text in one chunk, with one thread and no other sequence. Under mpirun (`make test MPI=1`) rank 0 runs the
- * schedules and the other ranks execute its commands; each rank has a random number of threads.
+ * The logits of a step depend only on the tokens of its own sequence. Random schedules run several
+ * texts together: prompts and single tokens in one forward pass, rejected draft tokens, forks,
+ * restarted texts. The reference is a run of each text in one chunk, with one thread and no other
+ * sequence. Under mpirun (`make test MPI=1`) rank 0 runs the schedules and the other ranks execute
+ * its commands; each rank has a random number of threads.
  */
 #include "base/ranks.h"
 #include "cluster/follow.h"
@@ -59,18 +60,22 @@ static int measure_texts(KvType kv) {
     return 0;
 }
 
-/* ---- schedules ------------------------------------------------------------------------------------- */
+/* ---- schedules
+ * ------------------------------------------------------------------------------------- */
 
 static Step steps[MAX_TEXT_STEPS];
-static bool right[MAX_TEXT_STEPS]; /* for each step with logits: whether all its tokens up to here are the text's */
+/* for each step with logits: whether all its tokens up to here are the text's */
+static bool right[MAX_TEXT_STEPS];
 
-/* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their number. */
+/* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their
+ * number. */
 static int add_steps(Step *to, int i) {
     const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9, n = max ? 1 + roll(max) : 0;
     const int good = roll(3) ? n : roll(n + 1);
     for (int k = 0; k < n; k++) {
         const int pos = texts[i].n + k, token = texts[i].tokens[pos];
-        to[k] = (Step){k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size, i, pos, roll(2)};
+        to[k] = (Step){k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size, i, pos,
+                       roll(2)};
         right[to + k - steps] = k < good;
     }
     texts[i].n += good;
@@ -97,7 +102,8 @@ static void run_steps(Session *s, const char *what) {
     CHECK(logits, "%s: does not run", what);
     for (int t = 0; t < n; t++) {
         if (!steps[t].logits) continue;
-        const float *expected = texts[steps[t].sequence].logits + (size_t)(steps[t].pos * vocab_size);
+        const float *expected =
+            texts[steps[t].sequence].logits + (size_t)(steps[t].pos * vocab_size);
         CHECK(!right[t] || !memcmp(logits, expected, (size_t)vocab_size * sizeof *logits),
               "%s: text %d has other logits at position %d", what, steps[t].sequence, steps[t].pos);
         logits += vocab_size;
@@ -119,8 +125,10 @@ static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
     dice = seed * 0x9E3779B97F4A7C15 + 1;
-    const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3), batch = 1 + roll(3) * roll(12);
-    snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed, kv, batch, threads);
+    const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3),
+              batch = 1 + roll(3) * roll(12);
+    snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed,
+             kv, batch, threads);
     CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv), "no session");
     s.batch = batch;
     if (ranks_own() == 0) {
@@ -137,7 +145,8 @@ static void check_schedule(KvType kv, uint64_t seed) {
 /* The model claims to be large, so that threads are used. */
 static void check_schedules(uint64_t first, int seeds) {
     own.decode_bytes = 1 << 30;
-    const uint64_t end = first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
+    const uint64_t end =
+        first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         CHECK(!measure_texts(kv), "cannot run");
         for (uint64_t seed = first; seed < end; seed++) check_schedule(kv, seed);
@@ -148,7 +157,8 @@ static void check_schedules(uint64_t first, int seeds) {
     model_close(&own);
 }
 
-/* ---- the models ------------------------------------------------------------------------------------ */
+/* ---- the models
+ * ------------------------------------------------------------------------------------ */
 
 static void of_float_models(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
@@ -194,9 +204,11 @@ static void of_every_type(void) {
 
 /* Head norms, RoPE in halves, experts. */
 static void of_other_architectures(void) {
-    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
+    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16,
+                                                   TYPE_F32};
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++)
-        check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i], 2000 + 100 * (uint64_t)i);
+        check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i],
+                   2000 + 100 * (uint64_t)i);
 }
 
 /* Post-norms, joint norms of all heads, scales, caps, GELU, both RoPE layouts, windows, biases. */
@@ -221,7 +233,8 @@ static void of_windowed_models(void) {
     check_schedules(3000, 8);
 }
 
-/* ---- the same model on every rank -------------------------------------------------------------------- */
+/* ---- the same model on every rank
+ * -------------------------------------------------------------------- */
 
 /* The hash with one byte of the file changed. */
 static uint64_t hash_with_change(const Model *m, size_t at) {
@@ -238,8 +251,8 @@ static uint64_t hash_with_change(const Model *m, size_t at) {
     return hash;
 }
 
-/* The hash covers dimensions, file sizes and headers, in the order of the files, but no weights. header 0: the path is
- * a folder, whose file begins with the length of its header. */
+/* The hash covers dimensions, file sizes and headers, in the order of the files, but no weights.
+ * header 0: the path is a folder, whose file begins with the length of its header. */
 static void check_hash(const char *path, uint64_t header) {
     Model m;
     CHECK(!model_open(&m, path), "%s does not open", path);
@@ -248,8 +261,10 @@ static void check_hash(const char *path, uint64_t header) {
         header += sizeof header;
     }
     const uint64_t hash = model_hash(&m);
-    CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu", path, m.files->header, (size_t)header);
-    CHECK(hash_with_change(&m, 0) != hash && hash_with_change(&m, header - 1) != hash, "%s: same hash", path);
+    CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu", path, m.files->header,
+          (size_t)header);
+    CHECK(hash_with_change(&m, 0) != hash && hash_with_change(&m, header - 1) != hash,
+          "%s: same hash", path);
     CHECK(hash_with_change(&m, m.files->size - 1) == hash, "%s: depends on the last weight", path);
     CHECK(hash_with_change(&m, header) == hash, "%s: depends on what is after the header", path);
     File files[2] = {*m.files, *m.files};
@@ -261,7 +276,8 @@ static void check_hash(const char *path, uint64_t header) {
     const uint64_t first = model_hash(&two);
     files[0].size--;
     files[1].size++;
-    CHECK(model_hash(&two) != first && first != hash, "%s: does not depend on the order of files", path);
+    CHECK(model_hash(&two) != first && first != hash, "%s: does not depend on the order of files",
+          path);
     m.config.rope.base += 1;
     CHECK(model_hash(&m) != hash, "%s: does not depend on the dimensions", path);
     model_close(&m);
@@ -269,7 +285,8 @@ static void check_hash(const char *path, uint64_t header) {
 
 static uint64_t gguf_header(const GgufFile *file) {
     uint64_t bytes = 4 + 4 + 8 + 8;
-    for (int i = 0; i < file->n_keys; i++) bytes += 8 + strlen(file->keys[i].name) + 4 + file->keys[i].bytes;
+    for (int i = 0; i < file->n_keys; i++)
+        bytes += 8 + strlen(file->keys[i].name) + 4 + file->keys[i].bytes;
     for (int i = 0; i < file->n_tensors; i++)
         bytes += 8 + strlen(file->tensors[i].name) + 4 + file->tensors[i].n_dims * 8 + 4 + 8;
     return bytes;
@@ -293,7 +310,8 @@ static void hashes_cover_headers(void) {
     CHECK(!status && !model_open(&m, path), "cannot make the model");
     check_hash(path, header);
     m.config.rope.halves = true;
-    CHECK(!folder_write(&m, temporary("hash"), &(FolderForm){"llama", .type = TYPE_F32}), "cannot make the folder");
+    CHECK(!folder_write(&m, temporary("hash"), &(FolderForm){"llama", .type = TYPE_F32}),
+          "cannot make the folder");
     model_close(&m);
     check_hash(temporary("hash"), 0);
 }

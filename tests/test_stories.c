@@ -1,6 +1,7 @@
 /* test_stories.c: the published 260K checkpoint, if available.
  *
- * Compares with llama2.c's texts and with float64 logits; tests/golden/README.md explains how both were made.
+ * Compares with llama2.c's texts and with float64 logits; tests/golden/README.md explains how both
+ * were made.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -40,8 +41,8 @@ static char *read_golden(const char *name) {
 static const char *story(const char *options) {
     static char text[1 << 16], command[3 * PATH_MAX];
     const char *binary = getenv("NORMA_RUN");
-    snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null", binary ? binary : "./run", model, tokenizer,
-             options);
+    snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null", binary ? binary : "./run",
+             model, tokenizer, options);
     FILE *in = popen(command, "r");
     const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
     text[n] = '\0';
@@ -53,7 +54,8 @@ static void greedy_text_matches_llama2_c(void) {
     char *expected = read_golden("stories260K_greedy.txt");
     CHECK(expected, "no golden text");
     const char *text = story("-t 0 -n 256 -i 'Once upon a time'");
-    CHECK(text && !strcmp(text, expected), "'%s', expected '%s'", text ? text : "(failed)", expected);
+    CHECK(text && !strcmp(text, expected), "'%s', expected '%s'", text ? text : "(failed)",
+          expected);
     free(expected);
 }
 
@@ -72,8 +74,8 @@ static void sampled_texts_match_llama2_c(void) {
         char options[256];
         snprintf(options, sizeof options, "-t 1.0 -p 0.9 -n 256 -s %ld -i '%s'", seed, prompt + 1);
         const char *text = story(options);
-        CHECK(text && !strcmp(text, expected), "seed %ld: '%s', expected '%s'", seed, text ? text : "(failed)",
-              expected);
+        CHECK(text && !strcmp(text, expected), "seed %ld: '%s', expected '%s'", seed,
+              text ? text : "(failed)", expected);
         if (next) *next = '=';
         if (test_fast() && n_stories == 1) break;
     }
@@ -94,7 +96,8 @@ static void logits_have_float32_accuracy(void) {
     int tokens[256], n = 0;
     char *list = read_golden("stories260K.tokens");
     CHECK(list, "no tokens");
-    for (char *s = list; *s >= '0' && *s <= '9'; s += *s == ',') tokens[n++] = (int)strtol(s, &s, 10);
+    for (char *s = list; *s >= '0' && *s <= '9'; s += *s == ',')
+        tokens[n++] = (int)strtol(s, &s, 10);
     float *golden = (void *)read_golden("stories260K.f32");
     CHECK(golden && n > 40, "no golden logits, or %d tokens", n);
     Model m;
@@ -108,7 +111,8 @@ static void logits_have_float32_accuracy(void) {
         largest = fmax(largest, fabs((double)golden[i]));
     }
     CHECK(error <= 2e-5 * largest, "error %g, largest logit %g", error, largest);
-    CHECK(error <= stock_error("stories260K"), "error %g, stock %g", error, stock_error("stories260K"));
+    CHECK(error <= stock_error("stories260K"), "error %g, stock %g", error,
+          stock_error("stories260K"));
     session_close(&session);
     model_close(&m);
     free(golden);

@@ -1,8 +1,9 @@
 /* test_textbook.c: the numbered statements of docs/norms.md.
  *
- * One test for every testable statement, in the chapter's order (from 39 on in test_textbook_today.c). The numbers in
- * the chapter and its Chinese translation are compared with the numbers of the tests: closed forms, results in double
- * precision, or PyTorch's, printed by `python scripts/textbook.py`. test_norm.c tests the accuracy of norm.c.
+ * One test for every testable statement, in the chapter's order (from 39 on in
+ * test_textbook_today.c). The numbers in the chapter and its Chinese translation are compared with
+ * the numbers of the tests: closed forms, results in double precision, or PyTorch's, printed by
+ * `python scripts/textbook.py`. test_norm.c tests the accuracy of norm.c.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -40,12 +41,13 @@ static void layernorm_of_one_to_four(void) {
     const float gamma[] = {2, 1, 0, -1}, beta[] = {10, 0, 1, 0};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
-    CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
+    CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25),
+                 1.5 / sqrt(1.25));
     CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
     layernorm(y, ONE_TO_FOUR, gamma, beta, 4, 0);
     CHECK_VALUES(y, 4, 1e-6, 10 - 3 / sqrt(1.25), -0.5 / sqrt(1.25), 1, -1.5 / sqrt(1.25));
-    HOLDS(2.5, -1.5, -0.5, 0.5, 1.5, 1.25, sqrt(1.25), -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25),
-          1.5 / sqrt(1.25));
+    HOLDS(2.5, -1.5, -0.5, 0.5, 1.5, 1.25, sqrt(1.25), -1.5 / sqrt(1.25), -0.5 / sqrt(1.25),
+          0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
 }
 
 static void every_token_gets_the_same_length(void) {
@@ -77,7 +79,8 @@ static void layernorm_is_rmsnorm_of_the_centered_token(void) {
     const float mean = (float)mean_of(x, N);
     for (int i = 0; i < N; i++) x[i] -= mean;
     rmsnorm(z, x, ONES, N, 1e-5f);
-    for (int i = 0; i < N; i++) CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i], z[i]);
+    for (int i = 0; i < N; i++)
+        CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i], z[i]);
     HOLDS(0, -3, -1, 1, 3, 2, 4, 7.5, 6.25, 1.25);
 }
 
@@ -88,7 +91,8 @@ static void the_angle_between_the_two(void) {
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     layernorm(z, ONE_TO_FOUR, ONES, NULL, 4, 0);
     CHECK(fabs(dot(y, z, 4) / 4 - 0.4082483) < 1e-7, "cosine %.9g", dot(y, z, 4) / 4);
-    for (int i = 0; i < N; i++) x[i] = (float)(0.1 + (i % 2 ? 1 : -1) * sqrt(0.99)); /* mean 0.1, RMS 1 */
+    /* mean 0.1, RMS 1 */
+    for (int i = 0; i < N; i++) x[i] = (float)(0.1 + (i % 2 ? 1 : -1) * sqrt(0.99));
     rmsnorm(y, x, ONES, N, 0);
     layernorm(z, x, ONES, NULL, N, 0);
     CHECK(fabs(dot(y, z, N) / N - 0.994987) < 1e-6, "a small mean: cosine %.9g", dot(y, z, N) / N);
@@ -99,7 +103,8 @@ static void the_angle_between_the_two(void) {
         rmsnorm(y, x, ONES, N, 0);
         layernorm(z, x, ONES, NULL, N, 0);
         const double cosine = dot(y, z, N) / N, expected = sqrt((square - mean * mean) / square);
-        CHECK(fabs(cosine - expected) < 1e-6, "shift %d: cosine %.9g, expected %.9g", shift, cosine, expected);
+        CHECK(fabs(cosine - expected) < 1e-6, "shift %d: cosine %.9g, expected %.9g", shift, cosine,
+              expected);
     }
     HOLDS(1, 2, 3, 4, 1.25, 7.5, sqrt(1.25 / 7.5), sqrt(0.99));
 }
@@ -147,7 +152,8 @@ static void eps_inside_and_outside_the_root(void) {
         rmsnorm(y, x, ONES, 4, (float)eps);
         CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "RMS %g: %.9g", r, rms_of(y, 4));
         layernorm(y, x, ONES, NULL, 4, (float)eps); /* the mean is 0 */
-        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "LayerNorm, RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "LayerNorm, RMS %g: %.9g", r,
+              rms_of(y, 4));
         CHECK(fabs(outside - EPS_TABLE[i].outside) < 1e-8, "outside, RMS %g: %.9g", r, outside);
         HOLDS(r, EPS_TABLE[i].inside, outside);
     }
@@ -214,8 +220,9 @@ static void a_variance_takes_two_passes(void) {
     HOLDS(4097, 4098, 4099, 4100, 1, 2, 1.25);
 }
 
-/* Bits of LlamaRMSNorm and of torch.nn.functional.rms_norm, and how many of 4096 differ. A float32 value next to a
- * rounding boundary may be rounded differently on another machine, hence the margin. */
+/* Bits of LlamaRMSNorm and of torch.nn.functional.rms_norm, and how many of 4096 differ. A float32
+ * value next to a rounding boundary may be rounded differently on another machine, hence the
+ * margin. */
 static const struct {
     Type type;
     uint16_t bits[2][8];
@@ -246,21 +253,26 @@ static void two_orders_of_rounding(void) {
         rmsnorm_half(y[1], x, gamma, N, 1e-5f, type, SCALE_THEN_ROUND);
         for (int order = 0; order < 2; order++)
             for (int i = 0; i < 8; i++)
-                CHECK(y[order][i] == ROUNDED[k].bits[order][i], "%s, order %d: y[%d] is %04x, expected %04x",
-                      type_name(type), order, i, y[order][i], ROUNDED[k].bits[order][i]);
+                CHECK(y[order][i] == ROUNDED[k].bits[order][i],
+                      "%s, order %d: y[%d] is %04x, expected %04x", type_name(type), order, i,
+                      y[order][i], ROUNDED[k].bits[order][i]);
         for (int i = 0; i < N; i++) {
             differing += y[0][i] != y[1][i];
-            CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x", type_name(type), i, y[0][i], y[1][i]);
+            CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x", type_name(type), i,
+                  y[0][i], y[1][i]);
         }
-        CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ", type_name(type), differing);
+        CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ", type_name(type),
+              differing);
         HOLDS(N, ROUNDED[k].differing);
     }
 }
 
-/* ---- 15: biased and unbiased ------------------------------------------------------------------ */
+/* ---- 15: biased and unbiased ------------------------------------------------------------------
+ */
 
 static void the_variance_is_biased(void) {
-    const double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950}; /* (x - mean) / torch.std(x) */
+    /* (x - mean) / torch.std(x) */
+    const double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
     CHECK(fabs(dot(y, y, 4) / 4 - 1) < 1e-6, "variance of the output: %.9g", dot(y, y, 4) / 4);
@@ -268,12 +280,14 @@ static void the_variance_is_biased(void) {
         const double expected = unbiased[i] * sqrt(4.0 / 3);
         CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i, y[i], expected);
     }
-    CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 && fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6, "factors");
-    HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2], unbiased[3], sqrt(3.0 / 4), sqrt(7.0 / 8),
-          8, sqrt(4095.0 / 4096), 4096);
+    CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 && fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6,
+          "factors");
+    HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2], unbiased[3],
+          sqrt(3.0 / 4), sqrt(7.0 / 8), 8, sqrt(4095.0 / 4096), 4096);
 }
 
-/* ---- 16, 17: scale ----------------------------------------------------------------------------- */
+/* ---- 16, 17: scale -----------------------------------------------------------------------------
+ */
 
 static void both_norms_ignore_the_scale(void) {
     enum { N = 64 };
@@ -287,7 +301,8 @@ static void both_norms_ignore_the_scale(void) {
         layernorm(z[1], scaled, ONES, NULL, N, 0);
         CHECK(!memcmp(y, z, sizeof y), "2^%d x differs from x", k);
     }
-    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i]; /* a negative factor only changes the sign */
+    /* a negative factor only changes the sign */
+    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i];
     rmsnorm(z[0], scaled, ONES, N, 0);
     layernorm(z[1], scaled, ONES, NULL, N, 0);
     for (int i = 0; i < N; i++) {
@@ -303,19 +318,23 @@ static void both_norms_ignore_the_scale(void) {
 
 /* norm(s x) with eps equals norm(x) with eps / s^2. */
 static void eps_sets_a_smallest_scale(void) {
-    static const double scales[] = {1, 0.1, 0.01, 0.001}, first[] = {0.3651481, 0.3651240, 0.3627381, 0.2390457};
+    static const double scales[] = {1, 0.1, 0.01, 0.001},
+                        first[] = {0.3651481, 0.3651240, 0.3627381, 0.2390457};
     for (int k = 0; k < 4; k++) {
         float x[4], y[4], z[4];
         for (int i = 0; i < 4; i++) x[i] = (float)(scales[k] * ONE_TO_FOUR[i]);
         rmsnorm(y, x, ONES, 4, 1e-5f);
         rmsnorm(z, ONE_TO_FOUR, ONES, 4, (float)(1e-5 / (scales[k] * scales[k])));
-        CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g", scales[k], y[0], first[k]);
+        CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g", scales[k], y[0],
+              first[k]);
         HOLDS(scales[k], scales[k] / sqrt(7.5 * scales[k] * scales[k] + 1e-5), 1e-5, k + 1);
-        for (int i = 0; i < 4; i++) CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k], y[i], z[i]);
+        for (int i = 0; i < 4; i++)
+            CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k], y[i], z[i]);
     }
 }
 
-/* ---- 18 to 22: the backward pass ----------------------------------------------------------------- */
+/* ---- 18 to 22: the backward pass
+ * ----------------------------------------------------------------- */
 
 static void gradient_of_one_to_four(void) {
     const float dy[] = {1, 0, 0, 0};
@@ -331,24 +350,26 @@ static void gradient_of_one_to_four(void) {
     CHECK_VALUES(dx, 4, 1e-7, 0.2683282, -0.3577709, -0.0894427, 0.1788854);
     CHECK_VALUES(dgamma, 4, 1e-6, -1.5 * t, 0, 0, 0);
     CHECK_VALUES(dbeta, 4, 0, 1, 0, 0, 0);
-    HOLDS(1, 2, 3, 4, 0, 29, -2, -3, -4, 30, 7.5, s * 29 / 30, s * -2 / 30, s * -3 / 30, s * -4 / 30, 0.3, -0.4, -0.1,
-          0.2, 1.25, t * 0.3, t * -0.4, t * -0.1, t * 0.2);
+    HOLDS(1, 2, 3, 4, 0, 29, -2, -3, -4, 30, 7.5, s * 29 / 30, s * -2 / 30, s * -3 / 30,
+          s * -4 / 30, 0.3, -0.4, -0.1, 0.2, 1.25, t * 0.3, t * -0.4, t * -0.1, t * 0.2);
 }
 
 enum { FEW = 12 };
 
 /* sum(dy y) in double precision: of LayerNorm if beta is not NULL, else of RMSNorm. */
-static double weighted_output(const double *x, const double *gamma, const double *beta, const float *dy, double eps) {
+static double weighted_output(const double *x, const double *gamma, const double *beta,
+                              const float *dy, double eps) {
     double mean = 0, square = 0, sum = 0;
     for (int i = 0; i < FEW; i++) mean += beta ? x[i] / FEW : 0;
     for (int i = 0; i < FEW; i++) square += (x[i] - mean) * (x[i] - mean) / FEW;
-    for (int i = 0; i < FEW; i++) sum += dy[i] * ((x[i] - mean) / sqrt(square + eps) * gamma[i] + (beta ? beta[i] : 0));
+    for (int i = 0; i < FEW; i++)
+        sum += dy[i] * ((x[i] - mean) / sqrt(square + eps) * gamma[i] + (beta ? beta[i] : 0));
     return sum;
 }
 
 /* Compares a gradient with finite differences; `parameters` is x, gamma or beta. */
-static int differs_from_slope(const float *gradient, double *parameters, const double *x, const double *gamma,
-                              const double *beta, const float *dy) {
+static int differs_from_slope(const float *gradient, double *parameters, const double *x,
+                              const double *gamma, const double *beta, const float *dy) {
     for (int i = 0; i < FEW; i++) {
         const double kept = parameters[i], step = 1e-5;
         parameters[i] = kept + step;
@@ -388,7 +409,8 @@ static void gradients_are_slopes(void) {
     CHECK(wrong < 0, "LayerNorm, dbeta[%d] is %.9g", wrong, dbeta[wrong]);
 }
 
-/* Directions that a norm ignores have gradient 0: scaling (without eps) and, for LayerNorm, shifting. */
+/* Directions that a norm ignores have gradient 0: scaling (without eps) and, for LayerNorm,
+ * shifting. */
 static void no_gradient_along_what_is_ignored(void) {
     enum { N = 64 };
     float x[N], gamma[N], dy[N], dx[N], unused[2][N];
@@ -404,8 +426,10 @@ static void no_gradient_along_what_is_ignored(void) {
         CHECK(fabs(dot(dx, ONES, N)) > 0.01 * size, "RMSNorm: dx sums to %g", dot(dx, ONES, N));
         layernorm_backward(dx, unused[0], unused[1], dy, x, gamma, N, 0);
         const double layer_size = sqrt(dot(dx, dx, N));
-        CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length, "LayerNorm: dx is not orthogonal to x");
-        CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size, "LayerNorm: dx sums to %g", dot(dx, ONES, N));
+        CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length,
+              "LayerNorm: dx is not orthogonal to x");
+        CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size, "LayerNorm: dx sums to %g",
+              dot(dx, ONES, N));
     }
     HOLDS(0);
 }
@@ -425,20 +449,23 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
     static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
     static const double sizes[] = {89.0727194, 81.5296238,   20.7274822,   2.14150636,
                                    0.21422372, 0.0214224451, 0.00214224458};
-    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM], half[TOKENS * DIM], unused[DIM] = {0};
+    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM], half[TOKENS * DIM],
+        unused[DIM] = {0};
     fill_random(dy, 4, TOKENS * DIM, 1);
     for (int k = 0; k < 7; k++) {
         for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(scales[k] * 4 * random_float(3, i));
         backward(dx, NORM_RMS, dy, x);
         const double size = rms_of(dx, TOKENS * DIM);
-        CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
+        CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k],
+              size, sizes[k]);
         HOLDS(scales[k], sizes[k], 1 / sqrt(1e-5), TOKENS, DIM);
     }
     fill_random(x, 3, DIM, 4); /* without eps and with a factor of 2: the same bits */
     rmsnorm_backward(dx, unused, dy, x, ONES, DIM, 0);
     for (int i = 0; i < DIM; i++) x[i] *= 2;
     rmsnorm_backward(half, unused, dy, x, ONES, DIM, 0);
-    for (int i = 0; i < DIM; i++) CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i], dx[i] / 2);
+    for (int i = 0; i < DIM; i++)
+        CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i], dx[i] / 2);
 }
 
 typedef enum { MEAN_OF_Y, SUM_OF_SQUARES, WEIGHTED_SUM, N_LOSSES } Loss;
@@ -461,7 +488,8 @@ static void loss_backward(float *dy, Loss loss, NormKind kind, const float *x) {
 static void layernorms_gradient_has_mean_zero(void) {
     static const double expected[N_LOSSES][2][2] = {
         [MEAN_OF_Y] = {[NORM_RMS] = {0.00981516502, 0.0100266771}, [NORM_LAYER] = {0, 0}},
-        [SUM_OF_SQUARES] = {[NORM_RMS] = {2.09759992e-07, 1.1247082e-05}, [NORM_LAYER] = {0, 1.19525276e-05}},
+        [SUM_OF_SQUARES] =
+            {[NORM_RMS] = {2.09759992e-07, 1.1247082e-05}, [NORM_LAYER] = {0, 1.19525276e-05}},
         [WEIGHTED_SUM] = {[NORM_RMS] = {0.0190428486, 0.21422372}, [NORM_LAYER] = {0, 0.206965145}},
     };
     float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM];
@@ -471,11 +499,12 @@ static void layernorms_gradient_has_mean_zero(void) {
             loss_backward(dy, loss, kind, x);
             backward(dx, kind, dy, x);
             const double mean = mean_of(dx, TOKENS * DIM), size = rms_of(dx, TOKENS * DIM);
-            const double *e = expected[loss][kind], rounding = 1e-7 * fmax(1, rms_of(dy, TOKENS * DIM));
-            CHECK(fabs(mean - e[0]) < (kind == NORM_RMS ? rounding : 5e-8), "%s, loss %d: mean %.9g, expected %.9g",
-                  norm_name(kind), loss, mean, e[0]);
-            CHECK(fabs(size - e[1]) < rounding, "%s, loss %d: RMS %.9g, expected %.9g", norm_name(kind), loss, size,
-                  e[1]);
+            const double *e = expected[loss][kind],
+                         rounding = 1e-7 * fmax(1, rms_of(dy, TOKENS * DIM));
+            CHECK(fabs(mean - e[0]) < (kind == NORM_RMS ? rounding : 5e-8),
+                  "%s, loss %d: mean %.9g, expected %.9g", norm_name(kind), loss, mean, e[0]);
+            CHECK(fabs(size - e[1]) < rounding, "%s, loss %d: RMS %.9g, expected %.9g",
+                  norm_name(kind), loss, size, e[1]);
             HOLDS(TOKENS, DIM);
             if (loss == WEIGHTED_SUM || (loss == MEAN_OF_Y && kind == NORM_RMS)) HOLDS(e[1]);
             if (loss != SUM_OF_SQUARES && kind == NORM_RMS) HOLDS(e[0]);
@@ -483,7 +512,8 @@ static void layernorms_gradient_has_mean_zero(void) {
         }
 }
 
-/* ---- 23 to 25: per token, shapes ------------------------------------------------------------------- */
+/* ---- 23 to 25: per token, shapes
+ * ------------------------------------------------------------------- */
 
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
@@ -493,7 +523,8 @@ static void neighbors_change_nothing(void) {
         fill_random(x, 70, N * WIDTH, 4);
         norm_forward(single, x, &norms[k], 1, WIDTH);
         for (int neighbors = 1; neighbors < N; neighbors++) {
-            for (int i = WIDTH; i < N * WIDTH; i++) x[i] = 1e6f * random_float(71 + (uint64_t)neighbors, i);
+            for (int i = WIDTH; i < N * WIDTH; i++)
+                x[i] = 1e6f * random_float(71 + (uint64_t)neighbors, i);
             norm_forward(y, x, &norms[k], 1 + neighbors, WIDTH);
             CHECK(!memcmp(y, single, sizeof single), "%s with %d other tokens: the result changes",
                   norm_name(norms[k].kind), neighbors);
@@ -520,7 +551,8 @@ static void batch_norm_sees_the_padding(void) {
     HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0);
 }
 
-/* Without keepdim the scales are broadcast along columns: token 1's first element gets token 0's scale. */
+/* Without keepdim the scales are broadcast along columns: token 1's first element gets token 0's
+ * scale. */
 static void keepdim_is_one_number_for_each_token(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float y[4], wrong[4];
@@ -528,20 +560,22 @@ static void keepdim_is_one_number_for_each_token(void) {
     CHECK_VALUES(y, 4, 2e-7, 0.632455532, 1.26491106, 0.848528137, 1.13137085);
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < 2; i++) {
-            const double square = dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2; /* of token i */
+            /* of token i */
+            const double square = dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2;
             wrong[t * 2 + i] = (float)(ONE_TO_FOUR[t * 2 + i] / sqrt(square));
         }
     CHECK_VALUES(wrong, 4, 2e-7, 0.632455532, 0.565685425, 1.8973666, 1.13137085);
     HOLDS(1, 2, 3, 4, 0, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.565685425, 1.8973666);
 }
 
-/* ---- 26 to 28: where norms are placed ----------------------------------------------------------------- */
+/* ---- 26 to 28: where norms are placed
+ * ----------------------------------------------------------------- */
 
 /* A branch of a pre-norm layer; its output is added to x. */
 typedef void Branch(float *out, const float *xn, int n); /* both [n][DIM] */
 
-static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_, const Norm *mlp_norm, Branch *mlp_,
-                           int n) {
+static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_,
+                           const Norm *mlp_norm, Branch *mlp_, int n) {
     float xn[TOKENS * DIM], out[TOKENS * DIM];
     const float *normalized = norm_forward(xn, x, attn_norm, n, DIM);
     attention_(out, normalized, n);
@@ -596,12 +630,14 @@ static void a_pre_norm_layer_with_relu(void) {
     fill_random(x, 10, 3 * DIM, 4);
     fill_random(gammas, 11, 2 * DIM, 1);
     for (int i = 0; i < 2 * DIM; i++) gammas[i] += 1;
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0}, {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0},
+                          {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
     pre_norm_layer(x, &norms[0], plain_attention, &norms[1], relu_mlp, 3);
-    CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164, 1.20871657, 0.197776343, -1.06017899,
-                 -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829, -1.57688451, 0.527898125,
-                 -0.331616794, -0.626830208, 0.737133936, 1.67522911, 2.47991422, 0.319845393, 0.978552723, -1.09217681,
-                 -0.280698154, 0.741724542, -1.66155138);
+    CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164, 1.20871657, 0.197776343,
+                 -1.06017899, -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829,
+                 -1.57688451, 0.527898125, -0.331616794, -0.626830208, 0.737133936, 1.67522911,
+                 2.47991422, 0.319845393, 0.978552723, -1.09217681, -0.280698154, 0.741724542,
+                 -1.66155138);
     HOLDS(3 * DIM, DIM);
 }
 
@@ -617,16 +653,18 @@ static void the_layer_is_the_identity_not_the_norm(void) {
     CHECK(fabs(rms_of(x, DIM) - 1.0297) < 5e-5, "RMS of x: %.9g", rms_of(x, DIM));
     CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g", rms_of(y, DIM));
     norm_forward(again, y, &norm, 3, DIM); /* a projection: applying it twice changes nothing */
-    for (int i = 0; i < 3 * DIM; i++) CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
+    for (int i = 0; i < 3 * DIM; i++)
+        CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
     HOLDS(1, 0, 1.02970);
 }
 
 enum { SUBLAYERS = 12 };
 
-/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the gradient at the beginning relative to that
- * at the end. */
+/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the gradient at the
+ * beginning relative to that at the end. */
 static void twelve_sublayers_before_and_after(void) {
-    float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM], gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
+    float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM], gradient[2][MAX_DIM],
+        unused[MAX_DIM] = {0};
     fill_random(added[0], 20, SUBLAYERS * MAX_DIM, 1);
     for (int l = 0; l < SUBLAYERS; l++) rmsnorm(added[l], added[l], ONES, MAX_DIM, 0);
     fill_random(x[0], 22, MAX_DIM, 1);
@@ -639,8 +677,10 @@ static void twelve_sublayers_before_and_after(void) {
         for (int i = 0; i < MAX_DIM; i++) x[l][i] = post[i] + added[l][i];
         rmsnorm(post, x[l], ONES, MAX_DIM, 1e-5f);
     }
-    CHECK(fabs(rms_of(pre, MAX_DIM) - 3.56660432) < 1e-5, "pre-norm, RMS %.9g", rms_of(pre, MAX_DIM));
-    CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6, "post-norm, RMS %.9g", rms_of(post, MAX_DIM));
+    CHECK(fabs(rms_of(pre, MAX_DIM) - 3.56660432) < 1e-5, "pre-norm, RMS %.9g",
+          rms_of(pre, MAX_DIM));
+    CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6, "post-norm, RMS %.9g",
+          rms_of(post, MAX_DIM));
     fill_random(gradient[0], 21, MAX_DIM, 1);
     const double size = rms_of(gradient[0], MAX_DIM);
     for (int l = SUBLAYERS - 1, k = 0; l >= 0; l--, k ^= 1)
@@ -650,7 +690,8 @@ static void twelve_sublayers_before_and_after(void) {
     HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS, 0.0159023039);
 }
 
-/* ---- measurements of stories260K -------------------------------------------------------------- */
+/* ---- measurements of stories260K --------------------------------------------------------------
+ */
 
 /* stories260K and its tokenizer as command-line arguments; NULL: no checkpoint. */
 static const char *story_model(void) {
@@ -664,13 +705,14 @@ static const char *story_model(void) {
     return words;
 }
 
-/* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1: no checkpoint, or it failed. */
+/* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1: no checkpoint, or
+ * it failed. */
 static int run_model(const char *model, const char *options, const char *out, const char *errors) {
     char command[3 * 8192];
     const char *binary = getenv("NORMA_RUN");
     if (!model) return -1;
-    snprintf(command, sizeof command, "'%s' %s %s >'%s' 2>'%s'", binary ? binary : "./run", model, options, out,
-             errors);
+    snprintf(command, sizeof command, "'%s' %s %s >'%s' 2>'%s'", binary ? binary : "./run", model,
+             options, out, errors);
     return system(command) ? -1 : 0;
 }
 
@@ -702,8 +744,8 @@ int first_token_of_story(double *first, double *others) {
     char options[4096], file[2048];
     size_t size = 0;
     const char *dump = temporary("dump");
-    snprintf(options, sizeof options, "-m logits -f tests/golden/stories260K_greedy.txt -o /dev/null --dump '%s'",
-             dump);
+    snprintf(options, sizeof options,
+             "-m logits -f tests/golden/stories260K_greedy.txt -o /dev/null --dump '%s'", dump);
     if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
     snprintf(file, sizeof file, "%s/layers.1.attn_norm.in.npy", dump);
     char *bytes = file_read(file, &size);
@@ -738,7 +780,8 @@ static double story_loss(const char *norms) {
 double story_loss_converted(const char *type, bool fold) {
     const char *converted = temporary("story.gguf");
     char options[8192];
-    snprintf(options, sizeof options, "-m convert -q %s%s -o '%s'", type, fold ? " --fold-norms" : "", converted);
+    snprintf(options, sizeof options, "-m convert -q %s%s -o '%s'", type,
+             fold ? " --fold-norms" : "", converted);
     if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
     snprintf(options, sizeof options, "'%s'", converted);
     const double nats = loss_of(options, ON_STORY);
@@ -766,7 +809,8 @@ static void the_residual_stream_grows(void) {
 }
 
 static void norms_exchanged(void) {
-    static const char *const norms[] = {"rms", "0.attn=layer", "attn=layer", "final=layer", "mlp=layer", "layer"};
+    static const char *const norms[] = {"rms",         "0.attn=layer", "attn=layer",
+                                        "final=layer", "mlp=layer",    "layer"};
     double last = 0;
     for (int i = 0; i < 6; i++) {
         const double nats = story_loss(norms[i]);
@@ -778,7 +822,8 @@ static void norms_exchanged(void) {
     HOLDS(0, 5);
 }
 
-/* ---- 31 to 33: the kernel, operations, parameters ------------------------------------------------------ */
+/* ---- 31 to 33: the kernel, operations, parameters
+ * ------------------------------------------------------ */
 
 static int operations;
 static double plus(double a, double b) { return operations++, a + b; }
@@ -852,14 +897,16 @@ static void parameters_counted(void) {
     norms *= m.config.dim;
     model_close(&m);
     CHECK(norms == 1728 && parameters == 1958592, "%d of %zu", norms, parameters);
-    const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000, gammas = (2 * layers + 1) * dim;
+    const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000,
+                    gammas = (2 * layers + 1) * dim;
     const long long all = 2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
     CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
-    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas, (double)all,
-          100 * (double)gammas / (double)all);
+    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas,
+          (double)all, 100 * (double)gammas / (double)all);
 }
 
-/* ---- the chapter itself --------------------------------------------------------------------------------- */
+/* ---- the chapter itself
+ * --------------------------------------------------------------------------------- */
 
 static const Statement STATEMENTS[] = {
     STATEMENT(rmsnorm_of_one_to_four),
@@ -902,7 +949,9 @@ static const Book BOOK = {.chapters = {"docs/norms.md", "docs/norms.zh.md"},
                           .tables = {STATEMENTS, STATEMENTS_TODAY},
                           .n = {sizeof STATEMENTS / sizeof *STATEMENTS, N_STATEMENTS_TODAY}};
 
-static void twins_of_the_experiment(void) { same_numbers("docs/experiment.md", "docs/experiment.zh.md"); }
+static void twins_of_the_experiment(void) {
+    same_numbers("docs/experiment.md", "docs/experiment.zh.md");
+}
 
 /* Reads a line of docs/experiment.csv: a run and its loss. 0 at the end. */
 static int next_run(char **at, char *norms, char *rate, double *loss) {
@@ -911,7 +960,8 @@ static int next_run(char **at, char *norms, char *rate, double *loss) {
     return *at && sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
 }
 
-/* Writes the table row of the losses of `norms`: a cell for each learning rate, a number for each seed. */
+/* Writes the table row of the losses of `norms`: a cell for each learning rate, a number for each
+ * seed. */
 static void write_row(char row[256], char *csv, const char *norms) {
     static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008", "0.016"};
     char found[16], rate[16];
@@ -941,7 +991,8 @@ static double mean_loss(char *csv, const char *norms, const char *rate) {
 /* The losses with and without QK-norm in statement 49. */
 static void qk_norm_tolerates_a_larger_rate(void) {
     size_t size;
-    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size), sentence[64];
+    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size),
+         sentence[64];
     CHECK(csv && text, "no files");
     const double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
     const double without = mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
@@ -953,10 +1004,12 @@ static void qk_norm_tolerates_a_larger_rate(void) {
 
 /* The tables of losses in docs/experiment.md match docs/experiment.csv. */
 static void the_experiment_matches_its_files(void) {
-    static const char *const cases[] = {"none", "rms", "layer",    "mixed",     "post",       "sandwich",  "olmo2",
-                                        "qk",   "dyt", "rms_cold", "post_cold", "none_apart", "rms_apart", "dyt_apart"};
+    static const char *const cases[] = {
+        "none", "rms", "layer",    "mixed",     "post",       "sandwich",  "olmo2",
+        "qk",   "dyt", "rms_cold", "post_cold", "none_apart", "rms_apart", "dyt_apart"};
     size_t size;
-    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/experiment.md", &size), row[256];
+    char *csv = file_read("docs/experiment.csv", &size),
+         *text = file_read("docs/experiment.md", &size), row[256];
     CHECK(csv && text, "no files");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_row(row, csv, cases[i]);
@@ -978,16 +1031,19 @@ static void the_experiment_adds_up(void) {
         if (sscanf(at, "%lf, %lf, %lf | %lf", &loss[0], &loss[1], &loss[2], &mean) != 4) break;
         means[n] = (loss[0] + loss[1] + loss[2]) / 3;
         spreads[n] = fmax(fmax(loss[0], loss[1]), loss[2]) - fmin(fmin(loss[0], loss[1]), loss[2]);
-        if (fabs(means[n] - mean) > 0.0005001) test_fail(__FILE__, __LINE__, "row %d: mean %.5f", n, means[n]);
+        if (fabs(means[n] - mean) > 0.0005001)
+            test_fail(__FILE__, __LINE__, "row %d: mean %.5f", n, means[n]);
         n++;
     }
     CHECK(n == 4, "%d rows of three seeds", n);
     char sentence[128];
     const double higher = means[3] - means[0];
-    snprintf(sentence, sizeof sentence, "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
+    snprintf(sentence, sizeof sentence,
+             "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
              higher / spreads[3], spreads[3]);
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
-    snprintf(sentence, sizeof sentence, "differ by up to\n  %.3f", fmax(fmax(spreads[0], spreads[1]), spreads[2]));
+    snprintf(sentence, sizeof sentence, "differ by up to\n  %.3f",
+             fmax(fmax(spreads[0], spreads[1]), spreads[2]));
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     free(text);
 }
@@ -1018,32 +1074,37 @@ static bool is_known(const char *name, size_t n) {
 
 /* An address matches the number before it, names are spelled correctly, and named files exist. */
 static void addresses_and_names_are_correct(void) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", digits[] = "0123456789";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_",
+                      digits[] = "0123456789";
     static const char *const folders[] = {"tests/", "scripts/", "models/"};
     for (size_t c = 0; c < 2; c++) {
         char *text = chapter_text(BOOK.chapters[c]), first[64], second[64];
         int papers = 0, files = 0, names = 0;
         CHECK(text, "%s does not open", BOOK.chapters[c]);
         for (const char *at = text; (at = strstr(at, "[arXiv:")); at++, papers++)
-            CHECK(sscanf(at, "[arXiv:%63[0-9.]](https://arxiv.org/abs/%63[0-9.])", first, second) == 2 &&
+            CHECK(sscanf(at, "[arXiv:%63[0-9.]](https://arxiv.org/abs/%63[0-9.])", first, second) ==
+                          2 &&
                       !strcmp(first, second),
                   "%s: %.60s", BOOK.chapters[c], at);
         for (const char *at = text, *end; (at = strpbrk(at, letters)); at = end) {
             for (end = at + strspn(at, letters); strspn(end, digits) + strspn(end, letters);)
                 end += strspn(end, digits) + strspn(end, letters);
             const bool digit = strcspn(at, digits) < (size_t)(end - at);
-            CHECK(!digit || is_known(at, (size_t)(end - at)), "%s: %.*s is not known", BOOK.chapters[c],
-                  (int)(end - at), at);
+            CHECK(!digit || is_known(at, (size_t)(end - at)), "%s: %.*s is not known",
+                  BOOK.chapters[c], (int)(end - at), at);
             names += digit;
         }
         for (int i = 0; i < 3; i++)
             for (const char *at = text; (at = strstr(at, folders[i])); at++) {
-                FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 && strchr(first, '.') ? fopen(first, "r") : NULL;
+                FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 && strchr(first, '.')
+                               ? fopen(first, "r")
+                               : NULL;
                 CHECK(in || !strchr(first, '.'), "%s: %s does not exist", BOOK.chapters[c], first);
                 if (in) fclose(in);
                 files += in != NULL;
             }
-        CHECK(papers > 8 && names > 40 && files > 14, "%s: %d, %d, %d", BOOK.chapters[c], papers, names, files);
+        CHECK(papers > 8 && names > 40 && files > 14, "%s: %d, %d, %d", BOOK.chapters[c], papers,
+              names, files);
         free(text);
     }
 }
@@ -1064,7 +1125,8 @@ static void readme_measurements_match_the_pages(void) {
             const char *after = strchr(at + 1, '\n');
             snprintf(row, sizeof row, "%.*s\n", (int)(after - at), at);
             at = after;
-            if (!strstr(page, row)) test_fail(__FILE__, __LINE__, "%s does not have README.md's row%s", pages[i], row);
+            if (!strstr(page, row))
+                test_fail(__FILE__, __LINE__, "%s does not have README.md's row%s", pages[i], row);
             rows++;
         }
         CHECK(rows > 4, "README.md has %d rows in its section%s", rows, sections[i]);

@@ -1,5 +1,5 @@
-/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, placement, weights before a norm,
- * norms of today's models, and the answers to the exercises.
+/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, placement,
+ * weights before a norm, norms of today's models, and the answers to the exercises.
  *
  * Continues test_textbook.c. `python scripts/textbook_today.py` prints PyTorch's numbers.
  */
@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 39 to 45: shapes ------------------------------------------------------------------------- */
+/* ---- 39 to 45: shapes -------------------------------------------------------------------------
+ */
 
 /* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last two axes. */
 static void three_axes(void) {
@@ -30,18 +31,20 @@ static void three_axes(void) {
     norm_forward(y, x, &norm, 4, 2);
     for (int t = 0; t < 4; t++) scales[t] = 1 / rms_of(x + 2 * t, 2);
     for (int i = 0; i < 8; i++) wrong[i] = (float)(x[i] * scales[i % 4]);
-    CHECK_VALUES(y, 8, 1e-6, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.90535746, 1.08642895, 0.931266147,
-                 1.06430417);
-    CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476, 0.532152084, 3.16227766, 1.69705627, 1.26750044,
-                 1.06430417);
-    HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5), 4 / sqrt((49 + 64) / 2.0));
+    CHECK_VALUES(y, 8, 1e-6, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.90535746,
+                 1.08642895, 0.931266147, 1.06430417);
+    CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476, 0.532152084, 3.16227766,
+                 1.69705627, 1.26750044, 1.06430417);
+    HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5),
+          4 / sqrt((49 + 64) / 2.0));
 }
 
 /* The mean of both tokens is 25.5; their means are 7.5 and 43.5. */
 static void one_mean_of_everything(void) {
     float x[8], y[8];
     for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
-    const double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4, second = dot(x + 4, x + 4, 4) / 4;
+    const double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4,
+                 second = dot(x + 4, x + 4, 4) / 4;
     for (int i = 0; i < 8; i++) y[i] = (float)(x[i] / sqrt(both));
     CHECK(fabs(rms_of(y, 4) - 0.542326145) < 1e-7, "token 0: %.9g", rms_of(y, 4));
     CHECK(fabs(rms_of(y + 4, 4) - 1.30609431) < 1e-7, "token 1: %.9g", rms_of(y + 4, 4));
@@ -75,14 +78,15 @@ static void two_heads(double *out, const double *x, int n) {
                 sum += weights[s] = exp(score / sqrt(HEAD));
             }
             for (int s = 0; s < n; s++)
-                for (int i = 0; i < HEAD; i++) mixed[h * HEAD + i] += weights[s] / sum * v[s][h * HEAD + i];
+                for (int i = 0; i < HEAD; i++)
+                    mixed[h * HEAD + i] += weights[s] / sum * v[s][h * HEAD + i];
         }
         project_double(out + t * DIM, mixed, 92, 0, DIM);
     }
 }
 
-/* The largest change of sample 0 of x[SAMPLES][LENGTH][DIM] if sample 1 changes by 1, with attention along the first or
- * the second axis. */
+/* The largest change of sample 0 of x[SAMPLES][LENGTH][DIM] if sample 1 changes by 1, with
+ * attention along the first or the second axis. */
 static double moved(bool batch_first) {
     double y[2][LENGTH][DIM], max = 0;
     for (int move = 0; move < 2; move++)
@@ -92,8 +96,8 @@ static double moved(bool batch_first) {
             for (int s = 0; s < n; s++)
                 for (int i = 0; i < DIM; i++) {
                     const int sample = batch_first ? 0 : s, at = batch_first ? s : t;
-                    x[s * DIM + i] =
-                        4 * random_float(90, (sample * LENGTH + at) * DIM + i) + (float)(sample ? move : 0);
+                    x[s * DIM + i] = 4 * random_float(90, (sample * LENGTH + at) * DIM + i) +
+                                     (float)(sample ? move : 0);
                 }
             two_heads(out, x, n);
             memcpy(y[move][t], out + (batch_first ? t * DIM : 0), sizeof y[move][t]);
@@ -150,10 +154,10 @@ static void a_feature_may_shift(void) {
         for (int t = 0; t < N; t++)
             for (int i = 0; i < 2; i++) means[k][i] += (double)y[t * WIDTH + i] / N;
     }
-    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 && fabs(means[0][1] - 0.0726658444) < 1e-5, "RMSNorm: %.9g, %.9g",
-          means[0][0], means[0][1]);
-    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 && fabs(means[1][1] - 0.0437354242) < 1e-5, "LayerNorm: %.9g, %.9g",
-          means[1][0], means[1][1]);
+    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 && fabs(means[0][1] - 0.0726658444) < 1e-5,
+          "RMSNorm: %.9g, %.9g", means[0][0], means[0][1]);
+    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 && fabs(means[1][1] - 0.0437354242) < 1e-5,
+          "LayerNorm: %.9g, %.9g", means[1][0], means[1][1]);
     HOLDS(N, WIDTH, 2, 0, means[0][0], means[1][0]);
 }
 
@@ -172,8 +176,8 @@ static void two_defaults_of_eps(void) {
     HOLDS(1e-5, 1e-6);
 }
 
-/* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in float32 is close, and without eps it is
- * 1. */
+/* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in float32 is close,
+ * and without eps it is 1. */
 static void the_ratio_is_eps(void) {
     const double ulp_of_one = ldexp(1, -23);
     float x[DIM], scaled[DIM], y[DIM], z[DIM];
@@ -185,7 +189,8 @@ static void the_ratio_is_eps(void) {
         for (int k = 0; k < 2; k++) {
             rmsnorm(y, x, ONES, DIM, k ? 0 : 1e-6f);
             rmsnorm(z, scaled, ONES, DIM, k ? 0 : 1e-6f);
-            for (int i = 0; i < DIM; i++) *(k ? &without : &with) += (double)z[i] / y[i] / (TOKENS * DIM);
+            for (int i = 0; i < DIM; i++)
+                *(k ? &without : &with) += (double)z[i] / y[i] / (TOKENS * DIM);
         }
     }
     CHECK(fabs(exact - 1 - 3.30802116e-07) < 1e-14, "float64: 1 + %.9g", exact - 1);
@@ -194,15 +199,18 @@ static void the_ratio_is_eps(void) {
     HOLDS(1, 10, 1e-6, 100, 8, 5, -23, 2, 0, 1.2e-7, 1 + 5 * ulp_of_one, exact - 1, ulp_of_one);
 }
 
-/* ---- 46: the notes' own loss --------------------------------------------------------------------- */
+/* ---- 46: the notes' own loss
+ * --------------------------------------------------------------------- */
 
 static double normal(uint64_t tensor, int i) {
-    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25, v = random_float(tensor, 2 * i + 1);
+    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
+                 v = random_float(tensor, 2 * i + 1);
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
 /* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
-static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x, const float *target) {
+static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x,
+                           const float *target) {
     enum { N = TOKENS * DIM };
     const Norm norm = {kind, 1e-6f, ONES, NULL, 0};
     float y[N], dy[N], dx[N], unused[2][DIM];
@@ -219,8 +227,8 @@ static void notes_gradient(double *mean, double *variance, NormKind kind, const 
 
 static void the_loss_of_the_notes(void) {
     enum { N = TOKENS * DIM, DRAWS = 4000 };
-    const double factor = 4.0 / (N * N), rms = factor * N * 7 / 8 * 8 / 6 / N, layer = factor * 6 / 8 * 8 / 5,
-                 unbiased = layer * N / (N - 1);
+    const double factor = 4.0 / (N * N), rms = factor * N * 7 / 8 * 8 / 6 / N,
+                 layer = factor * 6 / 8 * 8 / 5, unbiased = layer * N / (N - 1);
     double variances[2] = {0}, squares = 0;
     int larger = 0; /* draws in which RMSNorm's is */
     for (int draw = 0; draw < DRAWS; draw++) {
@@ -239,27 +247,34 @@ static void the_loss_of_the_notes(void) {
         larger += variance > other;
         squares += mean * mean / DRAWS;
     }
-    CHECK(fabs(variances[0] / rms - 1) < 0.02, "RMSNorm: variance %g, expected %g", variances[0], rms);
-    CHECK(fabs(variances[1] / unbiased - 1) < 0.02, "LayerNorm: variance %g, expected %g", variances[1], unbiased);
-    CHECK(abs(larger - DRAWS * 43 / 100) < DRAWS * 3 / 100, "RMSNorm's is the larger in %d of %d", larger, DRAWS);
-    CHECK(fabs(sqrt(squares / (rms / N)) - 1) < 0.05, "RMSNorm: the means spread by %g", sqrt(squares));
-    HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, unbiased, N - 1, 43, sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3,
-          8.0 / 6, 8.0 / 5);
+    CHECK(fabs(variances[0] / rms - 1) < 0.02, "RMSNorm: variance %g, expected %g", variances[0],
+          rms);
+    CHECK(fabs(variances[1] / unbiased - 1) < 0.02, "LayerNorm: variance %g, expected %g",
+          variances[1], unbiased);
+    CHECK(abs(larger - DRAWS * 43 / 100) < DRAWS * 3 / 100, "RMSNorm's is the larger in %d of %d",
+          larger, DRAWS);
+    CHECK(fabs(sqrt(squares / (rms / N)) - 1) < 0.05, "RMSNorm: the means spread by %g",
+          sqrt(squares));
+    HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, unbiased, N - 1, 43, sqrt(rms / N), DIM - 1,
+          DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
 }
 
-/* ---- 47, 48: where norms are placed -------------------------------------------------------------- */
+/* ---- 47, 48: where norms are placed
+ * -------------------------------------------------------------- */
 
 enum { BREADTH = 64, DEEP = 12 };
 typedef enum { PRE, POST, INSIDE, SANDWICH, N_PLACES } Place;
 typedef struct {
     float w[DEEP][BREADTH * BREADTH];
-    float x[DEEP + 1][BREADTH], in[DEEP][BREADTH], out[DEEP][BREADTH]; /* inputs and outputs of the matrices */
+    /* inputs and outputs of the matrices */
+    float x[DEEP + 1][BREADTH], in[DEEP][BREADTH], out[DEEP][BREADTH];
 } Depth;
 
 static void apply_matrix(float *out, const float *w, const float *x, bool transposed) {
     for (int r = 0; r < BREADTH; r++) {
         double sum = 0;
-        for (int c = 0; c < BREADTH; c++) sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] * x[c];
+        for (int c = 0; c < BREADTH; c++)
+            sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] * x[c];
         out[r] = (float)sum;
     }
 }
@@ -295,15 +310,18 @@ static void come_back(double *sizes, const Depth *d, Place place, const float *l
             memcpy(g, dx, sizeof g);
         }
         memcpy(branch, g, sizeof branch);
-        if (place == INSIDE || place == SANDWICH) rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH, 0);
+        if (place == INSIDE || place == SANDWICH)
+            rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH, 0);
         apply_matrix(dx, d->w[l - 1], branch, true);
         memcpy(branch, dx, sizeof branch);
-        if (place == PRE || place == SANDWICH) rmsnorm_backward(branch, unused, dx, d->x[l - 1], ONES, BREADTH, 0);
+        if (place == PRE || place == SANDWICH)
+            rmsnorm_backward(branch, unused, dx, d->x[l - 1], ONES, BREADTH, 0);
         for (int i = 0; i < BREADTH; i++) g[i] += branch[i];
     }
 }
 
-/* The seed of a draw's weights; the next three are those of their changes, the loss and the token. */
+/* The seed of a draw's weights; the next three are those of their changes, the loss and the
+ * token. */
 static int seed_of(int draw) { return draw ? 1000 + 4 * draw : 100; }
 
 static void set_weights(Depth *d, int draw, double factor, double move) {
@@ -318,8 +336,8 @@ static void set_weights(Depth *d, int draw, double factor, double move) {
     rmsnorm(d->x[0], d->x[0], ONES, BREADTH, 0);
 }
 
-/* Means over draws: RMS at the end; the gradient at depths 0, 4, 8, 12; the change of the result, in percent, if the
- * weights change by 1 %. PLACES has PyTorch's. */
+/* Means over draws: RMS at the end; the gradient at depths 0, 4, 8, 12; the change of the result,
+ * in percent, if the weights change by 1 %. PLACES has PyTorch's. */
 typedef struct {
     double rms, gradients[4], moves;
 } AtDepth;
@@ -366,7 +384,8 @@ static void four_places_by_depth(void) {
         CHECK(fabs(f->moves - e->moves) < 1e-3, "place %d: moves by %.9g %%", place, f->moves);
         for (int i = 0; i < 4; i++) {
             const double expected = e->gradients[i];
-            CHECK(fabs(f->gradients[i] - expected) < 1e-5, "place %d, depth %d: %.9g", place, 4 * i, f->gradients[i]);
+            CHECK(fabs(f->gradients[i] - expected) < 1e-5, "place %d, depth %d: %.9g", place, 4 * i,
+                  f->gradients[i]);
             HOLDS(expected);
         }
         HOLDS(e->rms, e->moves);
@@ -383,7 +402,9 @@ static void a_post_norm_bounds_the_branch(void) {
     for (int k = 0; k < 2; k++) {
         set_weights(d, 0, k ? 4 : 1, 0);
         go_deep(d, SANDWICH);
-        if (k) CHECK(!memcmp(end, d->x[DEEP], sizeof end), "sandwich: %.9g and %.9g", end[0], d->x[DEEP][0]);
+        if (k)
+            CHECK(!memcmp(end, d->x[DEEP], sizeof end), "sandwich: %.9g and %.9g", end[0],
+                  d->x[DEEP][0]);
         memcpy(end, d->x[DEEP], sizeof end);
         set_weights(d, 0, k ? 4 : 1, 0);
         go_deep(d, PRE);
@@ -394,7 +415,8 @@ static void a_post_norm_bounds_the_branch(void) {
     HOLDS(4, sizes[0], sizes[1], rms_of(end, BREADTH), DEEP);
 }
 
-/* ---- 49: QK-norm ------------------------------------------------------------------------------------ */
+/* ---- 49: QK-norm
+ * ------------------------------------------------------------------------------------ */
 
 static void qk_norm_bounds_the_scores(void) {
     static const int heads[] = {64, 128};
@@ -402,7 +424,8 @@ static void qk_norm_bounds_the_scores(void) {
         const int n = heads[k];
         float q[MAX_DIM], key[MAX_DIM];
         double max = 0;
-        for (int t = 0; t < 200; t++) { /* random keys; the last is the query itself, the worst case */
+        /* random keys; the last is the query itself, the worst case */
+        for (int t = 0; t < 200; t++) {
             fill_random(q, 120, n, 1e3f);
             fill_random(key, t == 199 ? 120 : 121 + (uint64_t)t, n, 1e5f);
             rmsnorm(q, q, ONES, n, 0);
@@ -416,7 +439,8 @@ static void qk_norm_bounds_the_scores(void) {
     HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim, 100 * extra / (2 * dim), 2 * 128);
 }
 
-/* ---- 50 to 53: why the mean does not matter; large elements; folding -------------------------------- */
+/* ---- 50 to 53: why the mean does not matter; large elements; folding
+ * -------------------------------- */
 
 static void a_mean_is_one_over_the_root_of_dim(void) {
     static const int dims[] = {64, 256, 1024, 4096};
@@ -431,7 +455,8 @@ static void a_mean_is_one_over_the_root_of_dim(void) {
             squares += part * part / tokens;
         }
         const double expected = sqrt(2 / (3.14159265358979 * n));
-        CHECK(fabs(sum / expected - 1) < 0.08, "dim %d: mean / RMS is %.9g, expected %.9g", n, sum, expected);
+        CHECK(fabs(sum / expected - 1) < 0.08, "dim %d: mean / RMS is %.9g, expected %.9g", n, sum,
+              expected);
         CHECK(fabs(squares * n - 1) < 0.15, "dim %d: its square is %.9g / dim", n, squares * n);
         HOLDS(n, expected, sqrt(1 - 1.0 / n));
     }
@@ -461,7 +486,8 @@ static void one_large_element_silences_the_others(void) {
     x[7] = 1000;
     rmsnorm(y, x, ones, N, 0);
     const double scale = 1 / sqrt((1e6 + N - 1) / N);
-    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g and %.9g", y[0], y[7]);
+    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g and %.9g", y[0],
+          y[7]);
     HOLDS(N, 1, 1000, 1 / scale, scale, 1000 * scale, sqrt(N));
     double first, others;
     if (first_token_of_story(&first, &others)) return story_missing();
@@ -469,8 +495,8 @@ static void one_large_element_silences_the_others(void) {
     HOLDS(0, 1, first, others);
 }
 
-/* A block of 32 weights of similar size, quantized to 8 bits with one step: the mean square error of the products, in
- * squared steps of 1/127, if one gamma is 16. */
+/* A block of 32 weights of similar size, quantized to 8 bits with one step: the mean square error
+ * of the products, in squared steps of 1/127, if one gamma is 16. */
 static void folding_widens_a_block(void) {
     enum { BLOCK = 32, BLOCKS = 500 };
     double errors[2] = {0};
@@ -487,7 +513,8 @@ static void folding_widens_a_block(void) {
                 errors[fold] += error * error * gamma * gamma;
             }
         }
-    /* unfolded: 31 squared steps and one of 16^2; folded: 32 squares of a step of 16 |w_0| on average */
+    /* unfolded: 31 squared steps and one of 16^2; folded: 32 squares of a step of 16 |w_0| on
+     * average */
     const double ratio = sqrt(errors[1] / errors[0]);
     CHECK(fabs(ratio - 3.0) < 0.3, "the error is %.9g times as large", ratio);
     HOLDS(BLOCK, 16, 3);
@@ -506,7 +533,8 @@ static void folding_widens_a_block(void) {
     }
 }
 
-/* ---- 54, 55: weights before a norm ------------------------------------------------------------------------ */
+/* ---- 54, 55: weights before a norm
+ * ------------------------------------------------------------------------ */
 
 /* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
 static void weight_gradient(float *dw, const float *w, const float *x, const float *v) {
@@ -529,10 +557,13 @@ static void the_gradient_of_weights_before_a_norm(void) {
     weight_gradient(g[2], w, twice_x, v);
     const double size = sqrt(dot(g[0], g[0], N)), length = sqrt(dot(w, w, N));
     CHECK(fabs(dot(g[0], w, N)) < 1e-6 * size * length, "<dL/dW, W> is %g", dot(g[0], w, N));
-    for (int i = 0; i < N; i++) CHECK(g[1][i] == g[0][i] / 2 && g[2][i] == g[0][i], "element %d", i);
-    CHECK(fabs(size - 2.20048353) < 1e-6 && fabs(length - 2.55611814) < 1e-6, "|dL/dW| %.9g, |W| %.9g", size, length);
+    for (int i = 0; i < N; i++)
+        CHECK(g[1][i] == g[0][i] / 2 && g[2][i] == g[0][i], "element %d", i);
+    CHECK(fabs(size - 2.20048353) < 1e-6 && fabs(length - 2.55611814) < 1e-6,
+          "|dL/dW| %.9g, |W| %.9g", size, length);
     for (int i = 0; i < N; i++) stepped[i] = w[i] - 0.1f * g[0][i];
-    const double grown = sqrt(dot(stepped, stepped, N)), expected = sqrt(length * length + 0.01 * size * size);
+    const double grown = sqrt(dot(stepped, stepped, N)),
+                 expected = sqrt(length * length + 0.01 * size * size);
     CHECK(fabs(grown - expected) < 1e-6, "a step: |W| %.9g, expected %.9g", grown, expected);
     HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
 }
@@ -560,7 +591,8 @@ static void curvature_falls_with_the_square(void) {
     HOLDS(2, 1, 4, 0);
 }
 
-/* ---- 56, 57: no norm; names ------------------------------------------------------------------------------ */
+/* ---- 56, 57: no norm; names
+ * ------------------------------------------------------------------------------ */
 
 static void a_tanh_for_a_norm(void) {
     static const double scales[] = {0.1, 1, 10};
@@ -578,12 +610,15 @@ static void names_that_mislead(void) {
     float y[4];
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, 0.365148372, 0.730296743, 1.09544512, 1.46059349);
-    rmsnorm(y, shifted, ONES, 4, 0); /* T5LayerNorm computes this too: it does not ignore the shift */
+    /* T5LayerNorm computes this too: it does not ignore the shift */
+    rmsnorm(y, shifted, ONES, 4, 0);
     CHECK_VALUES(y, 4, 2e-7, 0.998503122, 0.999500628, 1.00049813, 1.00149564);
-    HOLDS(1, 2, 3, 4, 7.5, 1.25, 4, 1001, 1002, 1003, 1004, 1001 / sqrt(dot(shifted, shifted, 4) / 4));
+    HOLDS(1, 2, 3, 4, 7.5, 1.25, 4, 1001, 1002, 1003, 1004,
+          1001 / sqrt(dot(shifted, shifted, 4) / 4));
 }
 
-/* ---- 58 to 61: the answers to the exercises ---------------------------------------------------------------------- */
+/* ---- 58 to 61: the answers to the exercises
+ * ---------------------------------------------------------------------- */
 
 static void answer_by_hand(void) {
     const float x[] = {3, 4}, dy[] = {1, 0};
@@ -624,10 +659,12 @@ static void answer_of_the_spike(void) {
     HOLDS(0, -10, 99, -sqrt(99));
 }
 
-/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations ---------------------------------------- */
+/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations
+ * ---------------------------------------- */
 
 typedef struct {
-    double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH], head[BREADTH][BREADTH], bias[DEEP + 1][BREADTH];
+    double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH], head[BREADTH][BREADTH],
+        bias[DEEP + 1][BREADTH];
     double gamma[DEEP + 1][BREADTH], beta[DEEP + 1][BREADTH], x[BREADTH];
 } Sublayers;
 
@@ -653,7 +690,8 @@ static void random_sublayers(Sublayers *m) {
     const double size = sqrt(12.0 / BREADTH);
     memset(m, 0, sizeof *m);
     fill_doubles(m->up[0][0], 150, DEEP * BREADTH * BREADTH, size, 0);
-    fill_doubles(m->down[0][0], 151, DEEP * BREADTH * BREADTH, size, 0.02); /* columns with a mean */
+    /* columns with a mean */
+    fill_doubles(m->down[0][0], 151, DEEP * BREADTH * BREADTH, size, 0.02);
     fill_doubles(m->head[0], 152, BREADTH * BREADTH, size, 0);
     fill_doubles(m->gamma[0], 153, (DEEP + 1) * BREADTH, 1, 1);
     fill_doubles(m->beta[0], 154, (DEEP + 1) * BREADTH, 1, 0);
@@ -719,7 +757,8 @@ static void center(float *w, int n, int step) {
     for (int i = 0; i < n; i++) w[i * step] = (float)(w[i * step] - mean);
 }
 
-/* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is added to the residual stream. */
+/* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is added to the
+ * residual stream. */
 static void center_checkpoint(char *file) {
     int c[7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
     memcpy(c, file, sizeof c);
@@ -734,7 +773,8 @@ static void center_checkpoint(char *file) {
     }
 }
 
-/* Writes the checkpoint, centered, with the original embeddings as its classifier. -1 on failure. */
+/* Writes the checkpoint, centered, with the original embeddings as its classifier. -1 on
+ * failure. */
 static int write_centered(const char *path, const char *original) {
     size_t size;
     char *file = file_read(original, &size);
@@ -748,7 +788,8 @@ static int write_centered(const char *path, const char *original) {
     center_checkpoint(file);
     c[5] = -c[5]; /* a separate classifier */
     memcpy(file, c, sizeof c);
-    const bool written = fwrite(file, 1, size, out) == size && fwrite(classifier, 1, embeddings, out) == embeddings;
+    const bool written =
+        fwrite(file, 1, size, out) == size && fwrite(classifier, 1, embeddings, out) == embeddings;
     free(classifier);
     free(file);
     return fclose(out) || !written ? -1 : 0;
@@ -756,7 +797,8 @@ static int write_centered(const char *path, const char *original) {
 
 enum { LOGIT_TOKENS = 64, MAX_LOGITS = LOGIT_TOKENS * 512 };
 
-/* The logits of LOGIT_TOKENS tokens with these norms (`--norm`). Returns their number; 0 on failure. */
+/* The logits of LOGIT_TOKENS tokens with these norms (`--norm`). Returns their number; 0 on
+ * failure. */
 static int logits_with_norms(double *logits, const char *path, const char *norms) {
     int tokens[LOGIT_TOKENS], n = 0;
     Model m;
@@ -773,8 +815,8 @@ static int logits_with_norms(double *logits, const char *path, const char *norms
     return n;
 }
 
-/* The largest logit of stories260K with LayerNorm, and the gaps to its centered form with RMSNorm and to RMSNorm
- * without centering. NAN: failed. -1: no checkpoint. */
+/* The largest logit of stories260K with LayerNorm, and the gaps to its centered form with RMSNorm
+ * and to RMSNorm without centering. NAN: failed. -1: no checkpoint. */
 static int gaps_of_the_story_model(double *max, double *centered, double *uncentered) {
     static double layer[MAX_LOGITS], rms[MAX_LOGITS];
     const char *path = real_checkpoint("stories260K.bin"), *copy = temporary("centered.bin");
@@ -784,7 +826,8 @@ static int gaps_of_the_story_model(double *max, double *centered, double *uncent
     for (int i = 0; i < MAX_LOGITS; i++) *max = layer[i] > *max ? layer[i] : *max;
     if (!write_centered(copy, path) && logits_with_norms(rms, copy, "rms") == MAX_LOGITS)
         *centered = largest_gap(layer, rms, MAX_LOGITS);
-    if (logits_with_norms(rms, path, "rms") == MAX_LOGITS) *uncentered = largest_gap(layer, rms, MAX_LOGITS);
+    if (logits_with_norms(rms, path, "rms") == MAX_LOGITS)
+        *uncentered = largest_gap(layer, rms, MAX_LOGITS);
     remove(copy);
     return 0;
 }
@@ -804,7 +847,8 @@ static void layernorm_folds_into_rmsnorm(void) {
     free(m);
     double max, gap, other;
     if (gaps_of_the_story_model(&max, &gap, &other)) return story_missing();
-    CHECK(gap > 0 && gap < 1e-5 * max, "stories260K: the logits differ by %g, the largest is %g", gap, max);
+    CHECK(gap > 0 && gap < 1e-5 * max, "stories260K: the logits differ by %g, the largest is %g",
+          gap, max);
     HOLDS(DEEP, BREADTH, 1e-13, uncentered, 1e-5, other);
 }
 
@@ -820,7 +864,8 @@ static void rmsnorm_commutes_with_rotations(void) {
     fill_doubles(v, 160, BREADTH, 1, 0);
     fill_doubles(a, 161, BREADTH, 1, 0.5);
     norm_doubles(b, a, BREADTH, NORM_RMS);
-    const double p = 2 * dot_doubles(v, a) / dot_doubles(v, v), q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
+    const double p = 2 * dot_doubles(v, a) / dot_doubles(v, v),
+                 q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
     for (int i = 0; i < BREADTH; i++) a[i] -= p * v[i], b[i] -= q * v[i]; /* a reflection of both */
     norm_doubles(c, a, BREADTH, NORM_RMS);
     CHECK(largest_gap(b, c, BREADTH) < 1e-14, "they differ by %g", largest_gap(b, c, BREADTH));

@@ -1,7 +1,8 @@
 /* test_tokenizer.c: text to tokens and back.
  *
- * Compares with a second encoder, llama2.c's O(n^2) algorithm with a separate parser of tokenizer.bin, and with the
- * tokens that llama2.c and SentencePiece give for published vocabularies (tests/golden/..._ids.txt).
+ * Compares with a second encoder, llama2.c's O(n^2) algorithm with a separate parser of
+ * tokenizer.bin, and with the tokens that llama2.c and SentencePiece give for published
+ * vocabularies (tests/golden/..._ids.txt).
  */
 #include "base/file.h"
 #include "formats/llama2c.h"
@@ -41,7 +42,8 @@ static FILE *start_vocabulary(const char *path) {
 
 static void write_vocabulary(const char *path, const Entry *entries, int n) {
     FILE *out = start_vocabulary(path);
-    for (int i = 0; i < n; i++) put_piece(out, entries[i].score, entries[i].text, (int)strlen(entries[i].text));
+    for (int i = 0; i < n; i++)
+        put_piece(out, entries[i].score, entries[i].text, (int)strlen(entries[i].text));
     fclose(out);
 }
 
@@ -79,7 +81,8 @@ static bool is_byte_piece(const Entry2 *p) {
     char text[8] = "";
     if (p->length != 6) return false;
     memcpy(text, p->text, 6);
-    return strspn(text + 3, "0123456789ABCDEF") == 2 && sscanf(text, "<0x%2X>", &byte) == 1 && text[5] == '>';
+    return strspn(text + 3, "0123456789ABCDEF") == 2 && sscanf(text, "<0x%2X>", &byte) == 1 &&
+           text[5] == '>';
 }
 
 static Vocabulary *read_vocabulary(const char *path) {
@@ -94,7 +97,8 @@ static Vocabulary *read_vocabulary(const char *path) {
         at += 8 + (size_t)p->length;
     }
     for (int b = 0; b < 256; b++) v->first[b] = -1;
-    for (int id = v->n - 1; id > 2; id--) { /* backwards, so that the first of equal pieces is found */
+    /* backwards, so that the first of equal pieces is found */
+    for (int id = v->n - 1; id > 2; id--) {
         Entry2 *p = &v->pieces[id];
         if (p->length == 0 || is_byte_piece(p)) continue;
         p->next = v->first[(uint8_t)p->text[0]];
@@ -147,7 +151,8 @@ static int encode_naively(const Vocabulary *v, const char *text, int size, int *
         for (int i = 0; i + 1 < n; i++) {
             if (parts[i].id < 0 || parts[i + 1].id < 0) continue;
             const int id = find(v, spaced + parts[i].start, parts[i].length + parts[i + 1].length);
-            if (id >= 0 && (best < 0 || v->pieces[id].score > v->pieces[best_id].score)) best = i, best_id = id;
+            if (id >= 0 && (best < 0 || v->pieces[id].score > v->pieces[best_id].score))
+                best = i, best_id = id;
         }
         if (best < 0) break;
         parts[best].length += parts[best + 1].length;
@@ -158,7 +163,8 @@ static int encode_naively(const Vocabulary *v, const char *text, int size, int *
         if (parts[i].id >= 0)
             ids[n_ids++] = parts[i].id;
         else
-            for (int k = 0; k < parts[i].length; k++) ids[n_ids++] = 3 + (uint8_t)spaced[parts[i].start + k];
+            for (int k = 0; k < parts[i].length; k++)
+                ids[n_ids++] = 3 + (uint8_t)spaced[parts[i].start + k];
     return n_ids;
 }
 
@@ -170,7 +176,8 @@ static int any(int n) { return (int)(hash64(31, 7, state++) % (uint64_t)n); }
 
 /* Each call makes another kind of text. Returns its size. */
 static int random_text(char *text) {
-    static const char *const words[] = {"aa", "once", "ba", "upon", " time", "  ", "\n", "fa ca", "zz", "<0x41>"};
+    static const char *const words[] = {"aa", "once", "ba",    "upon", " time",
+                                        "  ", "\n",   "fa ca", "zz",   "<0x41>"};
     static const char *const letters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82", "a", " "};
     const int sort = any(6), units = any(20);
     int n = 0;
@@ -201,7 +208,8 @@ static int first_difference(const char *path, int vocab_size, int texts) {
         const int size = random_text(text), n = encode_naively(v, text, size, expected);
         Tokens tokens;
         if (tokenizer_encode(&t, text, (size_t)size, false, &tokens)) return i;
-        if (tokens.n != n || memcmp(tokens.ids, expected, (size_t)n * sizeof *expected)) different = i;
+        if (tokens.n != n || memcmp(tokens.ids, expected, (size_t)n * sizeof *expected))
+            different = i;
         free(tokens.ids);
     }
     free_vocabulary(v);
@@ -216,8 +224,8 @@ static void encodes_like_the_plain_encoder(void) {
     CHECK(different < 0, "text %d", different);
 }
 
-/* Pieces of up to five letters from a small alphabet, with few different scores and some duplicates, give many ties,
- * nested merges and outdated candidates. */
+/* Pieces of up to five letters from a small alphabet, with few different scores and some
+ * duplicates, give many ties, nested merges and outdated candidates. */
 static void encodes_with_ties_and_duplicates(void) {
     static const char *const letters[] = {"a", "b", "c", " ", "\xc3\xa9", "\xe4\xb8\xad"};
     const int n_random = 150, n = 3 + 256 + n_random;
@@ -227,7 +235,8 @@ static void encodes_with_ties_and_duplicates(void) {
         put_special_and_bytes(out);
         for (int i = 0; i < n_random; i++) {
             char text[32] = "";
-            for (int units = i < 5 ? 1 : 1 + any(5); units > 0; units--) strcat(text, letters[i < 5 ? i : any(6)]);
+            for (int units = i < 5 ? 1 : 1 + any(5); units > 0; units--)
+                strcat(text, letters[i < 5 ? i : any(6)]);
             put_piece(out, (float)-any(4), text, (int)strlen(text));
         }
         fclose(out);
@@ -236,9 +245,11 @@ static void encodes_with_ties_and_duplicates(void) {
     }
 }
 
-/* ---- round trips -------------------------------------------------------------------------------- */
+/* ---- round trips --------------------------------------------------------------------------------
+ */
 
-/* Whether decoding returns the text, with BOS, or without BOS (then with the space that encoding prepends). */
+/* Whether decoding returns the text, with BOS, or without BOS (then with the space that encoding
+ * prepends). */
 static bool decodes_back(const Tokenizer *t, const char *text, size_t size, bool bos) {
     Tokens tokens;
     if (tokenizer_encode(t, text, size, bos, &tokens)) return false;
@@ -265,14 +276,16 @@ static void decoding_returns_the_text(void) {
         CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d", sizes[v]);
         for (int i = 0; i < (test_fast() ? 100 : 2000); i++) {
             const size_t size = (size_t)random_text(text);
-            CHECK(decodes_back(&t, text, size, true), "vocabulary of %d, text %d after BOS", sizes[v], i);
+            CHECK(decodes_back(&t, text, size, true), "vocabulary of %d, text %d after BOS",
+                  sizes[v], i);
             CHECK(decodes_back(&t, text, size, false), "vocabulary of %d, text %d", sizes[v], i);
         }
         tokenizer_close(&t);
     }
 }
 
-/* ---- single rules ---------------------------------------------------------------------------------- */
+/* ---- single rules
+ * ---------------------------------------------------------------------------------- */
 
 /* Whether the ids of the text are those listed, which end at -1. */
 static bool gives(const Tokenizer *t, const char *text, bool bos, const int *ids) {
@@ -287,9 +300,10 @@ static bool gives(const Tokenizer *t, const char *text, bool bos, const int *ids
 
 static void control_and_byte_pieces_never_match_text(void) {
     static const Entry entries[] = {
-        {"<unk>", 0}, {"<s>", 9},    {"</s>", 9}, {"<0x41>", 9},  {" ", -1},  {"<", -2},   {"s", -3},   {">", -4},
-        {"0", -5},    {"x", -6},     {"4", -7},   {"1", -8},      {"<s", -9}, {"<0", -10}, {"<0x", -1}, {"<0x4", -1},
-        {"1>", -20},  {"<0x41", -1}, {"", 0},     {"<0x42>", -9}, {"A", -9},  {"a", -9},   {"ab", -9},
+        {"<unk>", 0}, {"<s>", 9},     {"</s>", 9}, {"<0x41>", 9}, {" ", -1},   {"<", -2},
+        {"s", -3},    {">", -4},      {"0", -5},   {"x", -6},     {"4", -7},   {"1", -8},
+        {"<s", -9},   {"<0", -10},    {"<0x", -1}, {"<0x4", -1},  {"1>", -20}, {"<0x41", -1},
+        {"", 0},      {"<0x42>", -9}, {"A", -9},   {"a", -9},     {"ab", -9},
     };
     const int n = (int)(sizeof entries / sizeof *entries);
     const char *path = temporary("tokenizer.bin");
@@ -302,7 +316,8 @@ static void control_and_byte_pieces_never_match_text(void) {
     CHECK(gives(&t, "B", false, (int[]){4, 19, -1}), "without a piece, the byte");
     CHECK(gives(&t, "C", false, (int[]){4, 0, -1}), "no piece, no byte: <unk>");
     CHECK(gives(&t, "\xc3\xa9", false, (int[]){4, 0, 0, -1}), "two unknown bytes");
-    CHECK(gives(&t, "ab", false, (int[]){4, 21, 0, -1}), "'b' is not a piece, so it does not merge");
+    CHECK(gives(&t, "ab", false, (int[]){4, 21, 0, -1}),
+          "'b' is not a piece, so it does not merge");
     tokenizer_close(&t);
 }
 
@@ -324,7 +339,8 @@ static void a_space_is_prepended(void) {
 
 /* Decoding drops one space after BOS only; byte pieces become bytes. */
 static void decodes_pieces(void) {
-    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0}, {"  a", -1}, {"<0xFE>", 0}, {"", 0}};
+    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0},    {"</s>", 0},
+                                    {"  a", -1},  {"<0xFE>", 0}, {"", 0}};
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     int n;
@@ -341,7 +357,8 @@ static void decodes_pieces(void) {
     tokenizer_close(&t);
 }
 
-/* ---- long texts --------------------------------------------------------------------------------------- */
+/* ---- long texts
+ * --------------------------------------------------------------------------------------- */
 
 /* A megabyte without a newline, far too long for an O(n^2) merge. */
 static void encodes_a_long_line(void) {
@@ -357,7 +374,8 @@ static void encodes_a_long_line(void) {
     CHECK(tokenizer_open_bin(&t, path, 8) == 0, "does not open");
     CHECK(tokenizer_encode(&t, text, n, true, &tokens) == 0, "does not encode");
     CHECK(tokens.n == (int)(n / 8) + 2, "%d tokens", tokens.n);
-    for (int i = 2; i < tokens.n; i++) CHECK(tokens.ids[i] == 7, "token %d is %d", i, tokens.ids[i]);
+    for (int i = 2; i < tokens.n; i++)
+        CHECK(tokens.ids[i] == 7, "token %d is %d", i, tokens.ids[i]);
     free(tokens.ids);
     tokenizer_close(&t);
 
@@ -369,7 +387,8 @@ static void encodes_a_long_line(void) {
     tokenizer_close(&t);
 }
 
-/* ---- bad files ------------------------------------------------------------------------------------------ */
+/* ---- bad files
+ * ------------------------------------------------------------------------------------------ */
 
 static bool refused(const char *path, int vocab_size) {
     Tokenizer t;
@@ -393,7 +412,8 @@ static void damage(const char *path, long at, const void *value) {
 }
 
 static void refuses_bad_files(void) {
-    const char *path = temporary("tokenizer.bin"); /* 4 bytes, then <unk>: score at 4, length at 8 */
+    /* 4 bytes, then <unk>: score at 4, length at 8 */
+    const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     hashtokenizer_write(path, 300);
     CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the unchanged file is refused");
@@ -412,7 +432,8 @@ static void refuses_bad_files(void) {
     for (long at = 0; at < 60; at++) {
         damage(path, at, NULL);
         CHECK(refused(path, 300), "cut at %ld", at);
-        CHECK(refused(path, 4) == (at != 58), "truncated at %ld, four pieces", at); /* where the four pieces end */
+        /* where the four pieces end */
+        CHECK(refused(path, 4) == (at != 58), "truncated at %ld, four pieces", at);
     }
     CHECK(refused(temporary("nothing-here"), 300), "missing");
 }
@@ -440,7 +461,8 @@ static void the_last_piece_is_checked(void) {
         stderr_hide();
         const int status = tokenizer_open_bin(&t, path, 300), lines = stderr_show();
         if (!status) tokenizer_close(&t);
-        CHECK((status == 0) == !cases[i].message && lines == (status != 0), "case %zu: %s", i, stderr_text());
+        CHECK((status == 0) == !cases[i].message && lines == (status != 0), "case %zu: %s", i,
+              stderr_text());
         CHECK(!status || strstr(stderr_text(), cases[i].message), "case %zu: %s", i, stderr_text());
     }
 }
@@ -454,7 +476,8 @@ static void a_text_has_a_max_size(void) {
     for (int i = 0; i < 2; i++) {
         Tokens tokens = {0};
         stderr_hide();
-        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL, true, &tokens),
+        const int status =
+                      tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL, true, &tokens),
                   lines = stderr_show();
         CHECK(status == -1 && lines == 1 && !tokens.ids, "%s", stderr_text());
         CHECK(!strcmp(stderr_text(), i ? "run: a text of 18446744073709551615 bytes is too long\n"
@@ -474,7 +497,8 @@ static void refuses_a_vocabulary_without_bos(void) {
     }
 }
 
-/* ---- the published vocabularies --------------------------------------------------------------------------- */
+/* ---- the published vocabularies
+ * --------------------------------------------------------------------------- */
 
 /* Undoes \n, \t, \r, \\ and \xNN in place; returns the size. */
 static size_t unescape(char *s) {
@@ -509,7 +533,8 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
     size_t room = 0;
     int n_lines = 0;
     for (ssize_t n; (n = getline(&line, &room, in)) > 0; n_lines++) {
-        char *text = strchr(line, ' ') + 2, *end = line + n - 2; /* before the last quotation mark */
+        /* before the last quotation mark */
+        char *text = strchr(line, ' ') + 2, *end = line + n - 2;
         *end = '\0';
         const size_t size = unescape(text);
         Tokens tokens;
@@ -518,8 +543,10 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
         for (int i = 0; i < tokens.n; i++) {
             char *after;
             const long id = strtol(s, &after, 10);
-            CHECK(id == tokens.ids[i], "line %d, token %d is %d, expected %ld", n_lines + 1, i, tokens.ids[i], id);
-            CHECK(*after == (i + 1 < tokens.n ? ',' : ' '), "line %d has %d tokens", n_lines + 1, tokens.n);
+            CHECK(id == tokens.ids[i], "line %d, token %d is %d, expected %ld", n_lines + 1, i,
+                  tokens.ids[i], id);
+            CHECK(*after == (i + 1 < tokens.n ? ',' : ' '), "line %d has %d tokens", n_lines + 1,
+                  tokens.n);
             s = after + 1;
         }
         free(tokens.ids);
@@ -531,7 +558,9 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
     tokenizer_close(&t);
 }
 
-static void same_tokens_as_llama2_c(void) { matches_fixture("tok512.bin", 512, "tests/golden/tok512_ids.txt", 50); }
+static void same_tokens_as_llama2_c(void) {
+    matches_fixture("tok512.bin", 512, "tests/golden/tok512_ids.txt", 50);
+}
 
 static void same_tokens_as_sentencepiece(void) {
     matches_fixture("llama32k.bin", 32000, "tests/golden/llama32k_ids.txt", 200);

@@ -1,4 +1,5 @@
-/* textbook.h: shared by the tests of the chapter's statements: inputs, sums, and measurements of stories260K. */
+/* textbook.h: shared by the tests of the chapter's statements: inputs, sums, and measurements of
+ * stories260K. */
 #pragma once
 
 #include "lab/norm_backward.h"
@@ -13,7 +14,8 @@ enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
 
 static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
 
-/* Number of statements in tests/test_textbook_today.c, which follow those of tests/test_textbook.c. */
+/* Number of statements in tests/test_textbook_today.c, which follow those of
+ * tests/test_textbook.c. */
 enum { N_STATEMENTS_TODAY = 25 };
 extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
 
@@ -22,15 +24,16 @@ typedef struct {
     double rms_in, mean, max;
 } StorySite;
 
-/* Profiles the norms, in order, at most max_sites; returns their number. 0: no checkpoint; call story_missing(). */
+/* Profiles the norms, in order, at most max_sites; returns their number. 0: no checkpoint; call
+ * story_missing(). */
 int profile_of_story(StorySite *sites, int max_sites);
 void story_missing(void);
 
 /* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no checkpoint. */
 int first_token_of_story(double *first, double *others);
 
-/* Loss of the story, in nats per token, with stories260K as a GGUF file of this type, gamma folded or not; -1: no
- * checkpoint. */
+/* Loss of the story, in nats per token, with stories260K as a GGUF file of this type, gamma folded
+ * or not; -1: no checkpoint. */
 double story_loss_converted(const char *type, bool fold);
 
 /* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
@@ -42,14 +45,16 @@ static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
     for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
 }
 
-static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x, const float *gamma,
-                                    int dim, float eps) {
-    norm_backward(dx, dgamma, NULL, dy, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
+static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x,
+                                    const float *gamma, int dim, float eps) {
+    norm_backward(dx, dgamma, NULL, dy, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma},
+                  dim);
 }
 
-static inline void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-                                      const float *gamma, int dim, float eps) {
-    norm_backward(dx, dgamma, dbeta, dy, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma}, dim);
+static inline void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
+                                      const float *x, const float *gamma, int dim, float eps) {
+    norm_backward(dx, dgamma, dbeta, dy, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma},
+                  dim);
 }
 
 static inline double mean_of(const float *x, int n) {
@@ -73,9 +78,10 @@ static inline int first_wrong(const float *y, const double *expected, int n, dou
     return -1;
 }
 
-#define CHECK_VALUES(y, n, error, ...)                                                                                 \
-    do {                                                                                                               \
-        const double expected_[] = {__VA_ARGS__};                                                                      \
-        const int wrong_ = first_wrong(y, expected_, n, error);                                                        \
-        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_], expected_[wrong_]);                    \
+#define CHECK_VALUES(y, n, error, ...)                                                             \
+    do {                                                                                           \
+        const double expected_[] = {__VA_ARGS__};                                                  \
+        const int wrong_ = first_wrong(y, expected_, n, error);                                    \
+        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_],                    \
+              expected_[wrong_]);                                                                  \
     } while (0)

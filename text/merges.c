@@ -1,7 +1,7 @@
 /* merges.c: byte-pair encoding of a word.
  *
- * Owns merging by rules or by scores, and the rules of Pieces: which two neighbours merge into what, in which order.
- * formats/gguf_tokenizer.c and formats/tokenizer_json.c read the rules.
+ * Owns merging by rules or by scores, and the rules of Pieces: which two neighbours merge into
+ * what, in which order. formats/gguf_tokenizer.c and formats/tokenizer_json.c read the rules.
  */
 #include "text/merges.h"
 #include "base/error.h"
@@ -58,7 +58,8 @@ int merges_begin(Pieces *p, size_t n) {
     return p->rules ? pieces_index(p) : -1;
 }
 
-int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right, size_t n_right) {
+int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right,
+                    size_t n_right) {
     MergeRule rule = {pieces_find(p, left, n_left), pieces_find(p, right, n_right), -1, p->n_rules};
     if (rule.left >= 0 && rule.right >= 0) {
         p->name.n = 0;
@@ -68,8 +69,10 @@ int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left
         rule.result = pieces_find(p, p->name.bytes, p->name.n);
     }
     if (rule.result < 0)
-        return fail("%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece", path,
-                    p->n_rules, n_left < 32 ? (int)n_left : 32, left, n_right < 32 ? (int)n_right : 32, right);
+        return fail(
+            "%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece",
+            path, p->n_rules, n_left < 32 ? (int)n_left : 32, left,
+            n_right < 32 ? (int)n_right : 32, right);
     p->rules[p->n_rules++] = rule;
     return 0;
 }
@@ -89,8 +92,8 @@ int merges_end(Pieces *p) {
 
 /* ---- merging ------------------------------------------------------------------------------ */
 
-/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol 0, with id -1, is
- * before the first and after the last. */
+/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol
+ * 0, with id -1, is before the first and after the last. */
 typedef struct {
     int start, length;  /* bytes of the word; length 0: never merges */
     int previous, next; /* indices */
@@ -107,7 +110,8 @@ typedef struct {
     int n_symbols, n_heap;
 } Merger;
 
-/* Pushes the merge of symbol `left` with the next one onto the heap, if there is a rule or a piece with their text. */
+/* Pushes the merge of symbol `left` with the next one onto the heap, if there is a rule or a piece
+ * with their text. */
 static void push_merge(Merger *m, int left) {
     const Pieces *p = m->pieces;
     Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
@@ -129,8 +133,9 @@ static void add_symbol(Merger *m, Symbol symbol) {
     m->symbols[m->n_symbols] = symbol;
 }
 
-/* Adds the byte pieces of a character without a piece. With rules and without byte pieces it becomes one <unk>, which
- * may absorb the next unknown characters. Without <unk> it is dropped, as in Hugging Face's library. */
+/* Adds the byte pieces of a character without a piece. With rules and without byte pieces it
+ * becomes one <unk>, which may absorb the next unknown characters. Without <unk> it is dropped, as
+ * in Hugging Face's library. */
 static void add_unknown(Merger *m, const char *bytes, size_t n) {
     const Pieces *p = m->pieces;
     const bool unknown = p->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
@@ -160,7 +165,8 @@ static void merge(Merger *m) {
     while (m->n_heap > 0) {
         const HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
-        if (a->merged < 0 || a->score != best.value) continue; /* stale: it or its neighbour has merged */
+        /* stale: it or its neighbour has merged */
+        if (a->merged < 0 || a->score != best.value) continue;
         Symbol *b = &m->symbols[a->next];
         a->id = a->merged;
         a->length += b->length;
@@ -181,7 +187,8 @@ int merges_encode(const Pieces *p, const char *word, size_t n, Tokens *out) {
     if (!failed) {
         split(&m, n);
         merge(&m);
-        for (int i = m.symbols->next; i; i = m.symbols[i].next) out->ids[out->n++] = m.symbols[i].id;
+        for (int i = m.symbols->next; i; i = m.symbols[i].next)
+            out->ids[out->n++] = m.symbols[i].id;
     }
     free(m.symbols);
     free(m.heap);

@@ -1,7 +1,8 @@
 /* pieces.c: the vocabulary: a table of pieces, one for each token.
  *
- * Owns its tables and the names of pieces: "<0x0A>" for a byte, U+2581 for a space, in byte-level vocabularies a
- * printable character for each byte. It does not own merging (merges.c) or reading files (formats/).
+ * Owns its tables and the names of pieces: "<0x0A>" for a byte, U+2581 for a space, in byte-level
+ * vocabularies a printable character for each byte. It does not own merging (merges.c) or reading
+ * files (formats/).
  */
 #include "text/pieces.h"
 #include "base/error.h"
@@ -52,7 +53,9 @@ static int index_merged(Pieces *p) {
 
 /* ---- pieces that match as a whole ---------------------------------------------------------- */
 
-static bool is_matched(const Piece *p) { return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL); }
+static bool is_matched(const Piece *p) {
+    return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL);
+}
 
 /* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
@@ -71,7 +74,8 @@ static int index_matched(Pieces *p) {
         const Piece *piece = &p->list[id];
         if (!is_matched(piece)) continue;
         if (piece->length > MAX_MATCHED_BYTES)
-            return fail("special piece %d has %d bytes, expected at most %d", id, piece->length, MAX_MATCHED_BYTES);
+            return fail("special piece %d has %d bytes, expected at most %d", id, piece->length,
+                        MAX_MATCHED_BYTES);
         p->matched[p->n_matched++] = piece;
     }
     qsort(p->matched, p->n_matched, sizeof(Piece *), compare_texts);
@@ -86,7 +90,8 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     size_t begin = 0, end = p->n_matched; /* pieces that begin with s[n] */
     for (int n = 0; begin < end; n++) {
         const Piece *shortest = list[begin];
-        if (shortest->length == n && shortest->raw == raw && is_matched(shortest)) longest = shortest;
+        if (shortest->length == n && shortest->raw == raw && is_matched(shortest))
+            longest = shortest;
         if ((size_t)n == left) break;
         SEARCH(begin, begin, end, byte_at(list[begin], n) < (uint8_t)s[n]);
         SEARCH(end, begin, end, byte_at(list[end], n) <= (uint8_t)s[n]);
@@ -118,7 +123,8 @@ int pieces_index(Pieces *p) {
     if (index_merged(p) || index_matched(p)) return -1;
     for (int b = 0; b < 256; b++) {
         char name[8] = {(char)b};
-        const int n = p->byte_level ? 1 : snprintf(name, sizeof name, "<0x%02X>", b), id = *find_slot(p, name, n);
+        const int n = p->byte_level ? 1 : snprintf(name, sizeof name, "<0x%02X>", b),
+                  id = *find_slot(p, name, n);
         Piece *piece = id >= 0 && p->list[id].kind != PIECE_CONTROL ? &p->list[id] : NULL;
         p->bytes[b] = (char)b;
         p->byte_piece[b] = piece ? id : p->unk;
@@ -142,21 +148,28 @@ int unmark_spaces(char *s, int n) {
     return length;
 }
 
-/* A printable Latin-1 byte is its own name. The other bytes are named U+0100, U+0101, ... in ascending order. */
+/* A printable Latin-1 byte is its own name. The other bytes are named U+0100, U+0101, ... in
+ * ascending order. */
 static uint32_t name_code(uint32_t byte) {
-    return byte <= ' ' ? byte + 0x100 : byte >= 0x7f && byte <= 0xa0 ? byte + 0xa2 : byte == 0xad ? 0x143 : byte;
+    return byte <= ' '                    ? byte + 0x100
+           : byte >= 0x7f && byte <= 0xa0 ? byte + 0xa2
+           : byte == 0xad                 ? 0x143
+                                          : byte;
 }
 
 /* The byte with this name; -1 if it is not a name. */
 static int named_byte(uint32_t code) {
-    const uint32_t byte = code < 0x100 ? code : code < 0x121 ? code - 0x100 : code < 0x143 ? code - 0xa2 : 0xad;
+    const uint32_t byte = code < 0x100   ? code
+                          : code < 0x121 ? code - 0x100
+                          : code < 0x143 ? code - 0xa2
+                                         : 0xad;
     return name_code(byte) == code ? (int)byte : -1;
 }
 
 int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
 
-/* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a character is not a
- * name. */
+/* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a
+ * character is not a name. */
 static int decode_name(char *s, int n) {
     int length = 0;
     for (int writes = 0; writes < 2; writes++) {
@@ -173,10 +186,12 @@ static int decode_name(char *s, int n) {
 void pieces_decode_names(Pieces *p) {
     for (int id = 0; id < p->n; id++) {
         Piece *piece = &p->list[id];
-        if (piece->decoded && !p->byte_level) piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
+        if (piece->decoded && !p->byte_level)
+            piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
         if (piece->kind != PIECE_TEXT) continue;
         char *name = p->text + (piece->text - p->text);
-        const int n = p->byte_level ? decode_name(name, piece->length) : unmark_spaces(name, piece->length);
+        const int n =
+            p->byte_level ? decode_name(name, piece->length) : unmark_spaces(name, piece->length);
         if (n < 0)
             piece->kind = PIECE_CONTROL;
         else

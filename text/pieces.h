@@ -1,4 +1,5 @@
-/* pieces.h: the vocabulary: a table of pieces, one for each token, and the rules that merge them (merges.h). */
+/* pieces.h: the vocabulary: a table of pieces, one for each token, and the rules that merge them
+ * (merges.h). */
 #pragma once
 
 #include "base/hash.h"
@@ -9,7 +10,8 @@ typedef enum {
     PIECE_TEXT,    /* produced by merging */
     PIECE_USER,    /* user-defined: matched as a whole before merging */
     PIECE_SPECIAL, /* special: like PIECE_USER, but never matched in chat messages */
-    PIECE_BYTE,    /* never produced by merging; named "<0x0A>": this byte of a character without a piece */
+    /* never produced by merging; named "<0x0A>": this byte of a character without a piece */
+    PIECE_BYTE,
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
 
@@ -38,14 +40,17 @@ typedef struct {
     bool byte_level;     /* pieces are made of bytes, not of characters */
     char *text;          /* owned; NULL if the text of all pieces is in the mapped file */
     int byte_piece[256]; /* token of each byte, or unk */
-    char bytes[256];     /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
-    int32_t *slots;      /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
+    /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
+    char bytes[256];
+    /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
+    int32_t *slots;
     size_t mask;
     HashKey key;
     int max_length;        /* bytes of the longest piece in the table */
     const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
     size_t n_matched;
-    MergeRule *rules; /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
+    /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
+    MergeRule *rules;
     int n_rules;
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
     Buffer name;        /* memory of merges_add_pair() */
@@ -53,31 +58,33 @@ typedef struct {
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */
 
-enum { MAX_MATCHED_BYTES = 512 }; /* of a piece that is matched as a whole; bounds the work per byte of text */
+/* of a piece that is matched as a whole; bounds the work per byte of text */
+enum { MAX_MATCHED_BYTES = 512 };
 
-/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored elsewhere). Returns -1
- * and a message if out of memory. */
+/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored
+ * elsewhere). Returns -1 and a message if out of memory. */
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
-/* Builds the tables and finds the piece of each byte. Call it once the pieces are filled in and after every change. */
+/* Builds the tables and finds the piece of each byte. Call it once the pieces are filled in and
+ * after every change. */
 int pieces_index(Pieces *p);
 
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, size_t n);
 
-/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among pieces that match
- * raw text, else among the others. O(MAX_MATCHED_BYTES). */
+/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among
+ * pieces that match raw text, else among the others. O(MAX_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
-/* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level, bytes for their
- * names. A piece with no such name becomes a control piece. User-defined pieces match by their names; only their
- * decoded text is replaced. Call pieces_index() afterwards. */
+/* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level,
+ * bytes for their names. A piece with no such name becomes a control piece. User-defined pieces
+ * match by their names; only their decoded text is replaced. Call pieces_index() afterwards. */
 void pieces_decode_names(Pieces *p);
 
 /* Replaces U+2581 by spaces in place. Returns the new size. */
 int unmark_spaces(char *s, int n);
 
-/* Byte-level vocabularies name each byte by a printable character (Radford et al. 2019); a space is U+0120. Writes the
- * UTF-8 to name[2] and returns its size. */
+/* Byte-level vocabularies name each byte by a printable character (Radford et al. 2019); a space is
+ * U+0120. Writes the UTF-8 to name[2] and returns its size. */
 int byte_name(char name[2], uint8_t byte);

@@ -1,10 +1,11 @@
 /* pretokenize.c: the steps from text to words: normalization and splitting.
  *
- * Owns normalization, which includes Unicode's form C (Unicode Standard Annex 15; tables in nfc.h): e and a combining
- * acute accent become one character. Owns the patterns that split a text into words, and a matcher for the part of
- * regular expressions that they use: it reads a pattern while it matches, backtracks, and takes linear time with each
- * pattern of the table. Letters, numbers and white space are Unicode's (unicode.h). An invalid UTF-8 byte is a
- * character in none of these classes and never composes.
+ * Owns normalization, which includes Unicode's form C (Unicode Standard Annex 15; tables in nfc.h):
+ * e and a combining acute accent become one character. Owns the patterns that split a text into
+ * words, and a matcher for the part of regular expressions that they use: it reads a pattern while
+ * it matches, backtracks, and takes linear time with each pattern of the table. Letters, numbers
+ * and white space are Unicode's (unicode.h). An invalid UTF-8 byte is a character in none of these
+ * classes and never composes.
  */
 #include "text/pretokenize.h"
 #include "base/memory.h"
@@ -21,12 +22,18 @@
 
 /* ---- normalization ------------------------------------------------------------------------- */
 
-/* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 = none). */
+/* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 =
+ * none). */
 enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
-enum { N_LEADING = 19, N_VOWELS = 21, N_TRAILING = 28, N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING };
+enum {
+    N_LEADING = 19,
+    N_VOWELS = 21,
+    N_TRAILING = 28,
+    N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING
+};
 
-/* The value of a code point in a table of runs, each `code << bits | value` of its first code point; 0 for an invalid
- * byte. */
+/* The value of a code point in a table of runs, each `code << bits | value` of its first code
+ * point; 0 for an invalid byte. */
 static unsigned value_in(const uint32_t *runs, size_t n, int bits, uint32_t code) {
     size_t next;
     SEARCH(next, 1, n, runs[next] >> bits <= code);
@@ -63,10 +70,13 @@ static uint32_t composition(uint32_t first, uint32_t second) {
         return first + second - TRAILING;
     size_t i;
     SEARCH(i, 0, COUNT(COMPOSITIONS), parts_of(i) < pair(first, second));
-    return i < COUNT(COMPOSITIONS) && parts_of(i) == pair(first, second) ? DECOMPOSITIONS[COMPOSITIONS[i]][0] : 0;
+    return i < COUNT(COMPOSITIONS) && parts_of(i) == pair(first, second)
+               ? DECOMPOSITIONS[COMPOSITIONS[i]][0]
+               : 0;
 }
 
-/* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of UTF-8. */
+/* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of
+ * UTF-8. */
 static size_t decompose(Character *to, uint32_t code) {
     const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
     uint32_t first = code, second = 0;
@@ -80,7 +90,8 @@ static size_t decompose(Character *to, uint32_t code) {
         second = DECOMPOSITIONS[at][2];
     }
     if (first == code) {
-        *to = (Character){.code = code, .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
+        *to = (Character){.code = code,
+                          .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
         return 1;
     }
     const size_t n = decompose(to, first);
@@ -110,8 +121,8 @@ static void order_marks(Character *text, size_t n) {
     }
 }
 
-/* A mark composes with the last character before it that is not a mark, unless a mark of the same or a higher class is
- * between them. */
+/* A mark composes with the last character before it that is not a mark, unless a mark of the same
+ * or a higher class is between them. */
 static size_t compose(Character *text, size_t n) {
     size_t out = 0, base = n; /* n = none yet */
     for (size_t i = 0; i < n; i++) {
@@ -129,7 +140,8 @@ static size_t compose(Character *text, size_t n) {
 }
 
 char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
-    char *normalized = allocate(3 * size + 1, 1), *to = normalized; /* the max size: a byte becomes at most 3 */
+    /* the max size: a byte becomes at most 3 */
+    char *normalized = allocate(3 * size + 1, 1), *to = normalized;
     Character *list = z->composes ? allocate(2 * size, sizeof *list) : NULL;
     size_t n_list = 0;
     if (normalized && (list || !z->composes)) {
@@ -166,10 +178,13 @@ static uint32_t read_character(const char **p) {
     return escaped && code == 'r' ? '\r' : escaped && code == 'n' ? '\n' : code;
 }
 
-/* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns its end; sets *found if c is in it. */
+/* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns its end; sets *found
+ * if c is in it. */
 static const char *read_element(const char *p, Character c, bool *found) {
-    /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu} and \p{Lo}, which include them */
-    static const char names[][3] = {"", "M", "N", "", "Lo", "Lu", "Ll", "P", "S"}; /* by CharacterClass */
+    /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu} and \p{Lo}, which
+     * include them */
+    /* by CharacterClass */
+    static const char names[][3] = {"", "M", "N", "", "Lo", "Lu", "Ll", "P", "S"};
     if (*p == '\\' && p[1] == 'p') {
         const size_t n = strcspn(p, "}");
         *found |= !strncmp(names[c.class], p + 3, n - 3);
@@ -219,13 +234,15 @@ typedef struct {
 
 static Character character_at(const Subject *t, const char *s, size_t *length) {
     uint32_t code = utf8_read(s, t->end - s, length);
-    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code; /* long s */
+    /* long s */
+    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code;
     return (Character){.code = code, .class = class_of(code)};
 }
 
 static const char *match_any(const Subject *t, const char *p, const char *s);
 
-/* The end of a match of the items at p, up to the end of their alternative, at s; NULL: no match. */
+/* The end of a match of the items at p, up to the end of their alternative, at s; NULL: no
+ * match. */
 static const char *match_items(const Subject *t, const char *p, const char *s) {
     if (!*p || *p == '|' || *p == ')') return s;
     if (*p == '$') return s == t->end ? s : NULL;
@@ -257,7 +274,8 @@ static const char *match_any(const Subject *t, const char *p, const char *s) {
     return match;
 }
 
-int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word, void *arg) {
+int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word,
+                void *arg) {
     const Subject t = {.end = text + size};
     if (!*steps) return size ? word(arg, text, size) : 0;
     for (const char *from = text, *at = text; from < t.end;) {
@@ -267,7 +285,8 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
              at += length) /* a run that does not match here matches nowhere in it */
             in_run = is_in_set(*steps, character_at(&t, at, &length)) && *end_of_set(*steps) == '+';
         if (!match) continue;
-        if (pretokenize(steps + 1, from, at - from, word, arg) || pretokenize(steps + 1, at, match - at, word, arg))
+        if (pretokenize(steps + 1, from, at - from, word, arg) ||
+            pretokenize(steps + 1, at, match - at, word, arg))
             return -1;
         from = at = match;
     }
@@ -276,44 +295,52 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
 
 /* ---- patterns ---------------------------------------------------------------------------- */
 
-#define CONTRACTION     "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define SPACES          "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define WORD            "[^\\r\\n\\p{L}\\p{N}]?"
-#define LLAMA3(numbers) CONTRACTION "|" WORD "\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
-#define CASED(ending, numbers)                                                                                         \
-    WORD "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ending "|" WORD                         \
-         "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending "|" numbers                      \
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORD        "[^\\r\\n\\p{L}\\p{N}]?"
+#define LLAMA3(numbers)                                                                            \
+    CONTRACTION "|" WORD "\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define CASED(ending, numbers)                                                                     \
+    WORD "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ending "|" WORD     \
+         "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending "|" numbers  \
          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
 
 #define EAST_ASIAN "[一-龥ࠀ-一가-퟿]+"
-#define DEEPSEEK_LETTERS                                                                                               \
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ"                                                                         \
-    "-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯ"                                                                 \
-    "Ա-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ"                                                 \
-    "-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ"                                             \
-    "-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-"                                               \
-    "ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-"                                           \
-    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ"                                             \
+#define DEEPSEEK_LETTERS                                                                           \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ"                                                     \
+    "-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯ"                                             \
+    "Ա-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ"                             \
+    "-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ"                         \
+    "-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-"                           \
+    "ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-"                       \
+    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ"                         \
     "-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
-#define DEEPSEEK_V3                                                                                                    \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                                            \
+#define DEEPSEEK_V3                                                                                \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                        \
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
 const Pretokenizer PRETOKENIZERS[] = {
     {" gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert ",
      .steps = {PATTERN_GPT2}},
-    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ", .steps = {PATTERN_DIGIT, PATTERN_GPT2}},
-    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ", .steps = {LLAMA3("\\p{N}")}},
-    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ", {LLAMA3("\\p{N}{1,3}")}, true, true},
+    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ",
+     .steps = {PATTERN_DIGIT, PATTERN_GPT2}},
+    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ",
+     .steps = {LLAMA3("\\p{N}")}},
+    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
+     {LLAMA3("\\p{N}{1,3}")},
+     true,
+     true},
     {" glm4 glm5 ", {LLAMA3("\\p{N}{1,3}")}, true, false},
     {" minicpm5 ", {"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true, false},
     {" dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3("\\p{N}{1,3}")}},
     {" gpt-4o llama4 kanana2 ", .steps = {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {" tekken ", {CASED("", "\\p{N}")}, true, true},
-    {" deepseek-llm ",
-     .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
-    {" deepseek-coder ", .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}},
-    {" deepseek-v3 hunyuan-dense joyai-llm ", .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
+    {" deepseek-llm ", .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
+                                 "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-coder ",
+     .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-v3 hunyuan-dense joyai-llm ",
+     .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
     {0},
 };
 

@@ -1,7 +1,7 @@
 /* stream.c: output of generated text.
  *
- * Owns the assembly of UTF-8 characters across tokens, the filter for terminals, and the report of a failed write (full
- * disk, closed pipe).
+ * Owns the assembly of UTF-8 characters across tokens, the filter for terminals, and the report of
+ * a failed write (full disk, closed pipe).
  */
 #include "text/stream.h"
 #include "base/error.h"
@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <string.h>
 
-void stream_open(Stream *s, FILE *out) { *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()}; }
+void stream_open(Stream *s, FILE *out) {
+    *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()};
+}
 
 /* Writes the held bytes: a character or invalid UTF-8. */
 static void write_held(Stream *s) {
@@ -40,6 +42,7 @@ void stream_write(Stream *s, const char *bytes, int n) {
 
 int stream_close(Stream *s) {
     if (s->n_held) write_held(s);
-    if (!s->error && fflush(s->out)) s->error = errno; /* if Ctrl-C ended a write, a flush would block */
+    /* if Ctrl-C ended a write, a flush would block */
+    if (!s->error && fflush(s->out)) s->error = errno;
     return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
 }

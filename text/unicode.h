@@ -7,7 +7,17 @@
 #include <stdint.h>
 
 /* LETTER: letters without case. UPPER: uppercase and titlecase letters. */
-typedef enum { OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER, PUNCTUATION, SYMBOL } CharacterClass;
+typedef enum {
+    OTHER,
+    MARK,
+    NUMBER,
+    SPACE,
+    LETTER,
+    UPPER,
+    LOWER,
+    PUNCTUATION,
+    SYMBOL
+} CharacterClass;
 
 /* Runs of characters of the same class, ascending: first code << 4 | class. */
 /* clang-format off */

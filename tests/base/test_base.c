@@ -29,22 +29,26 @@
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"), usage = bad_usage("use %d", 7);
+    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"),
+              usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 && !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"),
+    CHECK(lines == 4 &&
+              !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"),
           "stderr: %s", stderr_text());
 }
 
 /* One '?' for each control character and for each invalid byte. */
 static void control_characters_are_not_printed(void) {
     static const char *const cases[][2] = {
-        {"\xc2\x80\xc2\x9f", "??"},                                   /* the first and last of C1 */
-        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},                     /* the characters after C1 */
-        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"},                  /* direction marks */
-        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},     /* neighbours of the next case */
-        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"}, /* line separators, direction embeddings */
+        {"\xc2\x80\xc2\x9f", "??"},                  /* the first and last of C1 */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},    /* the characters after C1 */
+        {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"}, /* direction marks */
+        /* neighbours of the next case */
+        {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},
+        /* line separators, direction embeddings */
+        {"\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xaa\xe2\x80\xae", "????"},
         {"\xe2\x81\xa5\xe2\x81\xa6\xe2\x81\xa9", "\xe2\x81\xa5?"
                                                  "?"}, /* direction isolates */
         {"a\xff\xc3.\xe2\x80", "a??.??"},              /* invalid UTF-8 */
@@ -71,7 +75,8 @@ static void failures_may_be_notes(void) {
     print_failures_as_notes(false);
     fail("all");
     stderr_show();
-    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "stderr: %s", stderr_text());
+    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "stderr: %s",
+          stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
@@ -87,7 +92,8 @@ static void overflow_of_products_is_detected(void) {
     CHECK(multiply(SIZE_MAX / 3, 3, &product) && product == SIZE_MAX / 3 * 3, "%zu", product);
     CHECK(multiply(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu", product);
     CHECK(multiply(0, SIZE_MAX, &product) && product == 0, "%zu", product);
-    CHECK(!multiply(SIZE_MAX / 2 + 1, 2, &product) && !multiply(SIZE_MAX, SIZE_MAX, &product), "an overflow");
+    CHECK(!multiply(SIZE_MAX / 2 + 1, 2, &product) && !multiply(SIZE_MAX, SIZE_MAX, &product),
+          "an overflow");
 }
 
 static void memory_is_aligned_or_refused(void) {
@@ -101,11 +107,13 @@ static void memory_is_aligned_or_refused(void) {
     stderr_hide();
     const void *none = allocate_quietly(SIZE_MAX / 2, 3), *no_bytes = allocate(SIZE_MAX, 1);
     const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64, which wraps to 0 */
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s",
+          stderr_text());
     CHECK(!none && !no_bytes && !wrapped, "allocates more than the address space");
 }
 
-/* 1,000,000 bytes, a few at a time; then an impossible size: one message, and every later call fails. */
+/* 1,000,000 bytes, a few at a time; then an impossible size: one message, and every later call
+ * fails. */
 static void a_buffer_grows_and_remembers_a_failure(void) {
     Buffer b = {0};
     buffer_append(&b, "", 0);
@@ -119,7 +127,8 @@ static void a_buffer_grows_and_remembers_a_failure(void) {
     buffer_append(&b, "x", SIZE_MAX - n);
     const bool failed = b.failed;
     buffer_append(&b, "x", 1);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s",
+          stderr_text());
     CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d", b.n, b.failed);
     free(b.bytes);
 }
@@ -145,14 +154,16 @@ static void memory_limits_of_the_system(void) {
         const char *name, *text;
         size_t expected; /* available memory with this file and the earlier ones */
     } steps[] = {
-        {"proc/meminfo", "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
+        {"proc/meminfo",
+         "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
          9216000000},
         {"proc/self/cgroup", "12:cpu:/x\n0::/c/d\n", 9216000000},
         /* no limit, then a limit; used memory without file pages; the parent group */
         {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
         {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
         {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
-        {"sys/fs/cgroup/c/d/memory.stat", "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
+        {"sys/fs/cgroup/c/d/memory.stat",
+         "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
         {"sys/fs/cgroup/c/memory.max", "4000000000\n", 4000000000},
         {"sys/fs/cgroup/memory.max", "3900000000\n", 3900000000},
         /* a limit below the used memory */
@@ -162,11 +173,12 @@ static void memory_limits_of_the_system(void) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         write_system(steps[i].name, steps[i].text);
         const size_t found = memory_available(temporary("system"));
-        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu", steps[i].name, found,
-              steps[i].expected);
+        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu", steps[i].name,
+              found, steps[i].expected);
     }
     const size_t here = memory_available("");
-    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), "%zu bytes here", here);
+    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE),
+          "%zu bytes here", here);
 }
 
 /* ---- files ------------------------------------------------------------------------------ */
@@ -199,13 +211,15 @@ static void a_file_is_read_completely(void) {
     CHECK(text && !size && !*text, "%zu bytes of an empty file", size);
     free(text);
     stderr_hide();
-    char *missing = file_read(temporary("missing"), &size), *tree = file_read(temporary("."), &size);
+    char *missing = file_read(temporary("missing"), &size),
+         *tree = file_read(temporary("."), &size);
     CHECK(stderr_show() == 2 && !missing && !tree, "stderr: %s", stderr_text());
 }
 
 static void dropped_pages_are_read_again(void) {
     File file;
-    CHECK(!file_map(&file, write_bytes("pages")) && are_the_bytes(file.data, file.size), "not mapped");
+    CHECK(!file_map(&file, write_bytes("pages")) && are_the_bytes(file.data, file.size),
+          "not mapped");
     memory_advise(file.data, file.size, false);
     CHECK(are_the_bytes(file.data, file.size), "other bytes");
     memory_advise(file.data + 5000, 10000, false);
@@ -223,14 +237,16 @@ static void holes_are_detected(void) {
     for (int i = 0; i < 4; i++) {
         File file;
         FILE *f = fopen(write_bytes("holes"), "r+b");
-        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 && !fclose(f), "not written");
-        CHECK(!file_map(&file, temporary("holes")) && file.sparse == cases[i].sparse, "%ld bytes: sparse %d",
-              cases[i].at, file.sparse);
+        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 && !fclose(f),
+              "not written");
+        CHECK(!file_map(&file, temporary("holes")) && file.sparse == cases[i].sparse,
+              "%ld bytes: sparse %d", cases[i].at, file.sparse);
         file_unmap(&file);
     }
 }
 
-/* Reads the byte at offset `after` from a file's end in a child process; returns whether the child is killed. */
+/* Reads the byte at offset `after` from a file's end in a child process; returns whether the child
+ * is killed. */
 static bool dies_after(const char *path, size_t after) {
     const pid_t pid = fork();
     if (!pid) {
@@ -244,7 +260,8 @@ static bool dies_after(const char *path, size_t after) {
     return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
 }
 
-/* Tests tests/support/wrap.c: reading past the end of a mapped file is fatal, for a text from the first byte on. */
+/* Tests tests/support/wrap.c: reading past the end of a mapped file is fatal, for a text from the
+ * first byte on. */
 static void reading_past_a_file_is_fatal(void) {
     char text[100];
     memset(text, 'a', sizeof text);
@@ -252,9 +269,11 @@ static void reading_past_a_file_is_fatal(void) {
         FILE *f = fopen(temporary("text"), "wb");
         fwrite(text, 1, size, f);
         fclose(f);
-        CHECK(dies_after(temporary("text"), 0), "a text of %zu bytes: bytes after it are readable", size);
+        CHECK(dies_after(temporary("text"), 0), "a text of %zu bytes: bytes after it are readable",
+              size);
     }
-    CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4), "bytes after %d bytes are readable", BYTES);
+    CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4), "bytes after %d bytes are readable",
+          BYTES);
 }
 
 static void an_output_is_complete_or_missing(void) {
@@ -264,7 +283,8 @@ static void an_output_is_complete_or_missing(void) {
     CHECK(!file_exists(path), "exists before the close");
     CHECK(!output_close(&output, false) && !file_exists(path), "exists after a failure");
     for (int i = 0; i < 2; i++) {
-        CHECK(!output_open(&output, path) && fputs(i ? "newer" : "new", output.stream) >= 0, "not open");
+        CHECK(!output_open(&output, path) && fputs(i ? "newer" : "new", output.stream) >= 0,
+              "not open");
         CHECK(!output_close(&output, true) && file_exists(path), "missing");
     }
     size_t size;
@@ -327,12 +347,14 @@ static void no_output_is_an_input(void) {
         outputs_announce(i / 18 ? NULL : written, i / 18 ? written : temporary("inputs/none"));
         stderr_hide();
         const bool read = read_input(input, i / 9 % 2);
-        CHECK(stderr_show() == 1 && strstr(stderr_text(), input) && strstr(stderr_text(), "is also an output"),
+        CHECK(stderr_show() == 1 && strstr(stderr_text(), input) &&
+                  strstr(stderr_text(), "is also an output"),
               "%s: %s", input, stderr_text());
         CHECK(!read, "%s is read, %s would be written", input, written);
     }
     outputs_announce(NULL, path);
-    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"), "another file is not read");
+    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"),
+          "another file is not read");
     CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
     outputs_announce("/dev/null", NULL);
     CHECK(read_input("/dev/null", false), "a device is not read");
@@ -350,7 +372,8 @@ static void an_output_follows_links_and_keeps_permissions(void) {
     make_folder("there");
     make_folder("links");
     CHECK(!symlink("../there/file", temporary("links/link")), "no link");
-    CHECK(!write_output(temporary("there/file"), "new") && mode_of(temporary("there/file")) == (S_IFREG | 0640),
+    CHECK(!write_output(temporary("there/file"), "new") &&
+              mode_of(temporary("there/file")) == (S_IFREG | 0640),
           "mode %o", mode_of(temporary("there/file")));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         CHECK(!chmod(temporary("there/file"), modes[i]), "no mode");
@@ -358,15 +381,18 @@ static void an_output_follows_links_and_keeps_permissions(void) {
         CHECK(mode_of(temporary("there/file")) == (S_IFREG | modes[i]), "mode %o, expected %o",
               mode_of(temporary("there/file")), (unsigned)modes[i]);
         CHECK(S_ISLNK(mode_of(temporary("links/link"))), "the link is gone");
-        CHECK(!strcmp(text_of(temporary("there/file")), "newer"), "%s", text_of(temporary("there/file")));
+        CHECK(!strcmp(text_of(temporary("there/file")), "newer"), "%s",
+              text_of(temporary("there/file")));
     }
     umask(mask);
-    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files", files_in_folder("there"),
-          files_in_folder("links"));
+    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files",
+          files_in_folder("there"), files_in_folder("links"));
     CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
-    CHECK(!write_output(temporary("links/to nothing"), "new"), "a link to a missing file is not replaced");
-    CHECK(mode_of(temporary("links/to nothing")) == (S_IFREG | 0644) && files_in_folder("links") == 2, "%d files",
-          files_in_folder("links"));
+    CHECK(!write_output(temporary("links/to nothing"), "new"),
+          "a link to a missing file is not replaced");
+    CHECK(mode_of(temporary("links/to nothing")) == (S_IFREG | 0644) &&
+              files_in_folder("links") == 2,
+          "%d files", files_in_folder("links"));
 }
 
 /* Replaces the system's fsync. */
@@ -382,18 +408,23 @@ static void a_failed_output_leaves_no_file(void) {
     OutputFile output;
     make_folder("failed");
     n_synced = 0;
-    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1, "synced %d times", n_synced);
+    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1, "synced %d times",
+          n_synced);
     stderr_hide();
     sync_fails = 1;
     const int no_sync = write_output(temporary("failed/file"), "new");
     sync_fails = 0;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "), "stderr: %s",
+          stderr_text());
     CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
-    CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s", text_of(temporary("failed/file")));
-    CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700), "not open");
+    CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s",
+          text_of(temporary("failed/file")));
+    CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700),
+          "not open");
     stderr_hide();
     const int no_name = output_close(&output, true);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "), "stderr: %s",
+          stderr_text());
     CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
 }
 
@@ -418,18 +449,21 @@ static void a_file_is_not_a_terminal(void) {
 /* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with Python's integers. */
 static void the_hash_is_a_polynomial(void) {
     static const uint64_t values[64] = {
-        0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274, 0x050516d65fe897d4, 0x196332fa02890922,
-        0x1398cad000f5696e, 0x054a1501cb50c6e9, 0x12adbaff84a9531f, 0x1186d17aab1eef11, 0x1a8cd7dcfd2cd6ca,
-        0x1cacae62690fa1bb, 0x189ca801a9d5a475, 0x04afbb75cdd36ffe, 0x13dca3cd299a0a07, 0x1cde6f5c4e2f2529,
-        0x1dad8c848597c314, 0x18e0fa78b52148f3, 0x086862db9ca23976, 0x0bea39f67b8dcd9b, 0x09dac908c51d0460,
-        0x16834f85b24edaf8, 0x1b2340a642208506, 0x18124ac053edb527, 0x0573204660f2d92c, 0x02621a86c411ef40,
-        0x0d75cf1d412314d0, 0x1d43d9cdb043b6d1, 0x0767fe702ee0c9f9, 0x07a6152229ef02f3, 0x0e3ebbcf68ccb73b,
-        0x0dccf8e7534d7965, 0x18238505320ab50a, 0x0ac917174d416c06, 0x0c749d65e1f37944, 0x1414602df1fbc8fa,
-        0x0ff09c71584690e0, 0x19255151954ac20d, 0x0ae0f5fb5d47225d, 0x029f13f6b7a28394, 0x1cd6838470fecbfa,
-        0x105f85712b424475, 0x157ae65eccb5d0ba, 0x0cf548339e3d278c, 0x0505dd5b5df60c62, 0x08eee997036e0ad7,
-        0x0e14996fd967919f, 0x0fdde67930e96b71, 0x1544640410be4f28, 0x17db6317439d17fc, 0x0af3ea7d8060fdba,
-        0x0cf616156a578735, 0x030c89e2ed4b23d0, 0x1599cb993ee2d029, 0x1ef4f61e348a3b66, 0x1638ef4739f08a5a,
-        0x164b8c7ffe3a8fbd, 0x05023977a63b0467, 0x07a69625ef566776, 0x0fea71854fc5a236, 0x0fdf45191cfb7421,
+        0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274, 0x050516d65fe897d4,
+        0x196332fa02890922, 0x1398cad000f5696e, 0x054a1501cb50c6e9, 0x12adbaff84a9531f,
+        0x1186d17aab1eef11, 0x1a8cd7dcfd2cd6ca, 0x1cacae62690fa1bb, 0x189ca801a9d5a475,
+        0x04afbb75cdd36ffe, 0x13dca3cd299a0a07, 0x1cde6f5c4e2f2529, 0x1dad8c848597c314,
+        0x18e0fa78b52148f3, 0x086862db9ca23976, 0x0bea39f67b8dcd9b, 0x09dac908c51d0460,
+        0x16834f85b24edaf8, 0x1b2340a642208506, 0x18124ac053edb527, 0x0573204660f2d92c,
+        0x02621a86c411ef40, 0x0d75cf1d412314d0, 0x1d43d9cdb043b6d1, 0x0767fe702ee0c9f9,
+        0x07a6152229ef02f3, 0x0e3ebbcf68ccb73b, 0x0dccf8e7534d7965, 0x18238505320ab50a,
+        0x0ac917174d416c06, 0x0c749d65e1f37944, 0x1414602df1fbc8fa, 0x0ff09c71584690e0,
+        0x19255151954ac20d, 0x0ae0f5fb5d47225d, 0x029f13f6b7a28394, 0x1cd6838470fecbfa,
+        0x105f85712b424475, 0x157ae65eccb5d0ba, 0x0cf548339e3d278c, 0x0505dd5b5df60c62,
+        0x08eee997036e0ad7, 0x0e14996fd967919f, 0x0fdde67930e96b71, 0x1544640410be4f28,
+        0x17db6317439d17fc, 0x0af3ea7d8060fdba, 0x0cf616156a578735, 0x030c89e2ed4b23d0,
+        0x1599cb993ee2d029, 0x1ef4f61e348a3b66, 0x1638ef4739f08a5a, 0x164b8c7ffe3a8fbd,
+        0x05023977a63b0467, 0x07a69625ef566776, 0x0fea71854fc5a236, 0x0fdf45191cfb7421,
         0x00cc4d19b0c870ca, 0x09edc1e0dbc02afa, 0x077bfd3f31756cec, 0x11d0cfc844b27081,
     };
     const HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
@@ -437,7 +471,8 @@ static void the_hash_is_a_polynomial(void) {
     for (int n = 0; n < 64; n++) {
         bytes[n] = (char)n;
         const uint64_t hash = hash_bytes(key, bytes, (size_t)n);
-        CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n], "of %d bytes %016llx", n, (unsigned long long)hash);
+        CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n], "of %d bytes %016llx", n,
+              (unsigned long long)hash);
     }
 }
 
@@ -445,12 +480,14 @@ static void keys_are_random(void) {
     HashKey a = {0}, b = {0};
     CHECK(!hash_key(&a) && !hash_key(&b), "no key");
     CHECK(a.point != b.point && a.factor != b.factor, "equal keys");
-    CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5), "the hash does not depend on the key");
+    CHECK(hash_bytes(a, "piece", 5) != hash_bytes(b, "piece", 5),
+          "the hash does not depend on the key");
 }
 
 /* ---- the process ------------------------------------------------------------------------- */
 
-/* The exit status of a child process that calls act, or KILLED + its signal; stderr_text() has its messages. */
+/* The exit status of a child process that calls act, or KILLED + its signal; stderr_text() has its
+ * messages. */
 enum { KILLED = 1000 };
 static int status_of(void (*act)(void)) {
     int state = 0;
@@ -501,7 +538,8 @@ static void deadly_signals_leave_no_temporary_file(void) {
         deadly = signals[i];
         const int died = status_of(die_while_writing);
         CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died, stderr_text());
-        CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly, files_in_folder("signals"));
+        CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly,
+              files_in_folder("signals"));
     }
     CHECK(status_of(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files",
           files_in_folder("signals"));
@@ -519,8 +557,9 @@ static void read_a_file_that_shrinks(void) {
 
 static void a_file_that_shrinks_is_an_error(void) {
     const int died = status_of(read_a_file_that_shrinks);
-    CHECK(died == 1 && strstr(stderr_text(), "run: a mapped file cannot be read any more: ") == stderr_text(), "%d: %s",
-          died, stderr_text());
+    CHECK(died == 1 && strstr(stderr_text(), "run: a mapped file cannot be read any more: ") ==
+                           stderr_text(),
+          "%d: %s", died, stderr_text());
     CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
 }
 
@@ -547,7 +586,8 @@ static void ctrl_c_ends_reading_without_a_message(void) {
     for (int later = 0; later < 2; later++) {
         interrupt_comes_later = later;
         const int died = status_of(interrupt_reading);
-        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died, stderr_text());
+        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died,
+              stderr_text());
     }
 }
 

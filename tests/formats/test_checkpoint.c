@@ -1,7 +1,7 @@
 /* test_checkpoint.c: formats/llama2c.c, the files it accepts and the files it refuses.
  *
- * Computes the offset of every tensor in llama2.c's three formats independently. Tests files with one defect, and
- * files as large as a 13B model, which are sparse.
+ * Computes the offset of every tensor in llama2.c's three formats independently. Tests files with
+ * one defect, and files as large as a 13B model, which are sparse.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -26,8 +26,8 @@
 
 /* ---- every value of a small model ----------------------------------------------------------- */
 
-/* Tensors are numbered as in scripts/random_model.py: the embedding, then
- * these for each layer, then the final norm and the output. */
+/* Tensors are numbered as in scripts/random_model.py: the embedding, then these for each layer,
+ * then the final norm and the output. */
 enum { ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP, PARTS };
 
 static uint64_t layer_id(int layer, int part) { return (uint64_t)(1 + PARTS * layer + part); }
@@ -40,18 +40,21 @@ static double hash_weight(const HashModel *m, uint64_t id, size_t i, int cols) {
 }
 
 /* Every weight has its expected value; int8: to within half a step. */
-static void check_tensor(const HashModel *m, const char *name, const Tensor *w, uint64_t id, int rows, int cols) {
+static void check_tensor(const HashModel *m, const char *name, const Tensor *w, uint64_t id,
+                         int rows, int cols) {
     float y[256];
-    CHECK(w->rows == rows && w->cols == cols, "%s is [%d, %d], expected [%d, %d]", name, w->rows, w->cols, rows, cols);
+    CHECK(w->rows == rows && w->cols == cols, "%s is [%d, %d], expected [%d, %d]", name, w->rows,
+          w->cols, rows, cols);
     for (int r = 0; r < rows; r++) {
         dequantize_row(y, w, r);
         for (int c = 0; c < cols; c++) {
             const size_t i = (size_t)r * (size_t)cols + (size_t)c, group = (size_t)w->group;
             double step = 0;
-            for (size_t k = 0; k < group; k++) step = fmax(step, fabs(hash_weight(m, id, i / group * group + k, cols)));
+            for (size_t k = 0; k < group; k++)
+                step = fmax(step, fabs(hash_weight(m, id, i / group * group + k, cols)));
             const double expected = hash_weight(m, id, i, cols);
-            CHECK(fabs(y[c] - expected) <= 0.50001 / 127 * step, "%s[%d][%d] is %.9g, expected %.9g", name, r, c, y[c],
-                  expected);
+            CHECK(fabs(y[c] - expected) <= 0.50001 / 127 * step,
+                  "%s[%d][%d] is %.9g, expected %.9g", name, r, c, y[c], expected);
         }
     }
 }
@@ -59,9 +62,10 @@ static void check_tensor(const HashModel *m, const char *name, const Tensor *w, 
 static void check_norm(const HashModel *m, const char *name, const Norm *norm, uint64_t id) {
     CHECK(norm->kind == NORM_RMS && norm->eps == 1e-5f && !norm->beta, "%s: wrong norm", name);
     for (int i = 0; i < m->dim; i++) {
-        const double expected = 1 + (((double)(hash64(m->seed, id, (uint64_t)i) >> 40)) / 16777216 - 0.5) / 2;
-        CHECK(fabs(norm->gamma[i] - expected) <= 1e-7, "%s[%d] is %.9g, expected %.9g", name, i, norm->gamma[i],
-              expected);
+        const double expected =
+            1 + (((double)(hash64(m->seed, id, (uint64_t)i) >> 40)) / 16777216 - 0.5) / 2;
+        CHECK(fabs(norm->gamma[i] - expected) <= 1e-7, "%s[%d] is %.9g, expected %.9g", name, i,
+              norm->gamma[i], expected);
     }
 }
 
@@ -81,17 +85,23 @@ static void check_layer(const HashModel *m, const Layer *layer, int l) {
 static void check_config(const HashModel *m, const Model *model) {
     const Config *c = &model->config;
     CHECK(c->dim == m->dim && c->hidden_dim == m->hidden_dim && c->n_layers == m->n_layers &&
-              c->n_heads == m->n_heads && c->n_kv_heads == m->n_kv_heads && c->head_size == m->dim / m->n_heads &&
-              c->vocab_size == m->vocab_size && c->context == m->context && c->rope.base == 10000,
-          "%d %d %d %d %d %d %d %d %g", c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads, c->head_size,
-          c->vocab_size, c->context, c->rope.base);
+              c->n_heads == m->n_heads && c->n_kv_heads == m->n_kv_heads &&
+              c->head_size == m->dim / m->n_heads && c->vocab_size == m->vocab_size &&
+              c->context == m->context && c->rope.base == 10000,
+          "%d %d %d %d %d %d %d %d %g", c->dim, c->hidden_dim, c->n_layers, c->n_heads,
+          c->n_kv_heads, c->head_size, c->vocab_size, c->context, c->rope.base);
     const size_t dim = (size_t)m->dim, kv_dim = dim / (size_t)m->n_heads * (size_t)m->n_kv_heads;
-    const size_t layer = 2 * dim + 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * (size_t)m->hidden_dim;
-    const size_t table = (size_t)m->vocab_size * dim, parameters = (size_t)m->n_layers * layer + dim + table;
-    CHECK(model->parameters == parameters + (m->untied ? table : 0), "%zu parameters", model->parameters);
+    const size_t layer =
+        2 * dim + 2 * dim * dim + 2 * dim * kv_dim + 3 * dim * (size_t)m->hidden_dim;
+    const size_t table = (size_t)m->vocab_size * dim,
+                 parameters = (size_t)m->n_layers * layer + dim + table;
+    CHECK(model->parameters == parameters + (m->untied ? table : 0), "%zu parameters",
+          model->parameters);
     if (!model->embedding.group) {
-        const size_t bytes = 4 * (parameters + (m->untied ? dim : 0)); /* untied: one row of the embedding */
-        CHECK(model->decode_bytes == bytes, "decode_bytes %zu, expected %zu", model->decode_bytes, bytes);
+        /* untied: one row of the embedding */
+        const size_t bytes = 4 * (parameters + (m->untied ? dim : 0));
+        CHECK(model->decode_bytes == bytes, "decode_bytes %zu, expected %zu", model->decode_bytes,
+              bytes);
     }
 }
 
@@ -99,11 +109,13 @@ static void check_model(const HashModel *m, int version, int group) {
     const char *path = temporary("checkpoint.bin");
     char format[] = "llama2.c v?";
     Model model;
-    CHECK(!hashmodel_write(m, path, version, group) && !model_open(&model, path), "cannot make the model");
+    CHECK(!hashmodel_write(m, path, version, group) && !model_open(&model, path),
+          "cannot make the model");
     format[10] = (char)('0' + version);
     CHECK(!strcmp(model.format, format), "format \"%s\", expected \"%s\"", model.format, format);
-    CHECK(model.embedding.type == (version == 2 ? TYPE_I8 : TYPE_F32) && model.embedding.group == group, "%s, group %d",
-          type_name(model.embedding.type), model.embedding.group);
+    CHECK(model.embedding.type == (version == 2 ? TYPE_I8 : TYPE_F32) &&
+              model.embedding.group == group,
+          "%s, group %d", type_name(model.embedding.type), model.embedding.group);
     check_config(m, &model);
     check_tensor(m, "embedding", &model.embedding, 0, m->vocab_size, m->dim);
     for (int l = 0; l < m->n_layers; l++) check_layer(m, &model.layers[l], l);
@@ -112,7 +124,8 @@ static void check_model(const HashModel *m, int version, int group) {
     if (m->untied)
         check_tensor(m, "output", &model.output, layer_id(m->n_layers, 1), m->vocab_size, m->dim);
     else
-        CHECK(model.output.data == model.embedding.data && model.output.scales == model.embedding.scales,
+        CHECK(model.output.data == model.embedding.data &&
+                  model.output.scales == model.embedding.scales,
               "the output is not the embedding");
     model_close(&model);
     CHECK(!model.layers && !model.files, "still open after model_close");
@@ -147,19 +160,25 @@ static void list_parts(const Model *model, bool norms_only) {
 static void parts_are_visited_in_order(void) {
     Model model;
     const char *path = temporary("checkpoint.bin");
-    CHECK(!hashmodel_write(&MHA_UNTIED, path, 0, 0) && !model_open(&model, path), "cannot make the model");
+    CHECK(!hashmodel_write(&MHA_UNTIED, path, 0, 0) && !model_open(&model, path),
+          "cannot make the model");
     list_parts(&model, false);
-    const char *start = "embedding layers.0.attn_norm layers.0.wq layers.0.wk layers.0.wv layers.0.wo "
-                        "layers.0.mlp_norm layers.0.gate layers.0.up layers.0.down layers.1.attn_norm ";
-    const char *end = "layers.2.mlp_norm layers.2.gate layers.2.up layers.2.down final_norm output ";
+    const char *start =
+        "embedding layers.0.attn_norm layers.0.wq layers.0.wk layers.0.wv layers.0.wo "
+        "layers.0.mlp_norm layers.0.gate layers.0.up layers.0.down layers.1.attn_norm ";
+    const char *end =
+        "layers.2.mlp_norm layers.2.gate layers.2.up layers.2.down final_norm output ";
     CHECK(!strncmp(list, start, strlen(start)), "%s", list);
-    CHECK(strlen(list) > strlen(end) && !strcmp(list + strlen(list) - strlen(end), end), "%s", list);
+    CHECK(strlen(list) > strlen(end) && !strcmp(list + strlen(list) - strlen(end), end), "%s",
+          list);
     list_parts(&model, true);
-    CHECK(!strncmp(list, "layers.0.attn_norm layers.0.mlp_norm layers.1.attn_norm ", 56), "%s", list);
+    CHECK(!strncmp(list, "layers.0.attn_norm layers.0.mlp_norm layers.1.attn_norm ", 56), "%s",
+          list);
     model_close(&model);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------ */
+/* ---- refusals
+ * ------------------------------------------------------------------------------------ */
 
 /* The message with which model_open refuses the file; NULL if it opens. */
 static const char *refusal(const char *path) {
@@ -253,7 +272,8 @@ static void headers_are_checked(void) {
     check_int(&image, 4, -1, "version is -1");
     check_int(&image, 37, 0, "group_size is 0");
     check_int(&image, 37, -4, "group_size is -4");
-    check_int(&image, 37, 8, "group_size is 8, expected a divisor of dim = 64 and hidden_dim = 172");
+    check_int(&image, 37, 8,
+              "group_size is 8, expected a divisor of dim = 64 and hidden_dim = 172");
     check_int(&image, 37, 43, "group_size is 43");
     check_int(&image, 37, 2, "its header needs");
     image.bytes[36] = 2;
@@ -293,7 +313,8 @@ static void only_regular_files_are_opened(void) {
     alarm(0);
 }
 
-/* Giant sizes in a header are refused before memory is allocated, which would fail with another message. */
+/* Giant sizes in a header are refused before memory is allocated, which would fail with another
+ * message. */
 static void giant_headers_are_refused(void) {
     enum { MAX = INT32_MAX };
     static const int32_t ints[][7] = {{MAX - 1, MAX, MAX, MAX / 2, MAX / 2, MAX, MAX},
@@ -319,14 +340,18 @@ static void giant_headers_are_refused(void) {
     free(image.bytes);
 }
 
-/* ---- 13B ------------------------------------------------------------------------------------------ */
+/* ---- 13B
+ * ------------------------------------------------------------------------------------------ */
 
 /* LLaMA 2 13B. Sizes in 64 bits, from the formats' definition. */
 enum { DIM = 5120, HIDDEN = 13824, LAYERS = 40, HEADS = 40, VOCAB = 32000, SEQ = 2048 };
-static const int64_t square = (int64_t)DIM * DIM, wide = (int64_t)DIM * HIDDEN, table = (int64_t)DIM * VOCAB;
+static const int64_t square = (int64_t)DIM * DIM, wide = (int64_t)DIM * HIDDEN,
+                     table = (int64_t)DIM * VOCAB;
 static const int64_t norms = (2 * LAYERS + 1) * (int64_t)DIM;
 
-static int64_t stored(int64_t count, int group) { return group ? count + count / group * 4 : 4 * count; }
+static int64_t stored(int64_t count, int group) {
+    return group ? count + count / group * 4 : 4 * count;
+}
 
 /* Offsets of parts in the file, in bytes. */
 typedef struct {
@@ -347,14 +372,16 @@ static Places places_of(int version, int group) {
     p.down_1 = at + stored((LAYERS + 1) * wide, group);
     p.up_39 = at + stored((2 * LAYERS + 39) * wide, group);
     at += stored(3 * LAYERS * wide, group);
-    if (!version) at += 4LL * (DIM + SEQ * (DIM / HEADS)); /* the final norm, two tables of half a head each */
+    /* the final norm, two tables of half a head each */
+    if (!version) at += 4LL * (DIM + SEQ * (DIM / HEADS));
     p.output = at;
     p.end = at + stored(table, group);
     return p;
 }
 
 /* Creates a sparse file of `size` bytes with a header. */
-static int giant_create(const char *path, const int32_t ints[7], int version, int group, int64_t size) {
+static int giant_create(const char *path, const int32_t ints[7], int version, int group,
+                        int64_t size) {
     uint8_t header[256] = {0};
     memcpy(header, (int32_t[]){0x616b3432, version}, 8);
     memcpy(header + (version ? 8 : 0), ints, 7 * sizeof *ints);
@@ -393,15 +420,17 @@ static int write_last_row(int fd, int64_t offset, int rows, int cols, int group)
 
 static void check_last_row(const char *name, const Tensor *w, int64_t offset) {
     static float y[HIDDEN];
-    CHECK(w->offset == (uint64_t)offset, "%s is at %llu, expected %lld", name, (unsigned long long)w->offset,
-          (long long)offset);
+    CHECK(w->offset == (uint64_t)offset, "%s is at %llu, expected %lld", name,
+          (unsigned long long)w->offset, (long long)offset);
     dequantize_row(y, w, w->rows - 1);
     for (int i = 0; i < w->cols; i++) {
         const float expected = w->group ? 0.5f * (float)(i % 100) : (float)(i + 1);
-        CHECK(y[i] == expected, "%s[%d][%d] is %g, expected %g", name, w->rows - 1, i, y[i], expected);
+        CHECK(y[i] == expected, "%s[%d][%d] is %g, expected %g", name, w->rows - 1, i, y[i],
+              expected);
     }
     dequantize_row(y, w, w->rows - 2); /* a hole */
-    for (int i = 0; i < w->cols; i++) CHECK(y[i] == 0, "%s[%d][%d] is %g, expected 0", name, w->rows - 2, i, y[i]);
+    for (int i = 0; i < w->cols; i++)
+        CHECK(y[i] == 0, "%s[%d][%d] is %g, expected 0", name, w->rows - 2, i, y[i]);
 }
 
 static void check_giant(int version, int group) {
@@ -409,10 +438,12 @@ static void check_giant(int version, int group) {
     const Places p = places_of(version, group);
     const int fd = create_13b(path, version, group, p.end);
     CHECK(fd >= 0, "cannot make a file of %lld bytes in %s", (long long)p.end, path);
-    const bool written =
-        !write_last_row(fd, p.embedding, VOCAB, DIM, group) && !write_last_row(fd, p.wq, DIM, DIM, group) &&
-        !write_last_row(fd, p.wo_39, DIM, DIM, group) && !write_last_row(fd, p.down_1, DIM, HIDDEN, group) &&
-        !write_last_row(fd, p.up_39, HIDDEN, DIM, group) && !write_last_row(fd, p.output, VOCAB, DIM, group);
+    const bool written = !write_last_row(fd, p.embedding, VOCAB, DIM, group) &&
+                         !write_last_row(fd, p.wq, DIM, DIM, group) &&
+                         !write_last_row(fd, p.wo_39, DIM, DIM, group) &&
+                         !write_last_row(fd, p.down_1, DIM, HIDDEN, group) &&
+                         !write_last_row(fd, p.up_39, HIDDEN, DIM, group) &&
+                         !write_last_row(fd, p.output, VOCAB, DIM, group);
     Model m;
     const bool opened = written && !model_open(&m, path);
     close(fd);
@@ -441,7 +472,8 @@ static void giant_files_are_checked_to_the_byte(void) {
     for (int version = 0; version < 3; version++)
         for (int difference = -1; difference <= 1; difference += 2) {
             const int group = version == 2 ? 64 : 0;
-            const int fd = create_13b(path, version, group, places_of(version, group).end + difference);
+            const int fd =
+                create_13b(path, version, group, places_of(version, group).end + difference);
             CHECK(fd >= 0, "cannot make the file");
             close(fd);
             check_refusal(path, difference < 0 ? "truncated?" : "another format?");
@@ -454,9 +486,11 @@ static void check_tall(int version, int group) {
     enum { WIDTH = 128, PIECES = 40000000 };
     const char *path = temporary("tall.bin");
     const int32_t ints[] = {WIDTH, WIDTH, 1, 1, 1, PIECES, 16};
-    const int64_t wq = 256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group); /* after norms, embedding */
+    /* after norms, embedding */
+    const int64_t wq = 256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group);
     const int64_t output = wq + stored(7 * WIDTH * WIDTH, group);
-    const int fd = giant_create(path, ints, version, group, output + stored((int64_t)WIDTH * PIECES, group));
+    const int fd =
+        giant_create(path, ints, version, group, output + stored((int64_t)WIDTH * PIECES, group));
     CHECK(fd >= 0, "cannot make the file");
     const bool written = !write_last_row(fd, 256 + 4 * 3 * WIDTH, PIECES, WIDTH, group) &&
                          !write_last_row(fd, wq, WIDTH, WIDTH, group) &&

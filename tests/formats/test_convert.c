@@ -1,7 +1,8 @@
 /* test_convert.c: convert.c, for other architectures than llama2.c's.
  *
- * A converted model has the same bits if the file has the model's layout, and the same logits up to rounding if rows of
- * queries and keys are permuted. Models that GGUF cannot represent are refused. test_cli.c tests the mode itself.
+ * A converted model has the same bits if the file has the model's layout, and the same logits up to
+ * rounding if rows of queries and keys are permuted. Models that GGUF cannot represent are refused.
+ * test_cli.c tests the mode itself.
  */
 #include "base/file.h"
 #include "base/process.h"
@@ -45,7 +46,8 @@ static float *logits_of(const char *model, size_t *n) {
     return (float *)(void *)bytes;
 }
 
-/* The largest difference of two models' logits, relative to the largest logit; infinite if a model does not run. */
+/* The largest difference of two models' logits, relative to the largest logit; infinite if a model
+ * does not run. */
 static double difference(const char *a, const char *b) {
     size_t n = 0, m = 0;
     float *x = logits_of(a, &n), *y = logits_of(b, &m);
@@ -64,9 +66,10 @@ static double difference(const char *a, const char *b) {
 static bool is_architecture(const char *name, const char *architecture) {
     size_t size = 0;
     char *bytes = file_read(inside(name), &size), expected[64];
-    const int n = snprintf(expected, sizeof expected, "general.architecture....%c.......%s", (char)strlen(architecture),
-                           architecture);
-    for (int i = 20; i < 32; i++) expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
+    const int n = snprintf(expected, sizeof expected, "general.architecture....%c.......%s",
+                           (char)strlen(architecture), architecture);
+    for (int i = 20; i < 32; i++)
+        expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
     const bool found = bytes && memmem(bytes, size, expected, (size_t)n);
     free(bytes);
     return found;
@@ -81,18 +84,23 @@ static void an_unchanged_layout_keeps_every_bit(void) {
         const GoldenRelative *g = &GOLDEN_RELATIVES[i];
         CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", g->relative.architecture), "%s becomes another", g->name);
+        CHECK(is_architecture("out/a.gguf", g->relative.architecture), "%s becomes another",
+              g->name);
         CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits", g->name);
         unlink(inside("out/a.gguf"));
     }
 }
 
-/* A model without head norms becomes a llama, whose RoPE pairs are adjacent: rows of queries and keys, and of their
- * biases, are permuted. */
+/* A model without head norms becomes a llama, whose RoPE pairs are adjacent: rows of queries and
+ * keys, and of their biases, are permuted. */
 static void pairs_in_halves_become_adjacent(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 31};
     static const Relative relatives[] = {
-        {.architecture = "qwen2", .head_size = 24, .biases = true, .rope_amplitude = 1.25f, .rope_factors = true},
+        {.architecture = "qwen2",
+         .head_size = 24,
+         .biases = true,
+         .rope_amplitude = 1.25f,
+         .rope_factors = true},
         {.architecture = "qwen2", .head_size = 80, .biases = true},
         {.architecture = "qwen2", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32},
     };
@@ -157,15 +165,18 @@ static void experts_in_every_type(void) {
         char expected[64];
         snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
         CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
-        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s", types[i], out);
-        CHECK(strstr(out, "\nn_experts       8\nn_experts_used  2\nexpert_dim      32\n"), "%s", out);
+        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s",
+              types[i], out);
+        CHECK(strstr(out, "\nn_experts       8\nn_experts_used  2\nexpert_dim      32\n"), "%s",
+              out);
         const double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= tolerances[i], "%s: %g of the largest logit away", types[i], found);
         unlink(inside("out/a.gguf"));
     }
 }
 
-/* ---- folded norms ----------------------------------------------------------------------------------- */
+/* ---- folded norms
+ * ----------------------------------------------------------------------------------- */
 
 static bool is_one(const float *v, int n) {
     for (int i = 0; i < n; i++)
@@ -202,8 +213,8 @@ static void folding_is_exact_up_to_rounding(void) {
         CHECK(!strstr(err, "output_norm keeps") == g->model.untied, "%s: %s", g->name, err);
         const double found = difference("m.gguf", "out/a.gguf");
         CHECK(found > 0 && found <= 2e-6, "%s: %g of the largest logit away", g->name, found);
-        CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left), "%s: gamma is left in %s", g->name,
-              sites_with_gamma("out/a.gguf"));
+        CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left), "%s: gamma is left in %s",
+              g->name, sites_with_gamma("out/a.gguf"));
         unlink(inside("out/a.gguf"));
     }
 }
@@ -213,22 +224,27 @@ static void a_norm_with_beta_is_not_folded(void) {
     static float beta[64];
     Model m;
     for (int i = 0; i < 64; i++) beta[i] = 0.01f * (float)i;
-    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")),
+          "no model");
     for (int l = 0; l < 2; l++) {
         m.layers[l].mlp_norm.kind = NORM_LAYER;
         m.layers[l].mlp_norm.beta = beta;
     }
     stderr_hide();
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin", inside("out/a.gguf")), "not written");
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin", inside("out/a.gguf")),
+          "not written");
     CHECK(stderr_show() == 2, "expected a note for the MLP's norm and one for the final norm");
     model_close(&m);
-    CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s", sites_with_gamma("out/a.gguf"));
+    CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s",
+          sites_with_gamma("out/a.gguf"));
     unlink(inside("out/a.gguf"));
 }
 
-/* ---- centered weights ------------------------------------------------------------------------------- */
+/* ---- centered weights
+ * ------------------------------------------------------------------------------- */
 
-/* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm (statement 62). */
+/* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm
+ * (statement 62). */
 static void a_centered_model_needs_no_layernorm(void) {
     static const char spec[] = "attn=layer,mlp=layer,final=layer", all[] = "layer";
     static const struct {
@@ -241,28 +257,34 @@ static void a_centered_model_needs_no_layernorm(void) {
         CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
         CHECK_RUN("m.gguf -m convert --norm %s --center -q f32 -o out/a.gguf", cases[i].norms);
         snprintf(original, sizeof original, "m.gguf --norm %s", cases[i].norms);
-        const double found = difference(original, "out/a.gguf"), to_rms = difference("m.gguf", "out/a.gguf");
+        const double found = difference(original, "out/a.gguf"),
+                     to_rms = difference("m.gguf", "out/a.gguf");
         CHECK(found > 0 && found <= 1e-5, "%s: %g of the largest logit away", g->name, found);
         CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name, to_rms);
         CHECK_RUN("out/a.gguf -m info");
-        CHECK(!strstr(out, "LayerNorm") && strstr(out, "output          separate\n"), "%s: %s", g->name, out);
+        CHECK(!strstr(out, "LayerNorm") && strstr(out, "output          separate\n"), "%s: %s",
+              g->name, out);
         unlink(inside("out/a.gguf"));
     }
 }
 
 static void what_cannot_be_centered_is_refused(void) {
     static const float beta[64] = {1};
-    static const char *const places[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo", "final_norm"};
+    static const char *const places[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo",
+                                         "final_norm"};
     char expected[96];
     gguf_make_family(&file, &MANY_TIED, "gemma2");
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
-    check_refused(1, "m.gguf: --center cannot change layers.0.attn_norm", "m.gguf -m convert --center -q f32 -o out/a");
+    check_refused(1, "m.gguf: --center cannot change layers.0.attn_norm",
+                  "m.gguf -m convert --center -q f32 -o out/a");
     check_refused(1, "--center cannot change layers.0.attn_post_norm",
                   "m.gguf -m convert --center --norm layer -q f32 -o out/a");
     for (int i = 0; i < 4; i++) {
         Model m;
-        CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+        CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
+                  !model_open(&m, inside("m.bin")),
+              "no model");
         for (PartAt at = parts_of(&m); next_part(&at);)
             if (part_norm(&at)) part_norm(&at)->kind = NORM_LAYER;
         *(i == 0   ? &m.layers[0].attn_norm.beta
@@ -272,14 +294,15 @@ static void what_cannot_be_centered_is_refused(void) {
         stderr_hide();
         const int result = model_center(&m, "m.bin");
         CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result, stderr_text());
-        snprintf(expected, sizeof expected, "m.bin: --center cannot change %s; it needs LayerNorms without beta",
-                 places[i]);
+        snprintf(expected, sizeof expected,
+                 "m.bin: --center cannot change %s; it needs LayerNorms without beta", places[i]);
         CHECK(strstr(stderr_text(), expected), "case %d: %s", i, stderr_text());
         model_close(&m);
     }
 }
 
-/* ---- families ------------------------------------------------------------------------------------------- */
+/* ---- families
+ * ------------------------------------------------------------------------------------------- */
 
 static void families_are_kept(void) {
     for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
@@ -289,12 +312,14 @@ static void families_are_kept(void) {
         gguf_make_family(&file, tied ? &MANY_TIED : &MANY_LAYERS, architecture);
         const Relative r = {.architecture = architecture};
         if (!strcmp(architecture, "olmo2") || (tied && !strcmp(architecture, "gemma3"))) {
-            gguf_set_text(&file, gguf_key(&r, "rope.scaling.type"), "yarn"); /* only layers without windows */
+            /* only layers without windows */
+            gguf_set_text(&file, gguf_key(&r, "rope.scaling.type"), "yarn");
             gguf_set_int(&file, gguf_key(&r, "rope.scaling.original_context_length"), 20);
         }
         if (!strcmp(architecture, "olmo2") || !strcmp(architecture, "gemma3"))
             gguf_set_real(&file, gguf_key(&r, "rope.scaling.factor"), 8);
-        if (!strcmp(architecture, "gemma3")) gguf_set_real(&file, "gemma3.final_logit_softcapping", 4);
+        if (!strcmp(architecture, "gemma3"))
+            gguf_set_real(&file, "gemma3.final_logit_softcapping", 4);
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_free(&file);
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
@@ -331,7 +356,8 @@ static void the_context_is_cut_to_a_llama_s_window(void) {
     CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(strstr(err, "note: GGUF's llama cannot store windows"), "%s", err);
     CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
-    CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10, "context %d", m.config.context);
+    CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10, "context %d",
+          m.config.context);
     CHECK(m.layers[0].window == 0, "a window of %d", m.layers[0].window);
     model_close(&m);
     unlink(inside("out/a.gguf"));
@@ -365,14 +391,14 @@ static void check_unrepresentable(const char *architecture, int change, const ch
     }
     stderr_hide();
     const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, "m.gguf", inside("out/a.gguf"));
-    CHECK(stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected), "%s, change %d: %d, %s", architecture,
-          change, status_, stderr_text());
+    CHECK(stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
+          "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
     model_close(&m);
 }
 
 static void families_that_gguf_cannot_represent_are_refused(void) {
-    const char *const layers = "differs in: the windows or the RoPE of its layers", *const factor =
-                                                                                        "a scale of embeddings, scores";
+    const char *const layers = "differs in: the windows or the RoPE of its layers",
+                      *const factor = "a scale of embeddings, scores";
     check_unrepresentable("gemma2", 0, layers);
     check_unrepresentable("gemma2", 1, layers);
     check_unrepresentable("gemma3", 1, layers);
@@ -383,10 +409,12 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
     check_unrepresentable("gemma2", 5, factor);
     check_unrepresentable("gemma3", 6, factor);
     check_unrepresentable("smollm3", 5,
-                          "smollm3 differs in: a scale"); /* has granite's layout, but layers without RoPE */
+                          /* has granite's layout, but layers without RoPE */
+                          "smollm3 differs in: a scale");
     check_unrepresentable("olmo2", 17, factor);
     check_unrepresentable("gemma3", 7, "gemma3 differs in: GELU");
-    check_unrepresentable("granite", 7, "granite differs in: GELU"); /* has gemma's activation, but factors */
+    /* has gemma's activation, but factors */
+    check_unrepresentable("granite", 7, "granite differs in: GELU");
     check_unrepresentable("olmo2", 8, "olmo2 differs in: blk.6.post_ffw_norm");
     check_unrepresentable("granite", 9, "differs in: blk.6.attn_norm");
     check_unrepresentable("gemma2", 10, "gemma2 differs in: attn_logit_softcapping");
@@ -400,11 +428,12 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
 
 static void models_that_gguf_cannot_represent_are_refused(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 32};
-    Relative r = {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
-#define REFUSED(expected)                                                                                              \
-    do {                                                                                                               \
-        CHECK(!write_relative("m.gguf", &m, &r), "cannot write");                                                      \
-        check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");                                          \
+    Relative r = {
+        .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
+#define REFUSED(expected)                                                                          \
+    do {                                                                                           \
+        CHECK(!write_relative("m.gguf", &m, &r), "cannot write");                                  \
+        check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");                      \
     } while (0)
     r.n_dense = 1;
     REFUSED("differs in: blk.0.ffn_gate_inp");
@@ -425,11 +454,14 @@ static void models_that_gguf_cannot_represent_are_refused(void) {
 
 static void ctrl_c_leaves_no_file(void) {
     Model m;
-    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")), "no model");
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")),
+          "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin", inside("out/a.gguf"));
-        CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
+        const int result =
+            gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin", inside("out/a.gguf"));
+        CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result,
+              files_in("out"));
     }
     model_close(&m);
     unlink(inside("out/a.gguf"));
@@ -446,7 +478,8 @@ static void numbers_beyond_float32_are_refused(void) {
         {1e-60, NULL, "llama.rope.freq_base would be 1e-60, which float32 cannot represent"},
         {1e4, "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 1e39}",
          "llama.rope.scaling.factor would be 1e+39"},
-        {1e4, "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"attention_factor\": 1e200}",
+        {1e4,
+         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"attention_factor\": 1e200}",
          "llama.rope.scaling.attn_factor would be "},
         {1e4,
          "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1e100, \"low_freq_factor\": 1, "
@@ -454,7 +487,8 @@ static void numbers_beyond_float32_are_refused(void) {
          "of rope_freqs would be 1e+100, which float32 cannot represent"},
     };
     Model model;
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+          "cannot make the model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const FolderForm form = {.model_type = "llama", .n_files = 1, .options = cases[i].options};
         model.config.rope.base = cases[i].base;
@@ -465,28 +499,34 @@ static void numbers_beyond_float32_are_refused(void) {
     model_close(&model);
 }
 
-/* GGUF stores EOS and one more end token, preferably chat's. Any token may be an end, also token 0. */
+/* GGUF stores EOS and one more end token, preferably chat's. Any token may be an end, also token
+ * 0. */
 static void a_file_has_two_end_tokens(void) {
     static const struct {
         int eot, n_ends, ends[2], expected;
-    } cases[] = {{-1, 0, {0}, -1},   {-1, 1, {2}, -1}, {-1, 1, {5}, 5}, {-1, 2, {2, 5}, 5}, {-1, 2, {5, 6}, 5},
-                 {-1, 2, {0, 5}, 0}, {0, 1, {5}, 0},   {7, 1, {5}, 7},  {7, 0, {0}, 7}};
+    } cases[] = {{-1, 0, {0}, -1},   {-1, 1, {2}, -1},   {-1, 1, {5}, 5},
+                 {-1, 2, {2, 5}, 5}, {-1, 2, {5, 6}, 5}, {-1, 2, {0, 5}, 0},
+                 {0, 1, {5}, 0},     {7, 1, {5}, 7},     {7, 0, {0}, 7}};
     static const HashModel form = {16, 16, 1, 2, 1, 300, 16, true, 36};
     Model m, again;
     Tokenizer t, t_again;
-    CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) && !hashmodel_write(&form, inside("m.bin"), 0, 0) &&
-              !model_open(&m, inside("m.bin")) && !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
+    CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) &&
+              !hashmodel_write(&form, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")) &&
+              !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
           "no model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         t.eos = 2;
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin", inside("ends.gguf")), "case %zu: not written", i);
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin", inside("ends.gguf")),
+              "case %zu: not written", i);
         CHECK(!model_open(&again, inside("ends.gguf")), "case %zu does not open", i);
-        CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1, "case %zu: no tokenizer", i);
-        CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected, "case %zu: EOS %d and %d, expected %d", i,
-              t_again.eos, t_again.eot, cases[i].expected);
+        CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1,
+              "case %zu: no tokenizer", i);
+        CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected,
+              "case %zu: EOS %d and %d, expected %d", i, t_again.eos, t_again.eot,
+              cases[i].expected);
         tokenizer_close(&t_again);
         model_close(&again);
     }
@@ -511,15 +551,17 @@ static void a_pipe_gets_the_same_file(void) {
           n); /* the pipe holds the whole file, so the program never waits */
     CHECK_RUN("m.gguf -m convert -q q8_0 -o fifo");
     const ssize_t got = read(fd, piped, sizeof piped);
-    CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n), "%zd bytes through the pipe, expected %zu", got, n);
+    CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n), "%zd bytes through the pipe, expected %zu",
+          got, n);
     close(fd);
     free(bytes);
     unlink(inside("fifo"));
     unlink(inside("out/a.gguf"));
 }
 
-/* Converts a vocabulary with one long piece, whose name is built in memory, with less and less memory until the
- * tokenizer does not open. The file is complete, or missing, with one line on stderr. */
+/* Converts a vocabulary with one long piece, whose name is built in memory, with less and less
+ * memory until the tokenizer does not open. The file is complete, or missing, with one line on
+ * stderr. */
 static void without_memory_no_partial_file_is_left(void) {
     static const HashModel m = {16, 16, 1, 2, 1, 301, 16, true, 35};
     const int length = 8 << 20;
@@ -534,10 +576,12 @@ static void without_memory_no_partial_file_is_left(void) {
         test_skip("NORMA_FAST: without_memory_no_partial_file_is_left");
         return;
     }
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !hashtokenizer_write(inside("tokenizer.bin"), 300),
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) &&
+              !hashtokenizer_write(inside("tokenizer.bin"), 300),
           "no model");
     FILE *pieces = fopen(inside("tokenizer.bin"), "ab");
-    CHECK(pieces && fwrite(&(float){-9}, 4, 1, pieces) && fwrite(&length, 4, 1, pieces), "cannot write");
+    CHECK(pieces && fwrite(&(float){-9}, 4, 1, pieces) && fwrite(&length, 4, 1, pieces),
+          "cannot write");
     for (int i = 0; i < length; i++) fputc('x', pieces);
     fclose(pieces);
     CHECK_RUN("m.bin -m convert -q f32 -o out/a.gguf");
@@ -551,9 +595,11 @@ static void without_memory_no_partial_file_is_left(void) {
         setup.memory = max;
         run("m.bin -m convert -q f32 -o out/a.gguf");
         char *again = status ? NULL : file_read(inside("out/a.gguf"), &found);
-        CHECK(status == 0 || (status == 1 && one_line(err) && strstr(err, "out of memory") && !files_in("out")),
+        CHECK(status == 0 || (status == 1 && one_line(err) && strstr(err, "out of memory") &&
+                              !files_in("out")),
               "%zu bytes: status %d, %d files, %s", max, status, files_in("out"), err);
-        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", max, found);
+        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", max,
+              found);
         *(status ? &refused : &whole) += 1;
         free(again);
     }

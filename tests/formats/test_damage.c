@@ -1,7 +1,7 @@
 /* test_damage.c: damaged files.
  *
- * Damages checkpoints, tokenizers and GGUF files, with a fixed seed. Each file must run or be refused with one line
- * on stderr.
+ * Damages checkpoints, tokenizers and GGUF files, with a fixed seed. Each file must run or be
+ * refused with one line on stderr.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -79,8 +79,8 @@ static void put_int(Image *image, size_t at, int value) {
     if (at + sizeof value <= image->size) memcpy(image->bytes + at, &value, sizeof value);
 }
 
-/* Damages one of: an int of the header, the length, random bits, floats. The first `header` bytes are the header; its
- * ints are at `first`, first + 4, ... */
+/* Damages one of: an int of the header, the length, random bits, floats. The first `header` bytes
+ * are the header; its ints are at `first`, first + 4, ... */
 static void damage(Image *image, size_t first, size_t header) {
     const size_t size = image->size;
     const size_t in_header = first + 4 * (size_t)any((int)(header - first) / 4);
@@ -125,7 +125,9 @@ static void run_model(const Model *m, Counts *counts) {
     int tokens[6];
     Session session;
     for (int i = 0; i < 6; i++) tokens[i] = any(vocab_size);
-    CHECK(session_open(&session, m, 2, 4, tokens[0] % 2 ? 0 : 8, tokens[1] % 2 ? KV_F32 : KV_F16) == 0, "no session");
+    CHECK(session_open(&session, m, 2, 4, tokens[0] % 2 ? 0 : 8, tokens[1] % 2 ? KV_F32 : KV_F16) ==
+              0,
+          "no session");
     const int n = session.context < 6 ? session.context : 6;
     const float *logits = model_forward_text(&session, tokens, n, 0, 1);
     if (n > 1) logits = model_forward_text(&session, tokens + n - 1, 1, n - 1, 1);
@@ -195,16 +197,19 @@ static void try_tokenizer(const Image *image, Counts *counts) {
     tokenizer_close(&t);
 }
 
-/* ---- the tests -------------------------------------------------------------------------------- */
+/* ---- the tests --------------------------------------------------------------------------------
+ */
 
 /* A fraction of the files under valgrind. */
 static int how_many(int files) { return test_fast() ? files / 10 : files; }
 
 static void check_counts(const char *what, const Counts *c) {
     printf("%s: %d files refused, %d ran", what, c->refused, c->ran);
-    printf(c->not_a_number ? ", %d of them with a logit that is not finite\n" : "\n", c->not_a_number);
+    printf(c->not_a_number ? ", %d of them with a logit that is not finite\n" : "\n",
+           c->not_a_number);
     const int min = (c->refused + c->ran) / 10;
-    CHECK(c->refused >= min && c->ran >= min, "%d refused, %d ran: not much of a test", c->refused, c->ran);
+    CHECK(c->refused >= min && c->ran >= min, "%d refused, %d ran: not much of a test", c->refused,
+          c->ran);
 }
 
 static void damaged_checkpoints(void) {
@@ -239,8 +244,10 @@ static void random_headers(void) {
     for (int i = 0; i < how_many(500); i++) {
         start_file(2, i);
         const int version = any(3), group = version == 2 ? 1 << any(3) : 0;
-        const int heads = 1 + any(4), kv_heads = any(3) ? heads : 1 + any(4), dim = heads * (1 + any(6));
-        const int hidden_dim = (group ? group : 1) * (1 + any(20)), layers = 1 + any(3), vocab_size = 1 + any(6);
+        const int heads = 1 + any(4), kv_heads = any(3) ? heads : 1 + any(4),
+                  dim = heads * (1 + any(6));
+        const int hidden_dim = (group ? group : 1) * (1 + any(20)), layers = 1 + any(3),
+                  vocab_size = 1 + any(6);
         const int context = version && any(2) ? INT_MAX : 1 + any(10);
         const int ints[7] = {dim, hidden_dim, layers, heads, kv_heads, vocab_size, context};
         const bool tied = any(2);
@@ -250,14 +257,18 @@ static void random_headers(void) {
         if (version) header[36] = tied;
         if (version) memcpy(header + 37, &group, 4);
         if (!version && !tied) memcpy(header + 20, &(int){-vocab_size}, 4);
-        const int head_size = dim / heads, layer = 2 * dim * (dim + kv_heads * head_size) + 3 * dim * hidden_dim;
-        const int weights = layers * layer + (tied ? 1 : 2) * dim * vocab_size, norms = (2 * layers + 1) * dim;
+        const int head_size = dim / heads,
+                  layer = 2 * dim * (dim + kv_heads * head_size) + 3 * dim * hidden_dim;
+        const int weights = layers * layer + (tied ? 1 : 2) * dim * vocab_size,
+                  norms = (2 * layers + 1) * dim;
         const int n_bytes = group ? weights + weights / group * 4 : weights * 4;
-        image.size = (size_t)((version ? 256 : 28) + 4 * norms + n_bytes + (version ? 0 : 4 * context * head_size));
+        image.size = (size_t)((version ? 256 : 28) + 4 * norms + n_bytes +
+                              (version ? 0 : 4 * context * head_size));
         CHECK(image.size < MAX_BYTES, "%zu bytes", image.size);
         const bool mild = any(2); /* floats near 1, or any bits */
         for (size_t at = 0; at + 4 <= image.size; at += 4)
-            put_int(&image, at, mild ? 0x3f800000 - any(1 << 24) : (int)(hash64(61, 9, state++) >> 32));
+            put_int(&image, at,
+                    mild ? 0x3f800000 - any(1 << 24) : (int)(hash64(61, 9, state++) >> 32));
         memcpy(image.bytes, header, version ? 256 : 28);
         try_model(&image, &counts);
     }
@@ -280,7 +291,8 @@ static void damaged_tokenizers(void) {
         else
             for (int k = any(2); k >= 0; k--) {
                 size_t at = 4; /* of some piece */
-                for (int skip = any(VOCAB); skip > 0; skip--) at += 8 + (size_t)int_at(good.bytes, at + 4);
+                for (int skip = any(VOCAB); skip > 0; skip--)
+                    at += 8 + (size_t)int_at(good.bytes, at + 4);
                 if (any(2)) at += 4; /* its length, not its score */
                 if (any(3))
                     damage(&image, 4, 8 + (size_t)any(500));
@@ -292,7 +304,8 @@ static void damaged_tokenizers(void) {
     check_counts("tokenizers", &counts);
 }
 
-/* ---- GGUF ------------------------------------------------------------------------------------------ */
+/* ---- GGUF
+ * ------------------------------------------------------------------------------------------ */
 
 /* Opens the model and its tokenizer; each is refused with one line or runs. */
 static void try_gguf(const Image *image, Counts *counts) {
@@ -312,11 +325,12 @@ static void try_gguf(const Image *image, Counts *counts) {
         if (found > 0) tokenizer_close(&t);
         model_close(&m);
     }
-    const int lines = stderr_show(), expected = !opened + (found < 0) + (counts->not_a_number - before);
+    const int lines = stderr_show(),
+              expected = !opened + (found < 0) + (counts->not_a_number - before);
     counts->ran += opened;
     counts->refused += !opened;
-    CHECK(lines == expected, "%s, with %d lines on stderr, expected %d", opened ? "opened" : "refused", lines,
-          expected);
+    CHECK(lines == expected, "%s, with %d lines on stderr, expected %d",
+          opened ? "opened" : "refused", lines, expected);
     CHECK(!strstr(stderr_text(), "out of memory"), "stderr: %s", stderr_text());
 }
 
@@ -360,7 +374,8 @@ static void damage_near_name(Image *image) {
     if (any(12) == 0) {
         image->bytes[at + (size_t)any((int)strlen(name))] ^= (uint8_t)(1 << any(8));
     } else {
-        const size_t where = any(8) == 0 ? at - 8 + 4 * (size_t)any(2) : at + strlen(name) + 4 * (size_t)any(8);
+        const size_t where =
+            any(8) == 0 ? at - 8 + 4 * (size_t)any(2) : at + strlen(name) + 4 * (size_t)any(8);
         if (where + 4 <= image->size) put_int(image, where, evil_int(int_at(image->bytes, where)));
     }
 }
@@ -385,11 +400,14 @@ static void limit_memory(struct rlimit *before, size_t more) {
 static void damaged_gguf_files(void) {
     static const HashModel model = {32, 32, 2, 4, 2, VOCAB, 40, true, 10};
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_Q8_0, TYPE_F16};
-    static const Relative relatives[] = {
-        {.architecture = "llama"},
-        {.architecture = "llama", .head_size = 12},
-        {.architecture = "qwen2", .biases = true},
-        {.architecture = "qwen3moe", .head_size = 8, .n_experts = 4, .n_experts_used = 2, .expert_dim = 32}};
+    static const Relative relatives[] = {{.architecture = "llama"},
+                                         {.architecture = "llama", .head_size = 12},
+                                         {.architecture = "qwen2", .biases = true},
+                                         {.architecture = "qwen3moe",
+                                          .head_size = 8,
+                                          .n_experts = 4,
+                                          .n_experts_used = 2,
+                                          .expert_dim = 32}};
     static GgufFile file;
     static Image good[4], image;
     Counts counts = {0};
@@ -402,7 +420,8 @@ static void damaged_gguf_files(void) {
         gguf_set_real(&file, gguf_key(&relatives[i], "rope.freq_base"), 10000);
         gguf_add(&file, "blk.1.ffn_norm.bias", 1, model.dim, 0, 1, 5);
         gguf_convert(&file, types[i]);
-        CHECK(gguf_add_tokenizer(&file, VOCAB, NULL, 0) == 0 && gguf_write(&file, path) == 0, "cannot write");
+        CHECK(gguf_add_tokenizer(&file, VOCAB, NULL, 0) == 0 && gguf_write(&file, path) == 0,
+              "cannot write");
         gguf_free(&file);
         load(&good[i], path);
         CHECK(good[i].size < MAX_BYTES - 1000, "%zu bytes", good[i].size);
@@ -446,7 +465,8 @@ static void nan_weights(void) {
         stderr_hide();
         const int status = check_logits(logits, (size_t)m->vocab_size), lines = stderr_show();
         const bool bad = token == (int)row;
-        CHECK(status == (bad ? -1 : 0) && lines == bad, "token %d: status %d, %d lines", token, status, lines);
+        CHECK(status == (bad ? -1 : 0) && lines == bad, "token %d: status %d, %d lines", token,
+              status, lines);
     }
     session_close(&session);
     model_close(&model);

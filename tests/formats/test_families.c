@@ -1,7 +1,8 @@
 /* test_families.c: models of other families than LLaMA.
  *
- * Compares folders with transformers' logits, and with the same model in chunks, in half precision and as a GGUF file.
- * Tests missing and refused options of config.json. family_writer.c writes the models.
+ * Compares folders with transformers' logits, and with the same model in chunks, in half precision
+ * and as a GGUF file. Tests missing and refused options of config.json. family_writer.c writes the
+ * models.
  */
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -26,7 +27,8 @@ static const double EXACT = 2e-5, HALF = 0.02;
 
 static const struct {
     const char *name, *architectures; /* allowed in its GGUF file */
-    bool limited;                     /* llama.cpp does not run it completely: refused, or a shorter context */
+    /* llama.cpp does not run it completely: refused, or a shorter context */
+    bool limited;
 } FAMILIES[] = {
     {"gemma2", "gemma2", false},
     {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
@@ -102,7 +104,9 @@ static int open_golden(const char *name) {
     if (family_open(&family, name) || family.vocab_size > MAX_VOCAB) return -1;
     snprintf(path, sizeof path, "tests/golden/families/%s.f32", name);
     FILE *in = fopen(path, "rb");
-    return in && fread(expected, sizeof *expected, n_logits(), in) == n_logits() && !fclose(in) ? 0 : -1;
+    return in && fread(expected, sizeof *expected, n_logits(), in) == n_logits() && !fclose(in)
+               ? 0
+               : -1;
 }
 
 /* The largest error of the first tokens' logits, relative to the largest expected logit. */
@@ -113,33 +117,41 @@ static double distance_of(int n_tokens) {
 
 static double distance(void) { return distance_of(FAMILY_TOKENS); }
 
-/* ---- numbers ------------------------------------------------------------------------------------ */
+/* ---- numbers ------------------------------------------------------------------------------------
+ */
 
 static void check_logits_of(const char *name) {
     CHECK(!open_golden(name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
+          name);
     CHECK(!run_folder(logits), "%s does not run: %s", name, stderr_text());
     CHECK(distance() <= EXACT, "%s: error %.3g of the largest logit", name, distance());
     family_close(&family);
 }
 
-/* A folder in half precision is close to the golden logits, and bit-identical to a float32 folder with rounded weights.
+/* A folder in half precision is close to the golden logits, and bit-identical to a float32 folder
+ * with rounded weights.
  */
 static void check_halves_of(const char *name) {
-    static const FolderForm halves[] = {{.type = TYPE_F16, .misaligned = 2}, {.type = TYPE_BF16, .misaligned = 1}};
+    static const FolderForm halves[] = {{.type = TYPE_F16, .misaligned = 2},
+                                        {.type = TYPE_BF16, .misaligned = 1}};
     for (int i = 0; i < 2; i++) {
         CHECK(!open_golden(name), "no %s in tests/golden/families", name);
         CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s", name);
-        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
+        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type,
+              stderr_text());
         CHECK(distance() <= HALF, "%s in type %d: error %.3g", name, halves[i].type, distance());
         setenv("NORMA_TILES", "0", 1); /* AMX tiles add BF16 products in another order */
-        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type, stderr_text());
+        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type,
+              stderr_text());
         unsetenv("NORMA_TILES");
         family_round(&family, halves[i].type);
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
-        CHECK(!run_folder(expected), "%s with rounded weights does not run: %s", name, stderr_text());
-        CHECK(!memcmp(logits, expected, n_logits() * sizeof *logits), "%s in type %d: differs by %.3g from itself",
-              name, halves[i].type, distance());
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
+              name);
+        CHECK(!run_folder(expected), "%s with rounded weights does not run: %s", name,
+              stderr_text());
+        CHECK(!memcmp(logits, expected, n_logits() * sizeof *logits),
+              "%s in type %d: differs by %.3g from itself", name, halves[i].type, distance());
         family_close(&family);
     }
 }
@@ -152,18 +164,21 @@ static bool same_bits(const float *found, int first, int n) {
 
 /* In one call, in one call for each chunk, and with a draft of which one token is accepted. */
 static void check_session(const char *name, const Model *m, KvType kv, int batch, int threads) {
-    const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
+    const int end =
+        threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
     Session s;
     CHECK(!session_open(&s, m, threads, batch, FAMILY_TOKENS, kv), "no session");
-    CHECK(same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1), "%s, batch %d, %d threads: differs",
-          name, batch, threads);
+    CHECK(same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1),
+          "%s, batch %d, %d threads: differs", name, batch, threads);
     for (int t = 0; t < end; t += batch) {
         const int n = end - t < batch ? end - t : batch;
         CHECK(same_bits(model_forward_text(&s, family.tokens + t, n, t, n), t, n),
-              "%s, batch %d, %d threads: differs in %d tokens from %d on", name, batch, threads, n, t);
+              "%s, batch %d, %d threads: differs in %d tokens from %d on", name, batch, threads, n,
+              t);
     }
     const int drafted[] = {family.tokens[end - 6], 1, 2, 3};
-    CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) && model_forward_text(&s, drafted, 4, end - 6, 0),
+    CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) &&
+              model_forward_text(&s, drafted, 4, end - 6, 0),
           "no draft");
     CHECK(same_bits(model_forward_text(&s, family.tokens + end - 5, 5, end - 5, 1), end - 1, 1),
           "%s, batch %d, %d threads: differs after a draft", name, batch, threads);
@@ -175,7 +190,8 @@ static void check_bits_of(const char *name, KvType kv) {
     Model m;
     Session s;
     CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32, .n_files = 2}), "cannot write %s", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32, .n_files = 2}),
+          "cannot write %s", name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     m.decode_bytes = 1 << 30; /* large enough for any number of threads */
     CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, FAMILY_TOKENS, kv), "no session");
@@ -183,12 +199,14 @@ static void check_bits_of(const char *name, KvType kv) {
     CHECK(l, "%s does not run", name);
     memcpy(expected, l, n_logits() * sizeof *l);
     session_close(&s);
-    for (int i = 0; i < 15; i += test_fast() ? 4 : 1) check_session(name, &m, kv, batches[i / 3], 1 + i % 3);
+    for (int i = 0; i < 15; i += test_fast() ? 4 : 1)
+        check_session(name, &m, kv, batches[i / 3], 1 + i % 3);
     model_close(&m);
     family_close(&family);
 }
 
-/* ---- GGUF ------------------------------------------------------------------------------------------ */
+/* ---- GGUF
+ * ------------------------------------------------------------------------------------------ */
 
 /* The value of general.architecture. */
 static const char *architecture_in(const char *path) {
@@ -201,7 +219,8 @@ static const char *architecture_in(const char *path) {
     snprintf(found, sizeof found, "%s", "none");
     uint64_t length = 0;
     if (at) memcpy(&length, at + strlen(key) + 4, sizeof length);
-    if (length > 0 && length < sizeof found) snprintf(found, sizeof found, "%.*s", (int)length, at + strlen(key) + 12);
+    if (length > 0 && length < sizeof found)
+        snprintf(found, sizeof found, "%.*s", (int)length, at + strlen(key) + 12);
     return found;
 }
 
@@ -212,20 +231,24 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-/* Exact if rows of heads are not permuted, and neither RoPE's factors nor its base (`rounded`) are rounded to float32.
+/* Exact if rows of heads are not permuted, and neither RoPE's factors nor its base (`rounded`) are
+ * rounded to float32.
  */
-static void check_written(const char *name, const char *architectures, const char *path, bool limited, bool halves,
-                          bool rounded) {
+static void check_written(const char *name, const char *architectures, const char *path,
+                          bool limited, bool halves, bool rounded) {
     Model m;
-    CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s", name, architecture_in(path));
+    CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s", name,
+          architecture_in(path));
     CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
-    const int max = m.long_factors ? m.long_context : m.config.context, n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
+    const int max = m.long_factors ? m.long_context : m.config.context,
+              n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
     const bool exact = m.config.rope.halves == halves && !m.rope_factors && !rounded;
     const int status = run(&m, n, logits);
     model_close(&m);
     CHECK(!status, "%s: the GGUF file does not run", name);
     CHECK(limited || n == FAMILY_TOKENS, "%s: the GGUF file has a context of %d", name, n);
-    CHECK(distance_of(n) <= (exact ? 0 : 1e-6), "%s: the GGUF file differs by %.3g", name, distance_of(n));
+    CHECK(distance_of(n) <= (exact ? 0 : 1e-6), "%s: the GGUF file differs by %.3g", name,
+          distance_of(n));
 }
 
 /* gamma multiplied into the weights that follow changes nothing but rounding. */
@@ -238,7 +261,8 @@ static void check_folded(const char *name, const char *path) {
     model_close(&m);
     if (status) return; /* as without folding */
     CHECK(!model_open(&m, path), "%s: the folded file does not open", name);
-    const int max = m.long_factors ? m.long_context : m.config.context, n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
+    const int max = m.long_factors ? m.long_context : m.config.context,
+              n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
     CHECK(!run(&m, n, logits), "%s: the folded file does not run", name);
     model_close(&m);
     CHECK(distance_of(n) <= 1e-5, "%s: the folded file differs by %.3g", name, distance_of(n));
@@ -250,17 +274,19 @@ static void check_gguf_of(const char *name, const char *architectures, bool limi
     snprintf(path, sizeof path, "%s", temporary("family.gguf"));
     unlink(path);
     CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
+          name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     CHECK(!run(&m, FAMILY_TOKENS, expected), "%s does not run", name);
-    const bool halves = m.config.rope.halves, rounded = m.config.rope.base != (float)m.config.rope.base;
+    const bool halves = m.config.rope.halves,
+               rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
     const int status = gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
-    CHECK(!status || (lines == 1 && access(path, F_OK)), "%s is refused, with %d lines: %s", name, lines,
-          stderr_text());
+    CHECK(!status || (lines == 1 && access(path, F_OK)), "%s is refused, with %d lines: %s", name,
+          lines, stderr_text());
     if (!status) check_written(name, architectures, path, limited, halves, rounded);
     check_folded(name, path);
     family_close(&family);
@@ -271,33 +297,39 @@ static void a_centered_olmo_is_a_llama(void) {
     char path[512];
     Model m;
     snprintf(path, sizeof path, "%s", temporary("centered.gguf"));
-    CHECK(!family_open(&family, "olmo") && !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+    CHECK(!family_open(&family, "olmo") &&
+              !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
           "no olmo");
-    CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected), "olmo does not run: %s", stderr_text());
+    CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected), "olmo does not run: %s",
+          stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
     CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path), "not written");
     model_close(&m);
     CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s", architecture_in(path));
-    CHECK(!model_open(&m, path) && m.final_norm.kind == NORM_RMS && !run(&m, FAMILY_TOKENS, logits), "does not run");
+    CHECK(!model_open(&m, path) && m.final_norm.kind == NORM_RMS && !run(&m, FAMILY_TOKENS, logits),
+          "does not run");
     model_close(&m);
     CHECK(distance_of(FAMILY_TOKENS) <= 1e-5, "differs by %.3g", distance_of(FAMILY_TOKENS));
     unlink(path);
     family_close(&family);
 }
 
-/* ---- config.json -------------------------------------------------------------------------------- */
+/* ---- config.json --------------------------------------------------------------------------------
+ */
 
-/* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this message. */
+/* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this
+ * message. */
 static void check_opening(const char *name, const char *what, const char *message) {
     Model m;
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
     const int lines = stderr_show();
-    CHECK(opened ? !lines || !strncmp(stderr_text(), "note: ", 6) : lines == 1, "%s: %s: %d lines on stderr: %s", name,
-          what, lines, stderr_text());
+    CHECK(opened ? !lines || !strncmp(stderr_text(), "note: ", 6) : lines == 1,
+          "%s: %s: %d lines on stderr: %s", name, what, lines, stderr_text());
     if (message && message[0]) {
         CHECK(!opened, "%s: %s: opens", name, what);
-        CHECK(strstr(stderr_text(), message), "%s: %s: no '%s' in: %s", name, what, message, stderr_text());
+        CHECK(strstr(stderr_text(), message), "%s: %s: no '%s' in: %s", name, what, message,
+              stderr_text());
         return;
     }
     CHECK(opened, "%s: %s: %s", name, what, stderr_text());
@@ -315,7 +347,8 @@ static void check_changes(const Change *changes, int n) {
     for (int i = 0; i < n; i += test_fast() ? 3 : 1) {
         char path[512];
         CHECK(!open_golden(changes[i].family), "no %s in tests/golden/families", changes[i].family);
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s", changes[i].family);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
+              changes[i].family);
         snprintf(path, sizeof path, "%s/config.json", folder());
         replace_in_file(path, changes[i].old, changes[i].new);
         check_opening(changes[i].family, changes[i].new, changes[i].message);
@@ -325,21 +358,26 @@ static void check_changes(const Change *changes, int n) {
 
 #define CHECK_CHANGES(changes) check_changes(changes, sizeof changes / sizeof *changes)
 
-#define LAYER_TYPES "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]"
+#define LAYER_TYPES                                                                                \
+    "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]"
 
 static void gemma_options(void) {
-    static const char caps[] = "\"attn_logit_softcapping\": 50.0", logit_caps[] = "\"final_logit_softcapping\": 30.0";
-    static const char none[] = "\"attn_logit_softcapping\": null", bidirectional[] = "use_bidirectional_attention";
+    static const char caps[] = "\"attn_logit_softcapping\": 50.0",
+                      logit_caps[] = "\"final_logit_softcapping\": 30.0";
+    static const char none[] = "\"attn_logit_softcapping\": null",
+                      bidirectional[] = "use_bidirectional_attention";
     static const Change changes[] = {
-        {"gemma2", "\"hidden_activation\": \"gelu_pytorch_tanh\"", "\"hidden_activation\": \"gelu\"",
-         "hidden_activation is 'gelu'"},
-        {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"relu\"", NULL}, /* not read */
+        {"gemma2", "\"hidden_activation\": \"gelu_pytorch_tanh\"",
+         "\"hidden_activation\": \"gelu\"", "hidden_activation is 'gelu'"},
+        /* not read */
+        {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"relu\"", NULL},
         {"gemma2", caps, "\"attn_logit_softcapping\": 0", "attn_logit_softcapping is 0"},
         {"gemma2", caps, "\"attn_logit_softcapping\": -50.0", "attn_logit_softcapping is -50.0"},
         {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"", "attn_logit_softcapping is '50'"},
         {"gemma2", caps, "\"attn_logit_softcapping\": 1e60", "attn_logit_softcapping is 1e60"},
         {"gemma2", caps, none, ""},
-        {"gemma2", logit_caps, "\"final_logit_softcapping\": 0.0", "final_logit_softcapping is 0.0"},
+        {"gemma2", logit_caps, "\"final_logit_softcapping\": 0.0",
+         "final_logit_softcapping is 0.0"},
         {"gemma2", logit_caps, "\"final_logit_softcapping\": -1", "final_logit_softcapping is -1"},
         {"gemma2", logit_caps, "\"final_logit_softcapping\": null", ""},
         {"gemma2", "scalar\": 20", "scalar\": 0", "query_pre_attn_scalar is 0"},
@@ -349,18 +387,23 @@ static void gemma_options(void) {
         {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 9.5", "sliding_window is 9.5"},
         {"gemma2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
         {"gemma2", "\"head_dim\": 20", "\"head_dim\": 19", "head_dim is 19"},
-        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": [\"sliding_attention\", \"full_attention\"]", "layer_types"},
+        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": [\"sliding_attention\", \"full_attention\"]",
+         "layer_types"},
         {"gemma2_caps", LAYER_TYPES, "\"layer_types\": \"sliding_attention\"", "layer_types"},
         {"gemma2_caps", "\"full_attention\", \"sl", "\"chunked_attention\", \"sl", "layer_types"},
         {"gemma2_caps", "\"full_attention\", \"sl", "1, \"sl", "layer_types"},
         {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"", "model_type is 'gemma3'"},
-        {"gemma3_270m", "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true",
-         bidirectional},
+        {"gemma3_270m", "\"use_bidirectional_attention\": false",
+         "\"use_bidirectional_attention\": true", bidirectional},
         {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": 0", "rope_local_base_freq is 0"},
-        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"", "rope_local_base_freq is '1'"},
-        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type"},
-        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
-        {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"}, /* transformers reads it and ignores it */
+        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"",
+         "rope_local_base_freq is '1'"},
+        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}",
+         "rope_type"},
+        {"gemma3_270m", "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
+        /* transformers reads it and ignores it */
+        {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"},
         {"gemma3_1b", "_pattern\": 6", "_pattern\": 0", "sliding_window_pattern is 0"},
         {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is 'LLG'"},
         {"gemma3_nested", "\"factor\": 8.0", "\"factor\": 0", "factor is 0"},
@@ -395,40 +438,51 @@ static void phi_options(void) {
     static const Change changes[] = {
         {"phi3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
-        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}", "short_factor is missing"},
-        {"phi3", "_size\": 72", "_size\": 1073741823", "up_proj.weight is [1, 144, 40], expected [1, 2147483646, 40]"},
-        {"phi3", "_size\": 72", "_size\": 1073741824", "up_proj.weight is [1, 144, 40], expected [1, -1, 40]"},
+        {"phi3", "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
+        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}",
+         "short_factor is missing"},
+        {"phi3", "_size\": 72", "_size\": 1073741823",
+         "up_proj.weight is [1, 144, 40], expected [1, 2147483646, 40]"},
+        {"phi3", "_size\": 72", "_size\": 1073741824",
+         "up_proj.weight is [1, 144, 40], expected [1, -1, 40]"},
         {"phi3", "\"attention_bias\": false", "\"attention_bias\": true", NULL}, /* not read */
         {"phi4", "\"mlp_bias\": false", "\"mlp_bias\": true", NULL},
         {"phi4", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
         {"phi4", partial, "\"partial_rotary_factor\": 1.5", "partial_rotary_factor is 1.5"},
         {"phi4", partial, "\"partial_rotary_factor\": \"half\"", "partial_rotary_factor is 'half'"},
-        {"phi4", partial, "\"partial_rotary_factor\": 0.7", "partial_rotary_factor"}, /* 11 elements */
-        {"phi4", partial, "\"partial_rotary_factor\": 0.5", "short_factor"},          /* 4 pairs */
+        /* 11 elements */
+        {"phi4", partial, "\"partial_rotary_factor\": 0.7", "partial_rotary_factor"},
+        {"phi4", partial, "\"partial_rotary_factor\": 0.5", "short_factor"}, /* 4 pairs */
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [", "short_factor"},
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [0, ", "short_factor"},
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [-1.0, ", "short_factor"},
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [null, ", "short_factor"},
-        {"phi4", "\"short_factor\": [1.0, ", "\"short_factors\": [1.0, ", "short_factor is missing"},
-        {"phi4", "\"original_max_position_embeddings\": 48", "\"original_max_position_embeddings\": 0",
-         "original_max_position_embeddings is 0"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factors\": [1.0, ",
+         "short_factor is missing"},
+        {"phi4", "\"original_max_position_embeddings\": 48",
+         "\"original_max_position_embeddings\": 0", "original_max_position_embeddings is 0"},
     };
     CHECK_CHANGES(changes);
 }
 
 static void granite_options(void) {
     static const Change changes[] = {
-        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 0", "attention_multiplier is 0"},
-        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 1e60", "attention_multiplier is 1e60"},
-        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": 0.0", "embedding_multiplier is 0.0"},
+        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 0",
+         "attention_multiplier is 0"},
+        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 1e60",
+         "attention_multiplier is 1e60"},
+        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": 0.0",
+         "embedding_multiplier is 0.0"},
         {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": \"12\"",
          "embedding_multiplier is '12'"},
-        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "residual_multiplier is 0"},
+        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0",
+         "residual_multiplier is 0"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": [0.22]",
          "residual_multiplier is a list"},
         {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 0", "logits_scaling is 0"},
-        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 1e-60", "logits_scaling is 1e-60"},
+        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 1e-60",
+         "logits_scaling is 1e-60"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
         {"granite", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"granite", "\"use_cache\": true", "\"sliding_window\": 8", NULL},
@@ -437,7 +491,8 @@ static void granite_options(void) {
 }
 
 static void smollm3_options(void) {
-    static const char layers[] = "\"no_rope_layers\": [1, 1, 1, 0, 1]", window[] = "\"sliding_window\": null";
+    static const char layers[] = "\"no_rope_layers\": [1, 1, 1, 0, 1]",
+                      window[] = "\"sliding_window\": null";
     static const Change changes[] = {
         {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0]", "no_rope_layers"},
         {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, \"0\", 1]", "no_rope_layers"},
@@ -450,7 +505,8 @@ static void smollm3_options(void) {
          "\"no_rope_layers\": [1, 1, 1, 0, 1]",
          "_interval\": 0", "no_rope_layer_interval is 0"},
         {"smollm3", "\"full_attention\", ", "\"half_attention\", ", "layer_types"},
-        {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", NULL}, /* all layers are full */
+        /* all layers are full */
+        {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", NULL},
         {"smollm3", window, "\"sliding_window\": 8", NULL},
         {"smollm3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"smollm3", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
@@ -466,7 +522,8 @@ static void newer_options(void) {
         {"hunyuan", "\"alpha\": 1000.0", "\"beta\": 1000.0", "alpha is missing"},
         {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": 0", "alpha is 0"},
         {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": \"1000\"", "alpha is '1000'"},
-        {"hunyuan", "\"use_qk_norm\": true", "\"use_qk_norm\": false", NULL}, /* not read by transformers */
+        /* not read by transformers */
+        {"hunyuan", "\"use_qk_norm\": true", "\"use_qk_norm\": false", NULL},
         {"cohere2", "\"logit_scale\": 0.25", "\"logit_scale\": 0", "logit_scale is 0"},
         {"cohere2", "\"logit_scale\": 0.25", "\"scale\": 0.25", "logit_scale is missing"},
         {"cohere2", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
@@ -478,14 +535,16 @@ static void newer_options(void) {
 }
 
 static void stablelm_options(void) {
-    static const char partial[] = "\"partial_rotary_factor\": 0.25", cache[] = "\"use_cache\": true";
+    static const char partial[] = "\"partial_rotary_factor\": 0.25",
+                      cache[] = "\"use_cache\": true";
     static const Change changes[] = {
         {"stablelm", cache, "\"use_parallel_residual\": true", "use_parallel_residual is true"},
         {"stablelm", cache, "\"use_parallel_residual\": false, \"qk_layernorm\": false", NULL},
         {"stablelm", cache, "\"qk_layernorm\": true", "qk_layernorm is true"},
         {"stablelm", cache, "\"rms_norm_eps\": 0", NULL},
         {"stablelm", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
-        {"stablelm", partial, "\"partial_rotary_factor\": 0.21", "partial_rotary_factor"}, /* 5 elements */
+        /* 5 elements */
+        {"stablelm", partial, "\"partial_rotary_factor\": 0.21", "partial_rotary_factor"},
         {"stablelm", partial, "\"partial_rotary_factor\": 2", "partial_rotary_factor is 2"},
         {"stablelm", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0", "layer_norm_eps is 0"},
         {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "bias"},
@@ -496,16 +555,19 @@ static void stablelm_options(void) {
 }
 
 static void mistral_options(void) {
-    static const char layers[] = "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]";
+    static const char layers[] =
+        "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]";
     static const Change changes[] = {
         {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"", "sliding_window is '8'"},
+        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"",
+         "sliding_window is '8'"},
         {"mistral_v01", "\"use_cache\": true", layers, NULL}, /* not read */
         {"mistral_v01", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
         {"mistral_v03", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
         {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
         {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"mixtral", "\"sliding_window\": null", "\"norm_topk_prob\": false", NULL}, /* always true */
+        /* always true */
+        {"mixtral", "\"sliding_window\": null", "\"norm_topk_prob\": false", NULL},
         {"mixtral", "_per_tok\": 2", "_per_tok\": 6", "num_experts_per_tok is 6"},
         {"mixtral", "_per_tok\": 2", "_per_tok\": 0", "num_experts_per_tok is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
@@ -578,7 +640,8 @@ static void missing_keys_have_their_defaults(void) {
     }
 }
 
-/* Beyond the original context LongRoPE uses other factors for all positions, so the context is cut to it. */
+/* Beyond the original context LongRoPE uses other factors for all positions, so the context is cut
+ * to it. */
 static void longrope_ends_at_its_original_context(void) {
     Model m;
     Session s;
@@ -587,20 +650,24 @@ static void longrope_ends_at_its_original_context(void) {
     CHECK(!open_folder(&m), "phi4 does not open: %s", stderr_text());
     CHECK(m.config.context == 48, "context %d", m.config.context);
     CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, KV_F32), "no session");
-    CHECK(model_forward_text(&s, family.tokens, 40, 0, 0) && model_forward_text(&s, family.tokens, 8, 40, 1),
+    CHECK(model_forward_text(&s, family.tokens, 40, 0, 0) &&
+              model_forward_text(&s, family.tokens, 8, 40, 1),
           "does not run");
     stderr_hide();
     const float *l = model_forward_text(&s, family.tokens, 1, 48, 1);
-    CHECK(stderr_show() == 1 && !l && strstr(stderr_text(), "LongRoPE"), "position 48: %s", stderr_text());
+    CHECK(stderr_show() == 1 && !l && strstr(stderr_text(), "LongRoPE"), "position 48: %s",
+          stderr_text());
     session_close(&s);
     model_close(&m);
     family_close(&family);
 }
 
-/* Names of tensors in older and newer folders of multimodal models. The vision model is skipped, others are refused. */
+/* Names of tensors in older and newer folders of multimodal models. The vision model is skipped,
+ * others are refused. */
 static void text_models_of_multimodal_folders(void) {
     static const char *const forms[] = {"language_model.model.", "model.language_model."};
-    static const char *const others[] = {"vision_tower.patch.weight", "model.multi_modal_projector.x", "audio_tower.x"};
+    static const char *const others[] = {"vision_tower.patch.weight",
+                                         "model.multi_modal_projector.x", "audio_tower.x"};
     for (int i = 0; i < 3; i++) {
         char *config, name[96];
         CHECK(!open_golden("gemma3_270m"), "no gemma3_270m in tests/golden/families");
@@ -611,28 +678,36 @@ static void text_models_of_multimodal_folders(void) {
         }
         family.parts = realloc(family.parts, (size_t)(family.n_parts + 1) * sizeof *family.parts);
         FolderPart *other = &family.parts[family.n_parts++];
-        *other = (FolderPart){.n_dims = 3, .dims = {2, 3, 4}, .count = 24, .values = calloc(24, sizeof(float))};
+        *other = (FolderPart){
+            .n_dims = 3, .dims = {2, 3, 4}, .count = 24, .values = calloc(24, sizeof(float))};
         snprintf(other->name, sizeof other->name, "%s", others[i]);
         char *vocab = strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
         vocab[1] = 'x';
-        if (asprintf(&config, "{\"model_type\": \"gemma3\", \"text_config\": %s}", family.config) < 0) abort();
+        if (asprintf(&config, "{\"model_type\": \"gemma3\", \"text_config\": %s}", family.config) <
+            0)
+            abort();
         free(family.config);
         family.config = config;
         CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write");
-        check_opening("gemma3_270m", forms[i % 2], i == 2 ? "audio_tower.x is not supported" : NULL);
+        check_opening("gemma3_270m", forms[i % 2],
+                      i == 2 ? "audio_tower.x is not supported" : NULL);
         family_close(&family);
     }
 }
 
-/* ---- the suite -------------------------------------------------------------------------------------- */
+/* ---- the suite
+ * -------------------------------------------------------------------------------------- */
 
 static int current;
 
 static void logits_match_transformers(void) { check_logits_of(FAMILIES[current].name); }
 static void half_precision_is_close_and_exact(void) { check_halves_of(FAMILIES[current].name); }
-static void bits_depend_only_on_tokens(void) { check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32); }
+static void bits_depend_only_on_tokens(void) {
+    check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32);
+}
 static void gguf_files_have_the_same_logits(void) {
-    check_gguf_of(FAMILIES[current].name, FAMILIES[current].architectures, FAMILIES[current].limited);
+    check_gguf_of(FAMILIES[current].name, FAMILIES[current].architectures,
+                  FAMILIES[current].limited);
 }
 
 void suite_families(void) {

@@ -1,7 +1,7 @@
 /* test_folder.c: Hugging Face folders.
  *
- * Compares folders with the same models in other formats and with float64 logits. Tests the options of config.json
- * and damaged folders, which must run or be refused with one line on stderr.
+ * Compares folders with the same models in other formats and with float64 logits. Tests the options
+ * of config.json and damaged folders, which must run or be refused with one line on stderr.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -71,7 +71,8 @@ static int run_path(const char *path, int n, float *logits) {
     return status;
 }
 
-/* ---- the same models in other formats ---------------------------------------------------------- */
+/* ---- the same models in other formats ----------------------------------------------------------
+ */
 
 static GgufFile file;
 static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
@@ -85,15 +86,18 @@ static void check_golden(const char *name, const HashModel *m, const FolderForm 
     char golden[64];
     snprintf(golden, sizeof golden, "tests/golden/%s.f32", name);
     FILE *in = fopen(golden, "rb");
-    CHECK(in && fread(expected, sizeof *expected, (size_t)n, in) == (size_t)n && !fclose(in), "cannot read %s", golden);
-    CHECK(!model_open(&model, temporary("same")) && !folder_write(&model, folder(), form), "cannot write a folder");
+    CHECK(in && fread(expected, sizeof *expected, (size_t)n, in) == (size_t)n && !fclose(in),
+          "cannot read %s", golden);
+    CHECK(!model_open(&model, temporary("same")) && !folder_write(&model, folder(), form),
+          "cannot write a folder");
     model_close(&model);
     CHECK(!model_open(&model, folder()), "%s does not open", name);
     for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
     CHECK(!session_open(&s, &model, 2, TOKENS, 0, KV_F32), "no session");
     const float *found = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
     const double error = largest_difference(found, expected, n) / largest(expected, n);
-    CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name, form->n_files, form->misaligned, error);
+    CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name, form->n_files,
+          form->misaligned, error);
     session_close(&s);
     model_close(&model);
     remove_folder();
@@ -115,7 +119,8 @@ static void folders_against_float64(void) {
         gguf_make_relative(&file, &g->model, &g->relative);
         CHECK(!gguf_write(&file, temporary("same")), "no model");
         gguf_free(&file);
-        check_golden(g->name, &g->model, &(FolderForm){.model_type = relatives[i % 4], .fused = i >= 4});
+        check_golden(g->name, &g->model,
+                     &(FolderForm){.model_type = relatives[i % 4], .fused = i >= 4});
     }
 }
 
@@ -128,21 +133,39 @@ static const struct {
     FolderForm form;
 } MODELS[] = {
     {&SMALL, {.architecture = "qwen2", .biases = true}, {.model_type = "qwen2"}},
-    {&TIED, {.architecture = "qwen2", .biases = true}, {.model_type = "qwen2", .type = TYPE_F16, .n_files = 3}},
-    {&SMALL, {.architecture = "qwen3", .head_size = 24}, {.model_type = "qwen3", .type = TYPE_BF16}},
+    {&TIED,
+     {.architecture = "qwen2", .biases = true},
+     {.model_type = "qwen2", .type = TYPE_F16, .n_files = 3}},
+    {&SMALL,
+     {.architecture = "qwen3", .head_size = 24},
+     {.model_type = "qwen3", .type = TYPE_BF16}},
     {&TIED, {.architecture = "qwen3", .head_size = 80}, {.model_type = "qwen3", .misaligned = 1}},
-    {&TIED, {.architecture = "qwen3"}, {.model_type = "minimind", .type = TYPE_F16, .misaligned = 3}},
+    {&TIED,
+     {.architecture = "qwen3"},
+     {.model_type = "minimind", .type = TYPE_F16, .misaligned = 3}},
     {&SMALL,
      {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 2, .expert_dim = 24},
      {.model_type = "qwen3_moe", .n_files = 2}},
     {&SMALL,
-     {.architecture = "qwen3moe", .n_experts = 6, .n_experts_used = 3, .expert_dim = 16, .plain_weights = true},
+     {.architecture = "qwen3moe",
+      .n_experts = 6,
+      .n_experts_used = 3,
+      .expert_dim = 16,
+      .plain_weights = true},
      {.model_type = "qwen3_moe", .type = TYPE_BF16, .misaligned = 1, .fused = true}},
     {&TIED,
-     {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 40, .n_dense = 1},
+     {.architecture = "qwen3moe",
+      .n_experts = 4,
+      .n_experts_used = 2,
+      .expert_dim = 40,
+      .n_dense = 1},
      {.model_type = "qwen3_moe", .type = TYPE_F16, .fused = true}},
     {&TIED,
-     {.architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 1, .expert_dim = 32, .plain_weights = true},
+     {.architecture = "qwen3moe",
+      .n_experts = 4,
+      .n_experts_used = 1,
+      .expert_dim = 32,
+      .plain_weights = true},
      {.model_type = "minimind"}},
     {&SMALL, {.architecture = "llama"}, {.model_type = "llama"}},
     {&SMALL, {.architecture = "llama"}, {.model_type = "mistral"}},
@@ -160,7 +183,8 @@ static int write_gguf(int i, const char *path) {
         if (v->n_dims > 1) continue;
         if (v->count > 128) abort();
         quantize_row(bytes, type, v->values, (int)v->count);
-        dequantize_row(v->values, &(Tensor){.type = type, .rows = 1, .cols = (int)v->count, .data = bytes}, 0);
+        dequantize_row(v->values,
+                       &(Tensor){.type = type, .rows = 1, .cols = (int)v->count, .data = bytes}, 0);
     }
     gguf_place(&file);
     const int status = gguf_write(&file, path);
@@ -177,18 +201,21 @@ static int make_folder(int i) {
 }
 
 static void folders_and_gguf_files_are_bit_identical(void) {
-    for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) { /* GGUF orders llama's rows differently */
+    /* GGUF orders llama's rows differently */
+    for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) {
         const int n = TOKENS * MODELS[i].m->vocab_size;
         CHECK(!make_folder(i), "model %d cannot be written", i);
         CHECK(!run_path(temporary("same.gguf"), TOKENS, expected), "GGUF file %d does not run", i);
         CHECK(!run_path(folder(), TOKENS, logits), "folder %d does not run", i);
-        CHECK(!memcmp(logits, expected, (size_t)n * sizeof *logits), "model %d (%s): differs by %.3g", i,
-              MODELS[i].form.model_type, largest_difference(logits, expected, n));
+        CHECK(!memcmp(logits, expected, (size_t)n * sizeof *logits),
+              "model %d (%s): differs by %.3g", i, MODELS[i].form.model_type,
+              largest_difference(logits, expected, n));
         remove_folder();
     }
 }
 
-/* ---- config.json ---------------------------------------------------------------------------------- */
+/* ---- config.json
+ * ---------------------------------------------------------------------------------- */
 
 /* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
 static bool open_changed(Model *m, int i, const char *old, const char *new) {
@@ -222,7 +249,8 @@ static void rope_matches_transformers(void) {
          "\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0, "
          "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 256}",
          1,
-         {1.0, 0.1939228, 0.01053823, 0.0009115831, 0.0001767767, 3.428102e-05, 6.64787e-06, 1.289173e-06}},
+         {1.0, 0.1939228, 0.01053823, 0.0009115831, 0.0001767767, 3.428102e-05, 6.64787e-06,
+          1.289173e-06}},
         {0,
          "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 16, \"original_max_position_embeddings\": 256}",
          1.2772588722239782,
@@ -243,25 +271,29 @@ static void rope_matches_transformers(void) {
         {4,
          "\"inference_rope_scaling\": false",
          1,
-         {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279, 3.162277e-05, 5.623413e-06}},
+         {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279, 3.162277e-05,
+          5.623413e-06}},
     };
     static const HashModel heads_of_16 = {64, 96, 2, 4, 2, 60, 4096, true, 7};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool minimind = cases[i].model == 4;
         const Relative r = {.architecture = minimind ? "qwen3" : "llama"};
-        const FolderForm form = {.model_type = minimind ? "minimind" : "llama", .options = cases[i].options};
+        const FolderForm form = {.model_type = minimind ? "minimind" : "llama",
+                                 .options = cases[i].options};
         Model m;
         Session s;
         gguf_make_relative(&file, &heads_of_16, &r);
         gguf_set_real(&file, gguf_key(&r, "rope.freq_base"), minimind ? 1e6f : 1e4f);
         gguf_place(&file);
-        CHECK(!gguf_write(&file, temporary("rope.gguf")) && !model_open(&m, temporary("rope.gguf")), "no model");
+        CHECK(!gguf_write(&file, temporary("rope.gguf")) && !model_open(&m, temporary("rope.gguf")),
+              "no model");
         gguf_free(&file);
         CHECK(!folder_write(&m, folder(), &form), "no folder");
         model_close(&m);
-        CHECK(!model_open(&m, folder()) && !session_open(&s, &m, 1, 1, 0, KV_F32), "%s does not open", form.options);
-        CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g", form.options,
-              m.config.rope.amplitude);
+        CHECK(!model_open(&m, folder()) && !session_open(&s, &m, 1, 1, 0, KV_F32),
+              "%s does not open", form.options);
+        CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g",
+              form.options, m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
             CHECK(fabs(s.ropes[ROPE_GLOBAL].frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6,
                   "%s: frequency %d is %.9g", form.options, k, s.ropes[ROPE_GLOBAL].frequencies[k]);
@@ -280,21 +312,27 @@ static void options_are_applied_or_refused_by_name(void) {
         {0, "\"silu\"", "\"swish\"", NULL},
         {0, "\"qwen2\"", "\"gpt2\"", "model_type is 'gpt2', expected one of the families"},
         {0, "\"model_type\"", "\"type\"", "model_type is missing"},
-        {0, "\"qwen2\"", "\"gemma4_text\"", "model_type is gemma4_text and not supported: it has per-layer emb"},
+        {0, "\"qwen2\"", "\"gemma4_text\"",
+         "model_type is gemma4_text and not supported: it has per-layer emb"},
         {0, "\"qwen2\"", "\"qwen3_next\"", "it has recurrent layers"},
-        {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"", "vocab_size is '60', expected a whole number"},
-        {0, "\"vocab_size\": 60", "\"vocab_size\": 60.0", "vocab_size is 60.0, expected a whole number from 1"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": \"60\"",
+         "vocab_size is '60', expected a whole number"},
+        {0, "\"vocab_size\": 60", "\"vocab_size\": 60.0",
+         "vocab_size is 60.0, expected a whole number from 1"},
         {0, "\"vocab_size\": 60", "\"vocab_size\": 61",
          "model.embed_tokens.weight is [1, 60, 64], expected [1, 61, 64]"},
-        {0, "\"hidden_size\": 64", "\"hidden_size\": 0", "hidden_size is 0, expected a whole number from 1"},
+        {0, "\"hidden_size\": 64", "\"hidden_size\": 0",
+         "hidden_size is 0, expected a whole number from 1"},
         {0, "\"hidden_size\": 64", "\"hidden_size\": 2147483648", "hidden_size is 2147483648"},
         {0, "\"hidden_size\": 64,", "", "hidden_size is missing"},
-        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "model.layers.2.input_layernorm.weight is missing"},
+        {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+         "model.layers.2.input_layernorm.weight is missing"},
         {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
          "model.layers.1.input_layernorm.weight is not supported"},
         {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483647",
          "num_hidden_layers is 2147483647, expected at most 4"},
-        {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "num_key_value_heads is 3, expected a divisor"},
+        {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3",
+         "num_key_value_heads is 3, expected a divisor"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null",
          "k_proj.weight is [1, 32, 64], expected [1, 64"},
         {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
@@ -304,58 +342,74 @@ static void options_are_applied_or_refused_by_name(void) {
         {0, "\"head_dim\": 16", "\"head_dim\": 536870910",
          "q_proj.weight is [1, 64, 64], expected [1, 2147483640, 64]"},
         {0, "\"head_dim\": 16", "\"head_dim\": null", NULL}, /* 64 / 4 */
-        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0, expected a positive number"},
+        {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 0",
+         "rms_norm_eps is 0, expected a positive number"},
         {0, "\"rms_norm_eps\": 9.99999975e-06", "\"rms_norm_eps\": 1e-60",
          "rms_norm_eps is 1e-60, expected a positive number in"},
-        {0, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0", "tie_word_embeddings is 0, expected true"},
-        {0, "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"", "partial_rotary_factor is 0.5"},
-        {0, "\"rope_theta\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"rope_theta\"",
+        {0, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0",
+         "tie_word_embeddings is 0, expected true"},
+        {0, "\"rope_theta\"", "\"partial_rotary_factor\": 0.5, \"rope_theta\"",
+         "partial_rotary_factor is 0.5"},
+        {0, "\"rope_theta\"",
+         "\"quantization_config\": {\"quant_method\": \"awq\"}, \"rope_theta\"",
          "quantization_config is 'awq'"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"", "rope_type is 'longrope'"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"", "factor is missing"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"",
+         "rope_type is 'longrope'"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"",
+         "factor is missing"},
         {0, "\"rope_theta\"",
          "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 2}, "
          "\"rope_theta\"",
          "high_freq_factor is 2, expected more than low_freq_factor"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"", "full_attention is an obj"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"", "rope_scaling is 4, expected an object"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"",
+         "full_attention is an obj"},
+        {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"",
+         "rope_scaling is 4, expected an object"},
         {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
-        {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"", "has the key \"vocab_size\" twice"},
+        {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"",
+         "has the key \"vocab_size\" twice"},
         {0, "\"hidden_size\"", "hidden_size", "config.json: byte 54: expected a key in quotes"},
         {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight is not supported"},
         {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is missing"},
-        {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6", "num_experts_per_tok is 6, expected 1 to the"},
+        {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6",
+         "num_experts_per_tok is 6, expected 1 to the"},
         {5, "\"num_experts\": 5", "\"num_experts\": 100000",
          "num_experts is 100000, expected a whole number from 0 to 1024"},
         {5, "\"num_experts\": 5", "\"num_local_experts\": 5", NULL},
         {5, "\"num_experts\": 5,", "", "num_local_experts is missing"},
         {5, "\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 25",
          "gate_proj.weight is [1, 24, 64], expected"},
-        {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL}, /* no dense layer uses it */
-        {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647", "gate_up_proj is [6, 32, 64]"},
+        /* no dense layer uses it */
+        {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL},
+        {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647",
+         "gate_up_proj is [6, 32, 64]"},
         {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", NULL},
-        {8, "\"use_moe\"", "\"inference_rope_scaling\": true, \"use_moe\"", "inference_rope_scaling is true"},
-        {8, "\"use_moe\": true", "\"use_moe\": false", "model.layers.0.mlp.gate_proj.weight is missing"},
+        {8, "\"use_moe\"", "\"inference_rope_scaling\": true, \"use_moe\"",
+         "inference_rope_scaling is true"},
+        {8, "\"use_moe\": true", "\"use_moe\": false",
+         "model.layers.0.mlp.gate_proj.weight is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
         Model m;
         const bool opened = open_changed(&m, cases[i].model, cases[i].old, cases[i].new);
-        CHECK(opened == !cases[i].message, "%s: %s", cases[i].new, opened ? "opens" : stderr_text());
+        CHECK(opened == !cases[i].message, "%s: %s", cases[i].new,
+              opened ? "opens" : stderr_text());
         if (opened) {
             CHECK(!run(&m, 2, logits), "%s does not run", cases[i].new);
             model_close(&m);
             continue;
         }
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new, cases[i].message,
-              stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new,
+              cases[i].message, stderr_text());
     }
 }
 
 /* A head_dim that the weights contradict costs neither memory nor time. */
 void no_rope_factors_before_the_weights_fit(void) {
     static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
-    static const char scaling[] = "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
-                                  "\"high_freq_factor\": 4}";
+    static const char scaling[] =
+        "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+        "\"high_freq_factor\": 4}";
     uint64_t steps[2];
     char options[256];
     for (int i = 0; i < 2; i++) {
@@ -364,9 +418,11 @@ void no_rope_factors_before_the_weights_fit(void) {
         const uint64_t before = steps_taken;
         CHECK(!open_changed(&m, 0, "\"head_dim\": 16", options), "%s: opens", heads[i]);
         steps[i] = steps_taken - before;
-        CHECK(strstr(stderr_text(), "q_proj.weight is [1, 64, 64], expected ["), "%s: %s", heads[i], stderr_text());
+        CHECK(strstr(stderr_text(), "q_proj.weight is [1, 64, 64], expected ["), "%s: %s", heads[i],
+              stderr_text());
     }
-    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64, heads[0], steps[0], heads[1], steps[1]);
+    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64, heads[0], steps[0],
+          heads[1], steps[1]);
 }
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
@@ -380,7 +436,8 @@ static bool open_with_tensor(const char *name) {
     memcpy(&header, bytes, sizeof header);
     const size_t end = sizeof header + header, data = size - end;
     const int n =
-        snprintf(entry, sizeof entry, ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
+        snprintf(entry, sizeof entry,
+                 ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
                  name, data, data + 8);
     size_t last = end;
     while (bytes[last - 1] != '}') last--;
@@ -417,7 +474,8 @@ static void stored_inv_freq_is_ignored(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool opens = open_with_tensor(cases[i].name);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens, stderr_text());
-        CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s", cases[i].name, stderr_text());
+        CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s", cases[i].name,
+              stderr_text());
     }
 }
 
@@ -436,7 +494,8 @@ static void the_context_has_a_default(void) {
                  {2, 32768, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model m;
-        CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s", cases[i].keys, stderr_text());
+        CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s", cases[i].keys,
+              stderr_text());
         CHECK(m.config.context == cases[i].context, "case %zu: context %d", i, m.config.context);
         model_close(&m);
     }
@@ -462,11 +521,16 @@ static void windows_of_each_layer(void) {
         {QWEN2, {0, 0}, USED "\"max_window_layers\": 2,"},
         {QWEN2, {0, 0}, USED "\"max_window_layers\": 0, \"sliding_window\": null,"},
         {QWEN2, {16, 16}, USED "\"max_window_layers\": 0, \"sliding_window\": 16,"},
-        {QWEN2, {0, 0}, "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2,
+         {0, 0},
+         "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
         {QWEN2, {0, 0}, "\"max_window_layers\": 0, \"sliding_window\": 16,"},
         {QWEN2, {0, 4096}, USED "\"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
         {QWEN2, {4096, 0}, USED "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"},
-        {QWEN2, {0, 0}, USED "\"max_window_layers\": 0, \"layer_types\": [\"full_attention\", \"full_attention\"],"},
+        {QWEN2,
+         {0, 0},
+         USED
+         "\"max_window_layers\": 0, \"layer_types\": [\"full_attention\", \"full_attention\"],"},
         {QWEN3, {0, 4096}, USED "\"max_window_layers\": 1,"},
         {QWEN3, {0, 0}, USED},
         {QWEN3_MOE, {4096, 4096}, USED},
@@ -479,12 +543,13 @@ static void windows_of_each_layer(void) {
         Model m;
         char text[256];
         snprintf(text, sizeof text, "\"max_position_embeddings\": 10000, %s", cases[i].options);
-        CHECK(open_changed(&m, cases[i].model, "\"max_position_embeddings\": 40,", text), "%s: %s", cases[i].options,
-              stderr_text());
-        CHECK(m.config.context == 10000, "case %zu, %s: context %d", i, cases[i].options, m.config.context);
+        CHECK(open_changed(&m, cases[i].model, "\"max_position_embeddings\": 40,", text), "%s: %s",
+              cases[i].options, stderr_text());
+        CHECK(m.config.context == 10000, "case %zu, %s: context %d", i, cases[i].options,
+              m.config.context);
         for (int l = 0; l < 2; l++)
-            CHECK(m.layers[l].window == cases[i].windows[l], "case %zu, %s: window %d in layer %d", i, cases[i].options,
-                  m.layers[l].window, l);
+            CHECK(m.layers[l].window == cases[i].windows[l], "case %zu, %s: window %d in layer %d",
+                  i, cases[i].options, m.layers[l].window, l);
         model_close(&m);
     }
 }
@@ -496,19 +561,21 @@ static void windows_of_qwen2_begin_at_layer_28(void) {
     const Relative r = {.architecture = "qwen2", .biases = true};
     Model m;
     gguf_make_relative(&file, &form, &r);
-    CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")), "no model");
+    CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")),
+          "no model");
     gguf_free(&file);
     CHECK(!folder_write(&m, folder(), &with), "no folder");
     model_close(&m);
     CHECK(!model_open(&m, folder()), "does not open");
     for (int l = 0; l < 29; l++)
-        CHECK(m.layers[l].window == (l < 28 ? 0 : 4096), "layer %d: window %d", l, m.layers[l].window);
+        CHECK(m.layers[l].window == (l < 28 ? 0 : 4096), "layer %d: window %d", l,
+              m.layers[l].window);
     model_close(&m);
     remove_folder();
 }
 
-/* Options of other families than LLaMA. A folder with LLaMA's tensor names opens as granite or smollm3; other options
- * are refused before the tensors are searched. */
+/* Options of other families than LLaMA. A folder with LLaMA's tensor names opens as granite or
+ * smollm3; other options are refused before the tensors are searched. */
 static void options_of_families(void) {
 #define SLIDING        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
 #define LONGROPE(rest) "phi3\", \"rope_scaling\": {\"type\": \"longrope\"" rest "}, \"x\": \""
@@ -516,30 +583,45 @@ static void options_of_families(void) {
         const char *type_and_options, *message; /* NULL: it opens */
     } cases[] = {
         {"granite\", \"logits_scaling\": 8, \"embedding_multiplier\": 1.0, \"x\": \"", NULL},
-        {"granite\", \"logits_scaling\": 0, \"x\": \"", "logits_scaling is 0, expected a positive number"},
-        {"granite\", \"residual_multiplier\": -1, \"x\": \"", "residual_multiplier is -1, expected a positive number"},
-        {"granite\", \"logits_scaling\": 1e-42, \"x\": \"", "logits_scaling is 1e-42, expected a positive number in"},
-        {"granite\", \"embedding_multiplier\": 1e39, \"x\": \"", "embedding_multiplier is 1e39, expected a positive"},
+        {"granite\", \"logits_scaling\": 0, \"x\": \"",
+         "logits_scaling is 0, expected a positive number"},
+        {"granite\", \"residual_multiplier\": -1, \"x\": \"",
+         "residual_multiplier is -1, expected a positive number"},
+        {"granite\", \"logits_scaling\": 1e-42, \"x\": \"",
+         "logits_scaling is 1e-42, expected a positive number in"},
+        {"granite\", \"embedding_multiplier\": 1e39, \"x\": \"",
+         "embedding_multiplier is 1e39, expected a positive"},
         {"granite\", \"attention_bias\": true, \"x\": \"", "q_proj.bias is missing"},
         {"smollm3", NULL},
-        {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"", NULL},
-        {"smollm3\", \"no_rope_layers\": [1], \"x\": \"", "no_rope_layers is a list, expected a list of at least nu"},
-        {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"", "no_rope_layers is a list, expected whole numbers"},
-        {"smollm3\", \"no_rope_layer_interval\": 0, \"x\": \"", "no_rope_layer_interval is 0, expected a whole number"},
-        {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"", "sliding_window is 3, expected a window in use"},
-        {"smollm3\", \"use_sliding_window\": true, " SLIDING ", \"x\": \"", "sliding_window is missing"},
+        {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"",
+         NULL},
+        {"smollm3\", \"no_rope_layers\": [1], \"x\": \"",
+         "no_rope_layers is a list, expected a list of at least nu"},
+        {"smollm3\", \"no_rope_layers\": [1, 0.5], \"x\": \"",
+         "no_rope_layers is a list, expected whole numbers"},
+        {"smollm3\", \"no_rope_layer_interval\": 0, \"x\": \"",
+         "no_rope_layer_interval is 0, expected a whole number"},
+        {"smollm3\", \"sliding_window\": 3, " SLIDING ", \"x\": \"",
+         "sliding_window is 3, expected a window in use"},
+        {"smollm3\", \"use_sliding_window\": true, " SLIDING ", \"x\": \"",
+         "sliding_window is missing"},
         {"smollm3\", \"layer_types\": [\"full_attention\", \"chunked_attention\"], \"x\": \"",
          "layer_types is a list, expected full_attention and sliding_attention"},
         {"gemma2", "pre_feedforward_layernorm.weight is missing"},
-        {"gemma2\", \"use_bidirectional_attention\": true, \"x\": \"", "use_bidirectional_attention is true"},
-        {"gemma2\", \"attn_logit_softcapping\": 0, \"x\": \"", "attn_logit_softcapping is 0, expected a positive"},
+        {"gemma2\", \"use_bidirectional_attention\": true, \"x\": \"",
+         "use_bidirectional_attention is true"},
+        {"gemma2\", \"attn_logit_softcapping\": 0, \"x\": \"",
+         "attn_logit_softcapping is 0, expected a positive"},
         {"gemma2\", \"final_logit_softcapping\": \"30\", \"x\": \"",
          "final_logit_softcapping is '30', expected a positi"},
-        {"gemma2\", \"query_pre_attn_scalar\": -256, \"x\": \"", "query_pre_attn_scalar is -256, expected a positive"},
+        {"gemma2\", \"query_pre_attn_scalar\": -256, \"x\": \"",
+         "query_pre_attn_scalar is -256, expected a positive"},
         {"gemma2\", \"hidden_activation\": \"gelu\", \"x\": \"",
          "hidden_activation is 'gelu', expected gelu_pytorch_tanh"},
-        {"gemma2\", \"sliding_window\": null, \"x\": \"", "sliding_window is null, expected a window in use, for"},
-        {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"", "attn_logit_softcapping is 50.0, expected null"},
+        {"gemma2\", \"sliding_window\": null, \"x\": \"",
+         "sliding_window is null, expected a window in use, for"},
+        {"gemma3_text\", \"attn_logit_softcapping\": 50.0, \"x\": \"",
+         "attn_logit_softcapping is 50.0, expected null"},
         {"gemma3_text\", \"sliding_window_pattern\": 0, \"x\": \"",
          "sliding_window_pattern is 0, expected a whole numb"},
         {"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\"}, \"x\": \"",
@@ -555,13 +637,16 @@ static void options_of_families(void) {
         {"stablelm\", \"qk_layernorm\": true, \"x\": \"", "qk_layernorm is true"},
         {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"",
          "partial_rotary_factor is 0, expected a positive number"},
-        {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"", "partial_rotary_factor is 0.1, expected a share"},
+        {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"",
+         "partial_rotary_factor is 0.1, expected a share"},
         {"stablelm", "input_layernorm.bias is missing"},
         {"phi3", "model.layers.0.self_attn.qkv_proj.weight is missing"},
         {"phi3\", \"rope_scaling\": {\"type\": \"linear\"}, \"x\": \"",
          "rope_type is 'linear', expected default or longrope"},
-        {LONGROPE(""), "short_factor is missing, expected a list with a positive number for each rotating pair"},
-        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "short_factor is a list, expected a list with"},
+        {LONGROPE(""),
+         "short_factor is missing, expected a list with a positive number for each rotating pair"},
+        {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"),
+         "short_factor is a list, expected a list with"},
         {LONGROPE(", \"short_factor\": [1, 1, 1, 1, 1, 1, 1, 0]"),
          "short_factor is a list, expected a list with a positive number"},
         {"mixtral", "block_sparse_moe.gate.weight is missing"},
@@ -569,18 +654,20 @@ static void options_of_families(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
         Model m;
         const bool opened = open_changed(&m, LLAMA, "llama", cases[i].type_and_options);
-        CHECK(opened == !cases[i].message, "%s: %s", cases[i].type_and_options, opened ? "opens" : stderr_text());
+        CHECK(opened == !cases[i].message, "%s: %s", cases[i].type_and_options,
+              opened ? "opens" : stderr_text());
         if (opened) {
             CHECK(!run(&m, 2, logits), "%s does not run", cases[i].type_and_options);
             model_close(&m);
             continue;
         }
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].type_and_options,
-              cases[i].message, stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s",
+              cases[i].type_and_options, cases[i].message, stderr_text());
     }
 }
 
-/* ---- safetensors -------------------------------------------------------------------------------------- */
+/* ---- safetensors
+ * -------------------------------------------------------------------------------------- */
 
 /* Puts another header before the data; returns whether the folder opens. */
 static bool open_with_header(const char *header, size_t n_data) {
@@ -612,16 +699,22 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}",
          "a: shape has 2147483647 in it"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}", "a: data_offsets is missing"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}", "a: data_offsets is a list"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}", "a: data_offsets is a list"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}", "a: data_offsets is a list"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}",
+         "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}",
+         "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [-16, 0]}}",
+         "a: data_offsets is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 15]}}",
+         "a has 15 bytes, its shape needs"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}",
+         "a has 15 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [8], \"data_offsets\": [0, 17]}}",
          "a has 17 bytes, its shape needs 16"},
         {"{\"a\": {\"dtype\": \"BF16\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "a has 16 bytes, its shape needs"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}", "a has 15 bytes, its shape needs"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 15]}}",
+         "a has 15 bytes, its shape needs"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}",
          "a ends after the end of the file (truncated?)"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [13, 17]}}",
@@ -634,7 +727,8 @@ static void headers_are_checked(void) {
          "a has 13 bytes, its shape needs 12"},
         {"{\"a\": {\"dtype\": \"F16\", \"shape\": [7], \"data_offsets\": [0, 15]}}",
          "a has 15 bytes, its shape needs 14"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}", "is a list"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 18446744073709551615]}}",
+         "is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [4, 16]}}",
          "has 16 bytes of data, its tensors have 12"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}}",
@@ -642,10 +736,12 @@ static void headers_are_checked(void) {
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [3], \"data_offsets\": [0, 12]}, "
          "\"b\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
          "b begins at byte 8 of the data, inside another one"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}", "the key \"a\" twice"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}, \"a\": {}}",
+         "the key \"a\" twice"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 1)"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, " /* empty tensors come first */
+        /* empty tensors come first */
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, "
          "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 2)"},
         {"{}", "has 16 bytes of data, its tensors have 0"},
@@ -653,11 +749,12 @@ static void headers_are_checked(void) {
     CHECK(!make_folder(0), "no folder");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(!open_with_header(cases[i].header, 16), "%s opens", cases[i].header);
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header, cases[i].message,
-              stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header,
+              cases[i].message, stderr_text());
     }
-    CHECK(!open_with_header("{}", 0) && strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"), "%s",
-          stderr_text());
+    CHECK(!open_with_header("{}", 0) &&
+              strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"),
+          "%s", stderr_text());
     static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
     for (int i = 0; i < 4; i++) {
         Model m;
@@ -666,7 +763,8 @@ static void headers_are_checked(void) {
         save(in_folder("model.safetensors"), bytes, i == 3 ? 7 : sizeof bytes);
         stderr_hide();
         const int status = model_open(&m, folder());
-        CHECK(stderr_show() == 1 && status, "a header of %llu bytes: %s", (unsigned long long)sizes[i], stderr_text());
+        CHECK(stderr_show() == 1 && status, "a header of %llu bytes: %s",
+              (unsigned long long)sizes[i], stderr_text());
     }
     remove_folder();
 }
@@ -689,11 +787,13 @@ static void an_index_names_files_of_its_folder(void) {
     static const struct {
         const char *old, *new, *message;
     } cases[] = {
-        {first, "\"../same.gguf\"", "is in '../same.gguf', expected a file name in the same folder"},
+        {first, "\"../same.gguf\"",
+         "is in '../same.gguf', expected a file name in the same folder"},
         {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected a file name in the same folder"},
         {first, "\"..\"", "/..: is a directory"},
         {first, "\"\"", "/: is a directory"},
-        {first, "\"model-00001-of-00003.safetensors\\u0000\"", "expected a file name in the same folder"},
+        {first, "\"model-00001-of-00003.safetensors\\u0000\"",
+         "expected a file name in the same folder"},
         {first, "7", "is in '7', expected a file name in the same folder"},
         {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
         {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
@@ -701,8 +801,8 @@ static void an_index_names_files_of_its_folder(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(!open_with_index(cases[i].old, cases[i].new), "%s opens", cases[i].new);
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new, cases[i].message,
-              stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new,
+              cases[i].message, stderr_text());
     }
     CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
     /* which tensor is in which file is read from the files */
@@ -710,7 +810,8 @@ static void an_index_names_files_of_its_folder(void) {
     CHECK(open_with_index(first, "\"model-00002-of-00003.safetensors\""), "%s", stderr_text());
 }
 
-/* A copy of the second file replaces the first: its tensors are in both, and the message names both. */
+/* A copy of the second file replaces the first: its tensors are in both, and the message names
+ * both. */
 static void a_tensor_in_two_files_is_refused(void) {
     Model m;
     size_t size;
@@ -721,7 +822,8 @@ static void a_tensor_in_two_files_is_refused(void) {
     stderr_hide();
     const int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
-    const char *first = strstr(stderr_text(), "model-00001-of-"), *other = strstr(stderr_text(), "model-00002-of-");
+    const char *first = strstr(stderr_text(), "model-00001-of-"),
+               *other = strstr(stderr_text(), "model-00002-of-");
     CHECK(first && other && strstr(stderr_text(), " is also in "), "%s", stderr_text());
     remove_folder();
 }
@@ -741,19 +843,22 @@ static void the_smallest_header(void) {
 
 /* A FIFO or device is refused without waiting for it. */
 static void only_regular_files_are_opened(void) {
-    static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json",
+    static const char *const names[] = {"config.json", "model.safetensors",
+                                        "model.safetensors.index.json",
                                         "model-00002-of-00003.safetensors"};
     for (int i = 0; i < 8; i++) {
         Model m;
         CHECK(!make_folder(i / 2 < 2 ? 0 : 1), "no folder");
         unlink(in_folder(names[i / 2]));
-        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2])) : mkfifo(in_folder(names[i / 2]), 0600)),
+        CHECK(!(i % 2 ? symlink("/dev/zero", in_folder(names[i / 2]))
+                      : mkfifo(in_folder(names[i / 2]), 0600)),
               "cannot make it");
         stderr_hide();
         const int status = model_open(&m, folder());
         CHECK(stderr_show() == 1 && status == -1, "opens with %s", names[i / 2]);
-        CHECK(strstr(stderr_text(), names[i / 2]) && strstr(stderr_text(), ": is not a regular file\n"), "%s",
-              stderr_text());
+        CHECK(strstr(stderr_text(), names[i / 2]) &&
+                  strstr(stderr_text(), ": is not a regular file\n"),
+              "%s", stderr_text());
         remove_folder();
     }
 }
@@ -772,12 +877,14 @@ static void check_missing(const char *removed, const char *added, const char *me
 static void missing_tensors_and_files_are_named(void) {
     static const char index[] = "model.safetensors.index.json";
     check_missing("config.json", NULL, "config.json: No such file");
-    check_missing("model-00002-of-00003.safetensors", NULL, "model-00002-of-00003.safetensors: No such file");
+    check_missing("model-00002-of-00003.safetensors", NULL,
+                  "model-00002-of-00003.safetensors: No such file");
     check_missing(index, NULL, "without model.safetensors and its index");
     check_missing(index, "pytorch_model.bin", "scripts/bin_to_safetensors.py");
 }
 
-/* ---- damaged folders ------------------------------------------------------------------------------------ */
+/* ---- damaged folders
+ * ------------------------------------------------------------------------------------ */
 
 static uint64_t state;
 
@@ -805,7 +912,8 @@ static void damage_number(Image *image, size_t first, size_t end) {
         "0",   "-1",  "1",    "2147483647", "2147483648", "4294967296", "18446744073709551616",
         "1e9", "0.5", "null", "\"1\"",      "[]",         "1e400",      "9223372036854775807"};
     size_t at = first + (size_t)any((int)(end - first));
-    for (size_t i = 0; i < end - first && !is_number_byte(image->bytes[at]); i++) at = at + 1 < end ? at + 1 : first;
+    for (size_t i = 0; i < end - first && !is_number_byte(image->bytes[at]); i++)
+        at = at + 1 < end ? at + 1 : first;
     size_t n = 0;
     while (at + n < end && is_number_byte(image->bytes[at + n])) n++;
     if (n == 0) return;
@@ -826,13 +934,15 @@ static void damage_text(Image *image, size_t first, size_t end) {
     case 3: replace(image, at, n, ""); break;
     case 4: image->bytes[at] ^= (uint8_t)(1 << any(8)); break;
     default: {
-        static const char *const pieces[] = {"{", "}", "[", "]", ",", ":", "\"", "\\", "\xff", "null", "\"a\": {}, "};
+        static const char *const pieces[] = {"{",  "}",  "[",    "]",    ",",          ":",
+                                             "\"", "\\", "\xff", "null", "\"a\": {}, "};
         replace(image, at, 0, pieces[any(11)]);
     }
     }
 }
 
-/* Damages one or two of: the header's text (mostly with its length adapted), the length, the end, weights. */
+/* Damages one or two of: the header's text (mostly with its length adapted), the length, the end,
+ * weights. */
 static void damage_safetensors(Image *image) {
     uint64_t size;
     memcpy(&size, image->bytes, 8);
@@ -883,13 +993,14 @@ static void try_folder(Counts *counts) {
     counts->ran += opened;
     counts->not_a_number += !finite;
     CHECK(runs, "opens, and does not run: %s", stderr_text());
-    CHECK(lines == (!opened || !finite), "%s, with %d lines on stderr: %s", opened ? "opened" : "refused", lines,
-          stderr_text());
+    CHECK(lines == (!opened || !finite), "%s, with %d lines on stderr: %s",
+          opened ? "opened" : "refused", lines, stderr_text());
 }
 
 static void damaged_folders(void) {
     static const HashModel tiny = {16, 24, 2, 2, 1, 40, 40, false, 11};
-    static const Relative sparse = {.architecture = "qwen3moe", .n_experts = 3, .n_experts_used = 2, .expert_dim = 8};
+    static const Relative sparse = {
+        .architecture = "qwen3moe", .n_experts = 3, .n_experts_used = 2, .expert_dim = 8};
     static const Relative dense = {.architecture = "qwen3", .head_size = 12};
     static const struct {
         const Relative *r;
@@ -897,13 +1008,16 @@ static void damaged_folders(void) {
         const char *files[4];
     } folders[] = {
         {&dense,
-         {.model_type = "qwen3", .options = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}"},
+         {.model_type = "qwen3",
+          .options = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}"},
          {"config.json", "model.safetensors"}},
         {&sparse,
          {.model_type = "qwen3_moe", .type = TYPE_BF16, .n_files = 2, .misaligned = 1},
          {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
           "model-00002-of-00002.safetensors"}},
-        {&sparse, {.model_type = "minimind", .type = TYPE_F16, .fused = true}, {"config.json", "model.safetensors"}},
+        {&sparse,
+         {.model_type = "minimind", .type = TYPE_F16, .fused = true},
+         {"config.json", "model.safetensors"}},
     };
     static Image image, good;
     Counts counts = {0};
@@ -912,20 +1026,23 @@ static void damaged_folders(void) {
         Model m;
         gguf_make_relative(&file, &tiny, folders[k].r);
         gguf_place(&file);
-        CHECK(!gguf_write(&file, temporary("tiny.gguf")) && !model_open(&m, temporary("tiny.gguf")), "no model");
+        CHECK(!gguf_write(&file, temporary("tiny.gguf")) && !model_open(&m, temporary("tiny.gguf")),
+              "no model");
         gguf_free(&file);
         CHECK(!folder_write(&m, folder(), &folders[k].form), "no folder");
         model_close(&m);
         Counts undamaged = {0};
         try_folder(&undamaged);
-        CHECK(undamaged.ran == 1 && !undamaged.not_a_number, "folder %d is not good to begin with", k);
+        CHECK(undamaged.ran == 1 && !undamaged.not_a_number, "folder %d is not good to begin with",
+              k);
         for (int i = 0; i < n; i++) {
             state = (uint64_t)k << 40 | (uint64_t)i << 16;
             const int n_files = folders[k].files[2] ? 4 : 2;
             const char *name = folders[k].files[any(n_files)];
             FILE *in = fopen(in_folder(name), "rb");
             good.size = in ? fread(good.bytes, 1, sizeof good.bytes, in) : 0;
-            CHECK(in && !fclose(in) && good.size > 0 && good.size < sizeof good.bytes - 1000, "%zu bytes", good.size);
+            CHECK(in && !fclose(in) && good.size > 0 && good.size < sizeof good.bytes - 1000,
+                  "%zu bytes", good.size);
             image = good;
             for (int d = any(2); d >= 0; d--)
                 if (strstr(name, ".json"))
@@ -938,8 +1055,8 @@ static void damaged_folders(void) {
         }
         remove_folder();
     }
-    printf("folders: %d refused, %d ran, %d of them with a logit that is not finite\n", counts.refused, counts.ran,
-           counts.not_a_number);
+    printf("folders: %d refused, %d ran, %d of them with a logit that is not finite\n",
+           counts.refused, counts.ran, counts.not_a_number);
     const int min = (counts.refused + counts.ran) / 10;
     CHECK(counts.refused >= min && counts.ran >= min, "too few refused or too few run");
 }

@@ -1,8 +1,8 @@
 /* test_gguf.c: gguf.c, the files it accepts and the files it refuses.
  *
- * Compares every key that changes the result with a double-precision forward pass written from the papers, and a
- * model with the same model as a llama2.c checkpoint. Tests the tokenizer in a file, and files with one defect.
- * Random damage is in test_damage.c.
+ * Compares every key that changes the result with a double-precision forward pass written from the
+ * papers, and a model with the same model as a llama2.c checkpoint. Tests the tokenizer in a file,
+ * and files with one defect. Random damage is in test_damage.c.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -87,30 +87,36 @@ static const char *full_name(int layer, const char *name) {
 }
 
 /* Matrix i of the tensor. */
-static void exact_matrix(double *y, const double *x, int layer, const char *name, int i, int rows, int cols) {
-    const float *w = values_of(layer, name, "weight") + i * rows * cols, *bias = values_of(layer, name, "bias");
+static void exact_matrix(double *y, const double *x, int layer, const char *name, int i, int rows,
+                         int cols) {
+    const float *w = values_of(layer, name, "weight") + i * rows * cols,
+                *bias = values_of(layer, name, "bias");
     for (int r = 0; r < rows; r++) {
         y[r] = bias ? (double)bias[r] : 0;
         for (int c = 0; c < cols; c++) y[r] += (double)w[r * cols + c] * x[c];
     }
 }
 
-static void exact_linear(double *y, const double *x, int layer, const char *name, int rows, int cols) {
+static void exact_linear(double *y, const double *x, int layer, const char *name, int rows,
+                         int cols) {
     exact_matrix(y, x, layer, name, 0, rows, cols);
 }
 
-static void exact_norm_of(const Reference *ref, double *y, const double *x, int layer, const char *name, int dim) {
+static void exact_norm_of(const Reference *ref, double *y, const double *x, int layer,
+                          const char *name, int dim) {
     const float *gamma = values_of(layer, name, "weight"), *beta = values_of(layer, name, "bias");
     double mean = 0, squares = 0;
     const bool is_layer = beta || ref->bare;
     for (int i = 0; is_layer && i < dim; i++) mean += x[i] / dim;
     for (int i = 0; i < dim; i++) squares += (x[i] - mean) * (x[i] - mean) / dim;
-    const double root = gamma || ref->bare ? sqrt(squares + (is_layer ? ref->layer_eps : ref->rms_eps)) : 1;
+    const double root =
+        gamma || ref->bare ? sqrt(squares + (is_layer ? ref->layer_eps : ref->rms_eps)) : 1;
     for (int i = 0; i < dim; i++)
         y[i] = (x[i] - mean) / root * (gamma ? (double)gamma[i] : 1) + (beta ? (double)beta[i] : 0);
 }
 
-static void exact_norm(const Reference *ref, double *y, const double *x, int layer, const char *name) {
+static void exact_norm(const Reference *ref, double *y, const double *x, int layer,
+                       const char *name) {
     exact_norm_of(ref, y, x, layer, name, ref->m->dim);
 }
 
@@ -118,12 +124,16 @@ static void exact_post_norm(const Reference *ref, double *y, int layer, const ch
     if (values_of(layer, name, "weight")) exact_norm(ref, y, y, layer, name);
 }
 
-static void exact_head_norms(const Reference *ref, double *v, int heads, int layer, const char *name) {
-    const GgufTensor *all = values_of(layer, name, "weight") ? gguf_tensor(&file, full_name(layer, name)) : NULL;
+static void exact_head_norms(const Reference *ref, double *v, int heads, int layer,
+                             const char *name) {
+    const GgufTensor *all =
+        values_of(layer, name, "weight") ? gguf_tensor(&file, full_name(layer, name)) : NULL;
     if (!all) return;
-    if ((int)all->count > ref->head_size) exact_norm_of(ref, v, v, layer, name, heads * ref->head_size);
+    if ((int)all->count > ref->head_size)
+        exact_norm_of(ref, v, v, layer, name, heads * ref->head_size);
     for (int h = 0; h < heads && (int)all->count == ref->head_size; h++)
-        exact_norm_of(ref, v + h * ref->head_size, v + h * ref->head_size, layer, name, ref->head_size);
+        exact_norm_of(ref, v + h * ref->head_size, v + h * ref->head_size, layer, name,
+                      ref->head_size);
 }
 
 static bool has_window(const Reference *ref, int l) {
@@ -146,7 +156,8 @@ static void exact_rope(const Reference *ref, double *v, int heads, int pos, int 
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < ref->rope_dims / 2; i++) {
             const double factor = ref->factors ? (double)ref->factors[i] : 1;
-            const double angle = pos / ref->scale / factor * pow(ref->base, -2.0 * i / ref->rope_dims);
+            const double angle =
+                pos / ref->scale / factor * pow(ref->base, -2.0 * i / ref->rope_dims);
             double *first = v + h * ref->head_size + (halves ? i : 2 * i), a = *first;
             double *second = first + (halves ? ref->rope_dims / 2 : 1), b = *second;
             *first = ref->amplitude * (a * cos(angle) - b * sin(angle));
@@ -177,8 +188,8 @@ static void exact_attention(const Reference *ref, double *out, const double *q, 
 }
 
 /* The SwiGLU of layer l or, with the ending "_exps", of its expert i. */
-static void exact_mlp(const Reference *ref, double *y, const double *x, int l, const char *ending, int i, int hidden,
-                      int dim) {
+static void exact_mlp(const Reference *ref, double *y, const double *x, int l, const char *ending,
+                      int i, int hidden, int dim) {
     double gate[MAX_WIDTH], up[MAX_WIDTH];
     char name[16];
     snprintf(name, sizeof name, "ffn_gate%s", ending);
@@ -201,7 +212,8 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
     for (int e = 0; e < n; e++) all += p[e] = exp(p[e]);
     for (int e = 0; e < n; e++) {
         int better = 0;
-        for (int other = 0; other < n; other++) better += p[other] > p[e] || (other < e && p[other] == p[e]);
+        for (int other = 0; other < n; other++)
+            better += p[other] > p[e] || (other < e && p[other] == p[e]);
         if (better < ref->r->n_experts_used) used += weights[e] = p[e] / all;
     }
     for (int i = 0; i < dim; i++) y[i] = 0;
@@ -214,10 +226,13 @@ static void exact_experts(const Reference *ref, double *y, const double *x, int 
 /* The logits of the token at `pos`; the earlier tokens have been run. */
 static void exact_forward(const Reference *ref, double *logits, int token, int pos) {
     const HashModel *m = ref->m;
-    const int dim = m->dim, q_dim = m->n_heads * ref->head_size, kv_dim = m->n_kv_heads * ref->head_size;
+    const int dim = m->dim, q_dim = m->n_heads * ref->head_size,
+              kv_dim = m->n_kv_heads * ref->head_size;
     double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH], y[MAX_WIDTH];
-    const double embedding = ref->embedding > 0 ? ref->embedding : 1, residual = ref->residual > 0 ? ref->residual : 1;
-    for (int i = 0; i < dim; i++) x[i] = embedding * (double)values_of(-1, "token_embd", "weight")[token * dim + i];
+    const double embedding = ref->embedding > 0 ? ref->embedding : 1,
+                 residual = ref->residual > 0 ? ref->residual : 1;
+    for (int i = 0; i < dim; i++)
+        x[i] = embedding * (double)values_of(-1, "token_embd", "weight")[token * dim + i];
     for (int l = 0; l < m->n_layers; l++) {
         exact_norm(ref, xn, x, l, "attn_norm");
         exact_linear(q, xn, l, "attn_q", q_dim, dim);
@@ -240,14 +255,16 @@ static void exact_forward(const Reference *ref, double *logits, int token, int p
         for (int i = 0; i < dim; i++) x[i] += residual * y[i];
     }
     exact_norm(ref, xn, x, -1, "output_norm");
-    exact_linear(logits, xn, -1, values_of(-1, "output", "weight") ? "output" : "token_embd", m->vocab_size, dim);
+    exact_linear(logits, xn, -1, values_of(-1, "output", "weight") ? "output" : "token_embd",
+                 m->vocab_size, dim);
     for (int i = 0; i < m->vocab_size; i++) {
         if (ref->logits > 0) logits[i] *= ref->logits;
         if (ref->logit_cap > 0) logits[i] = ref->logit_cap * tanh(logits[i] / ref->logit_cap);
     }
 }
 
-/* ---- comparison with the program -------------------------------------------------------------- */
+/* ---- comparison with the program --------------------------------------------------------------
+ */
 
 static float logits_found[N_TOKENS * MAX_VOCAB];
 
@@ -263,7 +280,9 @@ static int run_file(const HashModel *m, const char *path, float *logits) {
         for (int at = 0; at < N_TOKENS && !status; at += 5) {
             const int n = N_TOKENS - at < 5 ? N_TOKENS - at : 5;
             const float *found = model_forward_text(&s, tokens + at, n, at, n);
-            if (found) memcpy(logits + at * m->vocab_size, found, (size_t)(n * m->vocab_size) * sizeof *found);
+            if (found)
+                memcpy(logits + at * m->vocab_size, found,
+                       (size_t)(n * m->vocab_size) * sizeof *found);
             status = found ? 0 : -1;
         }
         session_close(&s);
@@ -294,11 +313,13 @@ static const double CLOSE = 5e-6;
 
 static void check_refused(int line, const char *expected);
 
-/* ---- the same model in two formats ---------------------------------------------------------------- */
+/* ---- the same model in two formats
+ * ---------------------------------------------------------------- */
 
 /* llama.cpp orders the rows of attn_q and attn_k as llama2.c does. */
 static void same_bits_as_a_checkpoint(void) {
-    static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &SMALL, &SMALL_TIED};
+    static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &SMALL,
+                                              &SMALL_TIED};
     static float expected[N_TOKENS * MAX_VOCAB];
     for (int i = 0; i < 5; i++)
         for (uint32_t version = 2; version <= 3; version++) {
@@ -306,10 +327,13 @@ static void same_bits_as_a_checkpoint(void) {
             const char *checkpoint = temporary("model.bin"), *path = temporary("model.gguf");
             gguf_make(&file, m, 0);
             file.version = version;
-            CHECK(!hashmodel_write(m, checkpoint, 0, 0) && !gguf_write(&file, path), "cannot write");
+            CHECK(!hashmodel_write(m, checkpoint, 0, 0) && !gguf_write(&file, path),
+                  "cannot write");
             gguf_free(&file);
-            CHECK(!run_file(m, checkpoint, expected) && !run_file(m, path, logits_found), "does not run");
-            CHECK(!memcmp(logits_found, expected, (size_t)(N_TOKENS * m->vocab_size) * sizeof *expected),
+            CHECK(!run_file(m, checkpoint, expected) && !run_file(m, path, logits_found),
+                  "does not run");
+            CHECK(!memcmp(logits_found, expected,
+                          (size_t)(N_TOKENS * m->vocab_size) * sizeof *expected),
                   "model %d, version %u: logits differ from the checkpoint's", i, version);
         }
 }
@@ -323,16 +347,20 @@ static void config_matches_the_file(void) {
         CHECK(!gguf_write(&file, path) && !model_open(&model, path), "does not open");
         gguf_free(&file);
         const Config *c = &model.config;
-        CHECK(c->dim == 64 && c->hidden_dim == 96 && c->n_layers == 2 && c->n_heads == 4 && c->n_kv_heads == 2 &&
-                  c->head_size == 16 && c->vocab_size == 60 && c->context == 40 && c->rope.base == 10000 &&
-                  c->rope.scale == 1 && c->rope.dims == 16,
+        CHECK(c->dim == 64 && c->hidden_dim == 96 && c->n_layers == 2 && c->n_heads == 4 &&
+                  c->n_kv_heads == 2 && c->head_size == 16 && c->vocab_size == 60 &&
+                  c->context == 40 && c->rope.base == 10000 && c->rope.scale == 1 &&
+                  c->rope.dims == 16,
               "wrong sizes");
-        CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied, "tied: %d", model.tied);
+        CHECK(model.tied == !untied && (model.output.data == model.embedding.data) == !untied,
+              "tied: %d", model.tied);
         CHECK(!strcmp(model.format, "GGUF") &&
                   model.files->data + model.layers[1].mlp.up.offset == model.layers[1].mlp.up.data,
               "format %s", model.format);
-        const size_t parameters = (size_t)(60 * 64 * (1 + untied) + 64 + 2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
-        CHECK(model.parameters == parameters, "%zu parameters, expected %zu", model.parameters, parameters);
+        const size_t parameters =
+            (size_t)(60 * 64 * (1 + untied) + 64 + 2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
+        CHECK(model.parameters == parameters, "%zu parameters, expected %zu", model.parameters,
+              parameters);
         model_close(&model);
     }
 }
@@ -370,7 +398,8 @@ static void weight_types(void) {
     }
 }
 
-/* ---- keys and tensors that change the result --------------------------------------------------------- */
+/* ---- keys and tensors that change the result
+ * --------------------------------------------------------- */
 
 static void head_sizes(void) {
     for (int size = 2; size <= 48; size += 2) { /* dim / n_heads is 16 */
@@ -389,22 +418,29 @@ static void rotations(void) {
         snprintf(what, sizeof what, "rotation %d", i);
         gguf_make(&file, ref.m, 0);
         if (i == 0 || i == 8) gguf_set_int(&file, "llama.rope.dimension_count", ref.rope_dims = 6);
-        if (i == 1 || i == 8) gguf_set_real(&file, "llama.rope.freq_base", 500000), ref.base = 500000;
+        if (i == 1 || i == 8)
+            gguf_set_real(&file, "llama.rope.freq_base", 500000), ref.base = 500000;
         if (i == 2 || i == 8) gguf_set_text(&file, type, "linear");
-        if (i == 2 || i == 3 || i == 8) gguf_set_real(&file, factor, 2.5f), ref.scale = 2.5; /* linear is the default */
-        if (i == 4) gguf_set_real(&file, "llama.rope.scale_linear", 4), ref.scale = 4;       /* the old name */
+        /* linear is the default */
+        if (i == 2 || i == 3 || i == 8) gguf_set_real(&file, factor, 2.5f), ref.scale = 2.5;
+        /* the old name */
+        if (i == 4) gguf_set_real(&file, "llama.rope.scale_linear", 4), ref.scale = 4;
         if (i == 5) gguf_set_text(&file, type, "none"), gguf_set_real(&file, factor, 8);
-        if (i == 6) gguf_set_text(&file, type, "none"), gguf_set_real(&file, "llama.rope.scale_linear", 8);
+        if (i == 6)
+            gguf_set_text(&file, type, "none"), gguf_set_real(&file, "llama.rope.scale_linear", 8);
         if (i == 9)
-            gguf_set_text(&file, type, "linear"), gguf_set_real(&file, "llama.rope.scale_linear", 2), ref.scale = 2;
+            gguf_set_text(&file, type, "linear"),
+                gguf_set_real(&file, "llama.rope.scale_linear", 2), ref.scale = 2;
         if (i == 7 || i == 8)
-            ref.factors = gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
+            ref.factors =
+                gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
         check_forward(what, &ref, CLOSE);
     }
 }
 
-/* YaRN by its paper (Peng et al. 2023, sec. 3.2): frequencies that turn `fast` times in the original context are
- * unchanged, those that turn `slow` times are divided by the factor, with a linear ramp over whole pairs in between. */
+/* YaRN by its paper (Peng et al. 2023, sec. 3.2): frequencies that turn `fast` times in the
+ * original context are unchanged, those that turn `slow` times are divided by the factor, with a
+ * linear ramp over whole pairs in between. */
 static void yarn(void) {
     static const struct {
         float factor, fast, slow, amplitude; /* 0: key missing */
@@ -416,9 +452,11 @@ static void yarn(void) {
         Reference ref = reference_of(&SMALL);
         const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
                                 cases[i].slow > 0 ? (double)cases[i].slow : 1};
-        const double factor = (double)cases[i].factor, context = cases[i].context ? cases[i].context : 40;
+        const double factor = (double)cases[i].factor,
+                     context = cases[i].context ? cases[i].context : 40;
         double ends[2]; /* of the ramp, as indices of pairs */
-        for (int k = 0; k < 2; k++) ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
+        for (int k = 0; k < 2; k++)
+            ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
         const double first = fmax(floor(ends[0]), 0), last = fmin(ceil(ends[1]), 15);
         for (int k = 0; k < 8; k++) {
             const double part = last == first ? k > first : (k - first) / (last - first);
@@ -430,9 +468,12 @@ static void yarn(void) {
         gguf_make(&file, &SMALL, 0);
         gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
         gguf_set_real(&file, "llama.rope.scaling.factor", cases[i].factor);
-        if (cases[i].context) gguf_set_int(&file, "llama.rope.scaling.original_context_length", cases[i].context);
-        if (cases[i].fast > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_fast", cases[i].fast);
-        if (cases[i].slow > 0) gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", cases[i].slow);
+        if (cases[i].context)
+            gguf_set_int(&file, "llama.rope.scaling.original_context_length", cases[i].context);
+        if (cases[i].fast > 0)
+            gguf_set_real(&file, "llama.rope.scaling.yarn_beta_fast", cases[i].fast);
+        if (cases[i].slow > 0)
+            gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", cases[i].slow);
         if (cases[i].amplitude > 0) {
             gguf_set_real(&file, "llama.rope.scaling.attn_factor", cases[i].amplitude);
             ref.amplitude *= (double)cases[i].amplitude;
@@ -442,7 +483,8 @@ static void yarn(void) {
 }
 
 static void biases(void) {
-    static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
+    static const char *const names[] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
+                                        "ffn_gate", "ffn_up", "ffn_down"};
     for (int which = 0; which <= 8; which++) { /* one at a time, then all */
         const Reference ref = reference_of(&SMALL);
         gguf_make(&file, ref.m, 0);
@@ -452,7 +494,8 @@ static void biases(void) {
                 snprintf(name, sizeof name, "blk.%d.%s.weight", l, names[i]);
                 const int rows = (int)gguf_tensor(&file, name)->dims[1];
                 snprintf(name, sizeof name, "blk.%d.%s.bias", l, names[i]);
-                if (which == i || which == 8) gguf_add(&file, name, 1, rows, 0.3f, 2, (uint64_t)(10 * i + l));
+                if (which == i || which == 8)
+                    gguf_add(&file, name, 1, rows, 0.3f, 2, (uint64_t)(10 * i + l));
             }
         if (which >= 7) gguf_add(&file, "output.bias", 1, 60, 0.3f, 2, 98);
         check_forward(which < 7 ? names[which] : "output, all", &ref, CLOSE);
@@ -461,8 +504,8 @@ static void biases(void) {
 
 /* A norm with a bias is a LayerNorm. A model may mix both kinds, each with its epsilon. */
 static void norms(void) {
-    static const char *const sites[] = {"blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm", "blk.1.ffn_norm",
-                                        "output_norm"};
+    static const char *const sites[] = {"blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm",
+                                        "blk.1.ffn_norm", "output_norm"};
     for (int which = 0; which <= 6; which++) { /* none, one at a time, all */
         Reference ref = reference_of(&SMALL);
         gguf_make(&file, ref.m, 0);
@@ -478,7 +521,8 @@ static void norms(void) {
     }
 }
 
-/* ---- architectures ----------------------------------------------------------------------------------- */
+/* ---- architectures
+ * ----------------------------------------------------------------------------------- */
 
 static const HashModel DEEP = {64, 96, 3, 4, 4, 60, 40, true, 13};
 
@@ -489,8 +533,18 @@ static const struct {
     {&SMALL, {.architecture = "qwen2", .biases = true}},
     {&SMALL_TIED, {.architecture = "qwen3"}},
     {&SMALL, {.architecture = "qwen3moe", .n_experts = 8, .n_experts_used = 2, .expert_dim = 32}},
-    {&DEEP, {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 5, .expert_dim = 32, .n_dense = 1}},
-    {&SMALL, {.architecture = "llama", .biases = true, .n_experts = 4, .n_experts_used = 1, .expert_dim = 160}},
+    {&DEEP,
+     {.architecture = "qwen3moe",
+      .n_experts = 5,
+      .n_experts_used = 5,
+      .expert_dim = 32,
+      .n_dense = 1}},
+    {&SMALL,
+     {.architecture = "llama",
+      .biases = true,
+      .n_experts = 4,
+      .n_experts_used = 1,
+      .expert_dim = 160}},
 };
 enum { N_RELATIVES = sizeof RELATIVES / sizeof *RELATIVES, FIRST_WITH_EXPERTS = 2, WITH_DENSE = 3 };
 
@@ -503,14 +557,20 @@ static void architectures(void) {
             r.head_size = head_sizes[k];
             Reference ref = relative_of(RELATIVES[i].m, &r);
             gguf_make_relative(&file, ref.m, &r);
-            if (k == 1) gguf_set_real(&file, gguf_key(&r, "rope.scaling.attn_factor"), 1.25f), ref.amplitude = 1.25;
-            if (k == 1) gguf_set_int(&file, gguf_key(&r, "rope.dimension_count"), ref.rope_dims = 10);
-            if (k == 2) ref.factors = gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
+            if (k == 1)
+                gguf_set_real(&file, gguf_key(&r, "rope.scaling.attn_factor"), 1.25f),
+                    ref.amplitude = 1.25;
+            if (k == 1)
+                gguf_set_int(&file, gguf_key(&r, "rope.dimension_count"), ref.rope_dims = 10);
+            if (k == 2)
+                ref.factors =
+                    gguf_add(&file, "rope_freqs.weight", 1, ref.rope_dims / 2, 4, 6, 99)->values;
             check_forward(r.architecture, &ref, CLOSE);
         }
 }
 
-/* ---- families ---------------------------------------------------------------------------------------- */
+/* ---- families
+ * ---------------------------------------------------------------------------------------- */
 
 /* Enough layers for every pattern of windows to repeat. */
 static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 14};
@@ -523,9 +583,19 @@ static Reference family_of(const Relative *r) {
         {"olmo", {.bare = true}},
         {"olmo2", {.window = FAMILY_WINDOW, .period = 4, .local_base = 10000}},
         {"gemma2",
-         {.gelu = true, .window = FAMILY_WINDOW, .period = 2, .embedding = 8, .score_cap = 2, .logit_cap = 3}},
+         {.gelu = true,
+          .window = FAMILY_WINDOW,
+          .period = 2,
+          .embedding = 8,
+          .score_cap = 2,
+          .logit_cap = 3}},
         {"gemma3",
-         {.gelu = true, .window = FAMILY_WINDOW, .period = 6, .base = 1e6, .local_base = 10000, .embedding = 8}},
+         {.gelu = true,
+          .window = FAMILY_WINDOW,
+          .period = 6,
+          .base = 1e6,
+          .local_base = 10000,
+          .embedding = 8}},
         {"granite", {.embedding = 3, .residual = 0.5, .scores = 0.25, .logits = 0.25}},
         {"smollm3", {.no_rope_every = 4}},
         {"stablelm", {.rope_dims = 8}},
@@ -556,12 +626,17 @@ static void families(void) {
 
 /* Optional keys that are missing or have unusual values. */
 static void families_with_other_keys(void) {
-    static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0}; /* 7 bools */
+    /* 7 bools */
+    static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0};
     const Relative olmo2 = {.architecture = "olmo2"}, gemma2 = {.architecture = "gemma2"},
                    gemma3 = {.architecture = "gemma3"}, granite = {.architecture = "granite"},
                    stablelm = {.architecture = "stablelm"};
     for (int i = 0; i < 10; i++) {
-        Reference ref = family_of(i < 3 ? &olmo2 : i < 4 ? &gemma2 : i < 7 ? &gemma3 : i == 8 ? &stablelm : &granite);
+        Reference ref = family_of(i < 3    ? &olmo2
+                                  : i < 4  ? &gemma2
+                                  : i < 7  ? &gemma3
+                                  : i == 8 ? &stablelm
+                                           : &granite);
         gguf_make_family(&file, ref.m, ref.r->architecture);
         if (i == 0) gguf_remove(&file, "olmo2.attention.sliding_window"), ref.window = 0;
         if (i == 1) { /* OLMo 3's longer context, only in layers without windows */
@@ -571,7 +646,8 @@ static void families_with_other_keys(void) {
             gguf_set_real(&file, "olmo2.rope.freq_base_swa", 10000);
         }
         if (i == 2) { /* layers 0, 3 and 5 have the window */
-            gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, pattern, sizeof pattern);
+            gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, pattern,
+                     sizeof pattern);
             ref.pattern = 1 << 0 | 1 << 3 | 1 << 5;
         }
         if (i == 3) { /* defaults: caps of 50 and 30, window of 4096 */
@@ -585,14 +661,18 @@ static void families_with_other_keys(void) {
         if (i == 6) gguf_set_real(&file, "gemma3.rope.scaling.factor", 8), ref.scale = 8;
         if (i == 7) {
             gguf_remove(&file, "granite.attention.scale"), ref.scores = 0;
-            gguf_set(&file, "granite.rope.scaling.finetuned", GGUF_BOOL, &(bool){false}, 1), ref.no_rope_every = 1;
+            gguf_set(&file, "granite.rope.scaling.finetuned", GGUF_BOOL, &(bool){false}, 1),
+                ref.no_rope_every = 1;
         }
-        /* as llama.cpp's converter writes it if config.json lacks the option; the norms before the MLP say otherwise */
+        /* as llama.cpp's converter writes it if config.json lacks the option; the norms before the
+         * MLP say otherwise */
         if (i == 8) gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
-        if (i == 9) { /* a dense Granite 4: sizes of absent layers, and a list with a size for each layer */
+        /* a dense Granite 4: sizes of absent layers, and a list with a size for each layer */
+        if (i == 9) {
             const uint32_t n = ref.m->n_kv_heads, heads[] = {GGUF_U32, 3, 0, n, n, n};
             gguf_set(&file, "granite.ssm.conv_kernel", GGUF_U32, &(uint32_t){4}, 4);
-            gguf_set(&file, "granite.expert_shared_feed_forward_length", GGUF_U32, &(uint32_t){80}, 4);
+            gguf_set(&file, "granite.expert_shared_feed_forward_length", GGUF_U32, &(uint32_t){80},
+                     4);
             gguf_set(&file, "granite.attention.head_count_kv", GGUF_ARRAY, heads, sizeof heads);
         }
         check_forward(ref.r->architecture, &ref, CLOSE);
@@ -608,14 +688,18 @@ static void fused_tensors(void) {
     gguf_set_int(&file, "qwen2.rope.dimension_count", 8);
     gguf_set_real(&file, "qwen2.rope.scaling.attn_factor", 1.25f);
     gguf_add(&file, "rope_freqs.weight", 1, 4, 2, 1, 8);
-    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, expected), "qwen2 does not run");
+    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, expected),
+          "qwen2 does not run");
     gguf_free(&file);
     gguf_make_family(&file, &MANY_LAYERS, "phi3");
-    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, logits_found), "phi3 does not run");
-    CHECK(!memcmp(expected, logits_found, (size_t)(N_TOKENS * MANY_LAYERS.vocab_size) * sizeof *expected),
+    CHECK(!gguf_write(&file, path) && !run_file(&MANY_LAYERS, path, logits_found),
+          "phi3 does not run");
+    CHECK(!memcmp(expected, logits_found,
+                  (size_t)(N_TOKENS * MANY_LAYERS.vocab_size) * sizeof *expected),
           "phi3's logits differ");
     Model model;
-    CHECK(!model_open(&model, path) && model.config.context == 32, "longrope: context %d", model.config.context);
+    CHECK(!model_open(&model, path) && model.config.context == 32, "longrope: context %d",
+          model.config.context);
     model_close(&model);
     gguf_free(&file);
 }
@@ -623,42 +707,50 @@ static void fused_tensors(void) {
 static void bad_families(void) {
     static const char short_pattern[] = {7, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0};
     static const char float_pattern[12 + 28] = {6, 0, 0, 0, 7};
-#define REFUSED_OF(architecture, expected, change)                                                                     \
-    do {                                                                                                               \
-        gguf_make_family(&file, &MANY_LAYERS, architecture);                                                           \
-        change;                                                                                                        \
-        check_refused(__LINE__, expected);                                                                             \
+#define REFUSED_OF(architecture, expected, change)                                                 \
+    do {                                                                                           \
+        gguf_make_family(&file, &MANY_LAYERS, architecture);                                       \
+        change;                                                                                    \
+        check_refused(__LINE__, expected);                                                         \
     } while (0)
-    REFUSED_OF("olmo", "attention.clamp_kqv is 8, expected 0", gguf_set_real(&file, "olmo.attention.clamp_kqv", 8));
-    REFUSED_OF("olmo", "the epsilon of its norms is missing", gguf_remove(&file, "olmo.attention.layer_norm_epsilon"));
+    REFUSED_OF("olmo", "attention.clamp_kqv is 8, expected 0",
+               gguf_set_real(&file, "olmo.attention.clamp_kqv", 8));
+    REFUSED_OF("olmo", "the epsilon of its norms is missing",
+               gguf_remove(&file, "olmo.attention.layer_norm_epsilon"));
     REFUSED_OF("olmo", "blk.0.attn_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
     REFUSED_OF("olmo", "use_parallel_residual is 1, expected 0",
                gguf_set(&file, "olmo.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1));
     REFUSED_OF("granite", "granite.attention.head_count_kv is a list, expected a whole number",
-               gguf_set(&file, "granite.attention.head_count_kv", GGUF_ARRAY, &(uint32_t[]){GGUF_U32, 2, 0, 2, 1}, 20));
+               gguf_set(&file, "granite.attention.head_count_kv", GGUF_ARRAY,
+                        &(uint32_t[]){GGUF_U32, 2, 0, 2, 1}, 20));
     REFUSED_OF("llama", "llama.ssm.conv_kernel is not supported",
                gguf_set(&file, "llama.ssm.conv_kernel", GGUF_U32, &(uint32_t){4}, 4));
     REFUSED_OF("stablelm", "use_parallel_residual is 1, expected 0",
                gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){true}, 1);
                gguf_remove(&file, "blk.0.ffn_norm.weight"));
-    REFUSED_OF("stablelm", "blk.3.ffn_norm.weight is missing", gguf_remove(&file, "blk.3.ffn_norm.weight"));
-    REFUSED_OF("stablelm", "blk.3.ffn_norm.bias is missing", gguf_remove(&file, "blk.3.ffn_norm.bias"));
+    REFUSED_OF("stablelm", "blk.3.ffn_norm.weight is missing",
+               gguf_remove(&file, "blk.3.ffn_norm.weight"));
+    REFUSED_OF("stablelm", "blk.3.ffn_norm.bias is missing",
+               gguf_remove(&file, "blk.3.ffn_norm.bias"));
     REFUSED_OF("stablelm", "blk.0.attn_q_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_q_norm.weight", 4, 16, 1, 1, 0));
     REFUSED_OF("olmo2", "blk.0.attn_norm.weight is not supported",
                gguf_add(&file, "blk.0.attn_norm.weight", 1, 64, 1, 1, 0));
-    REFUSED_OF("olmo2", "blk.6.post_ffw_norm.weight is missing", gguf_remove(&file, "blk.6.post_ffw_norm.weight"));
+    REFUSED_OF("olmo2", "blk.6.post_ffw_norm.weight is missing",
+               gguf_remove(&file, "blk.6.post_ffw_norm.weight"));
     REFUSED_OF("olmo2", "attn_k_norm.weight is [1, 1, 16], expected [1, 1, 32]",
                gguf_tensor(&file, "blk.0.attn_k_norm.weight")->dims[0] = 16);
     REFUSED_OF("olmo2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "olmo2.rope.freq_base_swa", 500));
     REFUSED_OF("olmo2", "sliding_window_pattern is 4, expected an array of 7 elements",
                gguf_set_int(&file, "olmo2.attention.sliding_window_pattern", 4));
-    REFUSED_OF("olmo2", "sliding_window_pattern is a list, expected an array of 7 elements",
-               gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, short_pattern, 14));
+    REFUSED_OF(
+        "olmo2", "sliding_window_pattern is a list, expected an array of 7 elements",
+        gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, short_pattern, 14));
     REFUSED_OF("olmo2", "sliding_window_pattern is 0, expected integers",
-               gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, float_pattern, 12 + 28));
+               gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY, float_pattern,
+                        12 + 28));
     REFUSED_OF("gemma2", "attn_logit_softcapping is 0, expected a positive number",
                gguf_set_real(&file, "gemma2.attn_logit_softcapping", 0));
     REFUSED_OF("gemma2", "final_logit_softcapping is 1e-50, expected a positive number in float32",
@@ -666,19 +758,23 @@ static void bad_families(void) {
                gguf_set(&file, "gemma2.final_logit_softcapping", GGUF_F64, &tiny, 8));
     REFUSED_OF("gemma2", "softcapping is nan, expected a positive number",
                gguf_set_real(&file, "gemma2.final_logit_softcapping", NAN));
-    REFUSED_OF("gemma2", "softcapping is 1e+300, expected a positive number in float32", const double large = 1e300;
+    REFUSED_OF("gemma2", "softcapping is 1e+300, expected a positive number in float32",
+               const double large = 1e300;
                gguf_set(&file, "gemma2.attn_logit_softcapping", GGUF_F64, &large, 8));
     REFUSED_OF("gemma2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "gemma2.rope.freq_base_swa", 500));
     REFUSED_OF("gemma3", "attn_logit_softcapping is 50, expected 0",
                gguf_set_real(&file, "gemma3.attn_logit_softcapping", 50));
-    REFUSED_OF("gemma3", "rope.freq_base_swa is -1, expected", gguf_set_real(&file, "gemma3.rope.freq_base_swa", -1));
+    REFUSED_OF("gemma3", "rope.freq_base_swa is -1, expected",
+               gguf_set_real(&file, "gemma3.rope.freq_base_swa", -1));
     REFUSED_OF("gemma3", "attn_factor is 1.25, expected 1",
                gguf_set_real(&file, "gemma3.rope.scaling.attn_factor", 1.25f));
-    REFUSED_OF("granite", "granite.logit_scale is missing", gguf_remove(&file, "granite.logit_scale"));
+    REFUSED_OF("granite", "granite.logit_scale is missing",
+               gguf_remove(&file, "granite.logit_scale"));
     REFUSED_OF("granite", "metadata key granite.attention.sliding_window_pattern is not supported",
                gguf_set_int(&file, "granite.attention.sliding_window_pattern", 1));
-    REFUSED_OF("phi3", "rope_factors_short.weight is missing", gguf_remove(&file, "rope_factors_short.weight"));
+    REFUSED_OF("phi3", "rope_factors_short.weight is missing",
+               gguf_remove(&file, "rope_factors_short.weight"));
     REFUSED_OF("phi3", "blk.0.attn_qkv.weight is [1, 128, 64], expected [1, 144, 64]",
                gguf_set_int(&file, "phi3.attention.key_length", 18);
                gguf_set_int(&file, "phi3.attention.value_length", 18));
@@ -693,7 +789,8 @@ static void bad_families(void) {
 #undef REFUSED_OF
 }
 
-/* ---- experts ------------------------------------------------------------------------------------------ */
+/* ---- experts
+ * ------------------------------------------------------------------------------------------ */
 
 /* Keys of experts, in several weight types. */
 static void experts(void) {
@@ -722,29 +819,37 @@ static void equal_and_nan_router_logits(void) {
         char name[64];
         snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", l);
         GgufTensor *router = gguf_tensor(&file, name);
-        for (size_t i = 0; i < router->count; i++) router->values[i] = l ? 0 : router->values[i % 64]; /* all equal */
+        /* all equal */
+        for (size_t i = 0; i < router->count; i++)
+            router->values[i] = l ? 0 : router->values[i % 64];
     }
     check_forward("ties", &ref, CLOSE);
     for (int which = 0; which < 3; which++) { /* one NaN makes all probabilities NaN */
         const char *path = temporary("model.gguf");
         gguf_make_relative(&file, &SMALL, r);
-        gguf_tensor(&file, "blk.0.ffn_gate_inp.weight")->values[which * 3 * 64] = which == 1 ? INFINITY : NAN;
+        gguf_tensor(&file, "blk.0.ffn_gate_inp.weight")->values[which * 3 * 64] =
+            which == 1 ? INFINITY : NAN;
         CHECK(!gguf_write(&file, path) && !run_file(&SMALL, path, logits_found), "does not run");
         gguf_free(&file);
-        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++) CHECK(isnan(logits_found[i]), "logit %d is not NaN", i);
+        for (int i = 0; i < N_TOKENS * SMALL.vocab_size; i++)
+            CHECK(isnan(logits_found[i]), "logit %d is not NaN", i);
     }
 }
 
 /* As in Mixtral's files: experts have the width of an MLP. */
 static void the_width_of_experts_is_optional(void) {
-    const Relative r = {.architecture = "llama", .n_experts = 4, .n_experts_used = 2, .expert_dim = SMALL.hidden_dim};
+    const Relative r = {.architecture = "llama",
+                        .n_experts = 4,
+                        .n_experts_used = 2,
+                        .expert_dim = SMALL.hidden_dim};
     const Reference ref = relative_of(&SMALL, &r);
     gguf_make_relative(&file, ref.m, &r);
     gguf_remove(&file, "llama.expert_feed_forward_length");
     check_forward("no width", &ref, CLOSE);
 }
 
-/* If every layer has experts, no tensor confirms feed_forward_length; no memory is allocated for it. */
+/* If every layer has experts, no tensor confirms feed_forward_length; no memory is allocated for
+ * it. */
 static void an_unconfirmed_mlp_width_allocates_nothing(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
     const Reference ref = relative_of(&SMALL, r);
@@ -767,28 +872,31 @@ static void sizes_of_experts(void) {
     r.head_size = 24;
     CHECK(!open_relative(&model, &DEEP, &r), "does not open");
     const Config *c = &model.config;
-    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk && c->rope.halves &&
-              c->head_size == 24 && c->rope.amplitude == 1,
+    CHECK(c->n_experts == 5 && c->n_experts_used == 5 && c->expert_dim == 32 && c->norm_topk &&
+              c->rope.halves && c->head_size == 24 && c->rope.amplitude == 1,
           "wrong sizes");
     CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data && model.layers[1].experts &&
               !model.layers[1].mlp.gate.data,
           "the wrong layers have experts");
     const int norms = 7 * 64 + 6 * 24, attention = 3 * 4 * (4 * 24 * 64), dense = 3 * 64 * 96;
     const int expert = 3 * 64 * 32, router = 5 * 64, tables = 2 * 60 * 64;
-    CHECK(model.parameters == (size_t)(norms + attention + dense + 2 * (5 * expert + router) + tables),
+    CHECK(model.parameters ==
+              (size_t)(norms + attention + dense + 2 * (5 * expert + router) + tables),
           "%zu parameters", model.parameters);
     const size_t bytes = model.decode_bytes;
     model_close(&model);
     r.n_experts_used = 2; /* a token reads only the experts it uses */
     CHECK(!open_relative(&model, &DEEP, &r), "does not open");
-    CHECK(bytes - model.decode_bytes == (size_t)(2 * 3 * expert) * sizeof(float), "%zu and %zu bytes", bytes,
-          model.decode_bytes);
+    CHECK(bytes - model.decode_bytes == (size_t)(2 * 3 * expert) * sizeof(float),
+          "%zu and %zu bytes", bytes, model.decode_bytes);
     model_close(&model);
 }
 
-/* In a llama all layers have the window. If the layers with a window are unknown, the context is cut to it. */
+/* In a llama all layers have the window. If the layers with a window are unknown, the context is
+ * cut to it. */
 static void windows_of_llama_and_qwen2(void) {
-    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff, -1}, shortest[] = {40, 1, 39, 40, 40, 40, 40};
+    static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff, -1},
+                     shortest[] = {40, 1, 39, 40, 40, 40, 40};
     enum { N = sizeof windows / sizeof *windows };
     for (int i = 0; i < 2 * N; i++) {
         Model model;
@@ -796,14 +904,17 @@ static void windows_of_llama_and_qwen2(void) {
         const char *path = temporary("model.gguf");
         const Relative r = {.architecture = i < N ? "llama" : "qwen2"};
         gguf_make_relative(&file, &SMALL, &r);
-        gguf_set(&file, gguf_key(&r, "attention.sliding_window"), given < 0 ? GGUF_I32 : GGUF_U32, &given,
-                 sizeof given);
-        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open", given);
+        gguf_set(&file, gguf_key(&r, "attention.sliding_window"), given < 0 ? GGUF_I32 : GGUF_U32,
+                 &given, sizeof given);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "window %d does not open",
+              given);
         gguf_free(&file);
         const int window = i < N && given > 0 ? end : 0, context = i < N ? 40 : end;
-        CHECK(model.config.context == context, "window %d: context %d", given, model.config.context);
+        CHECK(model.config.context == context, "window %d: context %d", given,
+              model.config.context);
         for (int l = 0; l < 2; l++)
-            CHECK(model.layers[l].window == window, "window %d: %d in layer %d", given, model.layers[l].window, l);
+            CHECK(model.layers[l].window == window, "window %d: %d in layer %d", given,
+                  model.layers[l].window, l);
         model_close(&model);
     }
 }
@@ -826,7 +937,8 @@ static void numbers_of_any_width(void) {
     }
 }
 
-/* ---- the tokenizer --------------------------------------------------------------------------------------- */
+/* ---- the tokenizer
+ * --------------------------------------------------------------------------------------- */
 
 static const HashModel SPEAKING = {16, 16, 1, 2, 1, 1800, 16, false, 9};
 
@@ -854,7 +966,8 @@ static void same_tokens_as_tokenizer_bin(void) {
     Model model;
     Tokenizer bin, t;
     gguf_make(&file, &SPEAKING, 0);
-    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !hashtokenizer_write(path, SPEAKING.vocab_size) &&
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) &&
+              !hashtokenizer_write(path, SPEAKING.vocab_size) &&
               !tokenizer_open_bin(&bin, path, SPEAKING.vocab_size),
           "cannot make them");
     CHECK(open_tokenizer(&model, &t, true) == 1, "no tokenizer in the file");
@@ -868,9 +981,11 @@ static void same_tokens_as_tokenizer_bin(void) {
         char text[64];
         const int n = random_text(text, i);
         Tokens a, b;
-        CHECK(!tokenizer_encode(&bin, text, (size_t)n, i % 2, &a) && !tokenizer_encode(&t, text, (size_t)n, i % 2, &b),
+        CHECK(!tokenizer_encode(&bin, text, (size_t)n, i % 2, &a) &&
+                  !tokenizer_encode(&t, text, (size_t)n, i % 2, &b),
               "no memory");
-        CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids), "text %d: other tokens", i);
+        CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids),
+              "text %d: other tokens", i);
         free(a.ids);
         free(b.ids);
     }
@@ -879,7 +994,8 @@ static void same_tokens_as_tokenizer_bin(void) {
             int n, expected_n;
             const char *text = tokenizer_decode(&t, previous, id, &n);
             const char *expected = tokenizer_decode(&bin, previous, id, &expected_n);
-            CHECK(n == expected_n && !memcmp(text, expected, (size_t)n), "token %d: other text", id);
+            CHECK(n == expected_n && !memcmp(text, expected, (size_t)n), "token %d: other text",
+                  id);
         }
     tokenizer_close(&bin);
     tokenizer_close(&t);
@@ -942,7 +1058,8 @@ static void text_is_never_an_unused_piece(void) {
     gguf_free(&file);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Frees `file`. */
 static void check_refused(int line, const char *expected) {
@@ -960,11 +1077,11 @@ static void check_refused(int line, const char *expected) {
 }
 
 /* Checks the message about a valid file after a change. */
-#define REFUSED(expected, change)                                                                                      \
-    do {                                                                                                               \
-        gguf_make(&file, &SMALL, 0);                                                                                   \
-        change;                                                                                                        \
-        check_refused(__LINE__, expected);                                                                             \
+#define REFUSED(expected, change)                                                                  \
+    do {                                                                                           \
+        gguf_make(&file, &SMALL, 0);                                                               \
+        change;                                                                                    \
+        check_refused(__LINE__, expected);                                                         \
     } while (0)
 
 static void set_array(const char *name, uint32_t type, uint64_t count) {
@@ -982,53 +1099,74 @@ static void bad_keys(void) {
     const int64_t below_zero = -1;
     REFUSED("architecture is 'gptneox', expected one of the families",
             gguf_set_text(&file, "general.architecture", "gptneox"));
-    REFUSED("architecture is missing, expected one of the families", gguf_remove(&file, "general.architecture"));
-    REFUSED("general.architecture is 1, expected one of the", gguf_set_int(&file, "general.architecture", 1));
-    REFUSED("key llama.attention.scale is not supported", gguf_set_real(&file, "llama.attention.scale", 1));
+    REFUSED("architecture is missing, expected one of the families",
+            gguf_remove(&file, "general.architecture"));
+    REFUSED("general.architecture is 1, expected one of the",
+            gguf_set_int(&file, "general.architecture", 1));
+    REFUSED("key llama.attention.scale is not supported",
+            gguf_set_real(&file, "llama.attention.scale", 1));
     REFUSED("llama.block_count is 0", gguf_set_int(&file, "llama.block_count", 0));
     REFUSED("llama.block_count is missing", gguf_remove(&file, "llama.block_count"));
     REFUSED("llama.block_count is 1000000000, expected at most 3 (number of tensors: 21)",
             gguf_set_int(&file, "llama.block_count", 1000000000));
-    for (int more = 2; more <= 3; more++) /* 6 tensors a layer: 21 + 2 tensors are too few for four layers */
+    /* 6 tensors a layer: 21 + 2 tensors are too few for four layers */
+    for (int more = 2; more <= 3; more++)
         REFUSED(more == 2 ? "llama.block_count is 4, expected at most 3 (number of tensors: 23)"
                           : "blk.2.attn_norm.weight is missing",
                 gguf_set_int(&file, "llama.block_count", 4);
-                for (int i = 0; i < more; i++) gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
-    REFUSED("tensor blk.1.attn_k.weight is not supported", gguf_set_int(&file, "llama.block_count", 1));
+                for (int i = 0; i < more; i++)
+                    gguf_add(&file, (char[]){'a', (char)('a' + i), 0}, 1, 8, 0, 1, 0));
+    REFUSED("tensor blk.1.attn_k.weight is not supported",
+            gguf_set_int(&file, "llama.block_count", 1));
     REFUSED("llama.embedding_length is 0", gguf_set_int(&file, "llama.embedding_length", 0));
-    REFUSED("llama.embedding_length is 4294967295", gguf_set_int(&file, "llama.embedding_length", -1));
+    REFUSED("llama.embedding_length is 4294967295",
+            gguf_set_int(&file, "llama.embedding_length", -1));
     REFUSED("llama.embedding_length is '64', expected a whole number",
             gguf_set_text(&file, "llama.embedding_length", "64"));
     REFUSED("llama.embedding_length is 64, expected a whole number",
             gguf_set_real(&file, "llama.embedding_length", 64));
     REFUSED("llama.feed_forward_length is 0", gguf_set_int(&file, "llama.feed_forward_length", 0));
     REFUSED("llama.feed_forward_length is a list, expected a whole number",
-            gguf_set(&file, "llama.feed_forward_length", GGUF_ARRAY, &(uint32_t[]){GGUF_I32, 2, 0, 96, 95}, 20));
+            gguf_set(&file, "llama.feed_forward_length", GGUF_ARRAY,
+                     &(uint32_t[]){GGUF_I32, 2, 0, 96, 95}, 20));
     REFUSED("llama.context_length is 0", gguf_set_int(&file, "llama.context_length", 0));
-    REFUSED("llama.attention.head_count is 0", gguf_set_int(&file, "llama.attention.head_count", 0));
+    REFUSED("llama.attention.head_count is 0",
+            gguf_set_int(&file, "llama.attention.head_count", 0));
     REFUSED("expected a multiple of 6 heads", gguf_set_int(&file, "llama.attention.head_count", 6));
-    REFUSED("expected a multiple of 2147483646", gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe));
+    REFUSED("expected a multiple of 2147483646",
+            gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe));
     REFUSED("key_length is 2, expected an even number up to 1",
             gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe);
             gguf_set_int(&file, "llama.attention.key_length", 2));
-    REFUSED("head_count_kv is 3, expected a divisor of 4", gguf_set_int(&file, "llama.attention.head_count_kv", 3));
-    REFUSED("head_count_kv is 8, expected a divisor of 4", gguf_set_int(&file, "llama.attention.head_count_kv", 8));
-    REFUSED("value_length is 8, expected 16", gguf_set_int(&file, "llama.attention.value_length", 8));
-    REFUSED("key_length is 15, expected an even number", gguf_set_int(&file, "llama.attention.key_length", 15));
-    REFUSED("dimension_count is 18, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 18));
-    REFUSED("dimension_count is 7, expected an even", gguf_set_int(&file, "llama.rope.dimension_count", 7));
+    REFUSED("head_count_kv is 3, expected a divisor of 4",
+            gguf_set_int(&file, "llama.attention.head_count_kv", 3));
+    REFUSED("head_count_kv is 8, expected a divisor of 4",
+            gguf_set_int(&file, "llama.attention.head_count_kv", 8));
+    REFUSED("value_length is 8, expected 16",
+            gguf_set_int(&file, "llama.attention.value_length", 8));
+    REFUSED("key_length is 15, expected an even number",
+            gguf_set_int(&file, "llama.attention.key_length", 15));
+    REFUSED("dimension_count is 18, expected an even",
+            gguf_set_int(&file, "llama.rope.dimension_count", 18));
+    REFUSED("dimension_count is 7, expected an even",
+            gguf_set_int(&file, "llama.rope.dimension_count", 7));
     REFUSED("dimension_count is 0", gguf_set_int(&file, "llama.rope.dimension_count", 0));
     REFUSED("scaling.type is 'dynamic', expected none, linear, yarn or longrope",
             gguf_set_text(&file, "llama.rope.scaling.type", "dynamic"));
-    REFUSED("yarn_beta_slow is 0, expected a positive number", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+    REFUSED("yarn_beta_slow is 0, expected a positive number",
+            gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
             gguf_set_real(&file, "llama.rope.scaling.yarn_beta_slow", 0));
     REFUSED("original_context_length is 0", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
             gguf_set_int(&file, "llama.rope.scaling.original_context_length", 0));
-    REFUSED("tensor rope_freqs.weight is not supported", gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
+    REFUSED("tensor rope_freqs.weight is not supported",
+            gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
             gguf_add(&file, "rope_freqs.weight", 1, 8, 4, 4, 1));
-    REFUSED("freq_base is 0, expected a positive number", gguf_set_real(&file, "llama.rope.freq_base", 0));
-    REFUSED("freq_base is inf, expected a positive number", gguf_set_real(&file, "llama.rope.freq_base", INFINITY));
-    REFUSED("factor is -1, expected a positive number", gguf_set_real(&file, "llama.rope.scaling.factor", -1));
+    REFUSED("freq_base is 0, expected a positive number",
+            gguf_set_real(&file, "llama.rope.freq_base", 0));
+    REFUSED("freq_base is inf, expected a positive number",
+            gguf_set_real(&file, "llama.rope.freq_base", INFINITY));
+    REFUSED("factor is -1, expected a positive number",
+            gguf_set_real(&file, "llama.rope.scaling.factor", -1));
     REFUSED("epsilon", gguf_remove(&file, "llama.attention.layer_norm_rms_epsilon"));
     REFUSED("epsilon", gguf_set_real(&file, "llama.attention.layer_norm_rms_epsilon", 0));
     REFUSED("epsilon is nan, expected a positive number",
@@ -1036,7 +1174,8 @@ static void bad_keys(void) {
     REFUSED("epsilon", const double tiny = 1e-300;
             gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64, &tiny, 8));
     REFUSED("llama.expert_used_count is 0", gguf_set_int(&file, "llama.expert_count", 8));
-    REFUSED("metadata key llama.context_length appears twice", snprintf(file.keys[1].name, 64, "llama.context_length"));
+    REFUSED("metadata key llama.context_length appears twice",
+            snprintf(file.keys[1].name, 64, "llama.context_length"));
     REFUSED("no array in an array", set_array("x.y", GGUF_ARRAY, 1));
     REFUSED("values of type 13", set_array("x.y", 13, 1));
     REFUSED("values of type 13", gguf_set(&file, "x.y", (GgufType)13, "1234", 4));
@@ -1053,7 +1192,8 @@ static void bad_keys(void) {
     }
 }
 
-/* Keys of unsupported options are accepted with their neutral value, of any type, and refused with others. */
+/* Keys of unsupported options are accepted with their neutral value, of any type, and refused with
+ * others. */
 static void unsupported_keys_are_accepted_only_if_neutral(void) {
     static const struct {
         const char *name;
@@ -1091,13 +1231,16 @@ static void unsupported_keys_are_accepted_only_if_neutral(void) {
     }
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "llama.%s", cases[i].name);
-        snprintf(message, sizeof message, "%s is %d, expected %d", name, cases[i].other, cases[i].neutral);
+        snprintf(message, sizeof message, "%s is %d, expected %d", name, cases[i].other,
+                 cases[i].neutral);
         REFUSED(message, gguf_set_real(&file, name, (float)cases[i].other));
         REFUSED(message, gguf_set_int(&file, name, cases[i].other));
     }
-    REFUSED("llama.pooling_type is 'none', expected 0", gguf_set_text(&file, "llama.pooling_type", "none"));
-    REFUSED("llama.pooling_type is a list, expected 0",
-            gguf_set(&file, "llama.pooling_type", GGUF_ARRAY, &(uint32_t[]){GGUF_I32, 2, 0, 0, 1}, 20));
+    REFUSED("llama.pooling_type is 'none', expected 0",
+            gguf_set_text(&file, "llama.pooling_type", "none"));
+    REFUSED(
+        "llama.pooling_type is a list, expected 0",
+        gguf_set(&file, "llama.pooling_type", GGUF_ARRAY, &(uint32_t[]){GGUF_I32, 2, 0, 0, 1}, 20));
     REFUSED("llama.logit_scale is nan, expected 1", gguf_set_real(&file, "llama.logit_scale", NAN));
 }
 
@@ -1110,11 +1253,13 @@ static void yarn_extrapolation_factor(void) {
         gguf_make(&file, &SMALL, 0);
         if (i % 2) gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
         gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", good[i / 2][i % 2]);
-        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "%g does not open", (double)good[i / 2][i % 2]);
+        CHECK(!gguf_write(&file, path) && !model_open(&model, path), "%g does not open",
+              (double)good[i / 2][i % 2]);
         gguf_free(&file);
         model_close(&model);
     }
-    REFUSED("yarn_ext_factor is 1, expected 0", gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 1));
+    REFUSED("yarn_ext_factor is 1, expected 0",
+            gguf_set_real(&file, "llama.rope.scaling.yarn_ext_factor", 1));
     for (int i = 0; i < 2; i++)
         REFUSED(i ? "yarn_ext_factor is 0.5, expected 1" : "yarn_ext_factor is 0, expected 1",
                 gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
@@ -1129,7 +1274,8 @@ static void yarn_attention_factor(void) {
     gguf_set_real(&file, key, 1);
     check_forward("1", &ref, CLOSE);
     for (int i = 0; i < 2; i++) {
-        const char *expected = i ? "yarn_attn_factor is 1.2, expected 1.20794" : "yarn_attn_factor is 2, expected 1";
+        const char *expected =
+            i ? "yarn_attn_factor is 1.2, expected 1.20794" : "yarn_attn_factor is 2, expected 1";
         REFUSED(expected, gguf_set_real(&file, key, i ? 1.2f : 2);
                 if (i) gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
                 gguf_set_real(&file, "llama.rope.scaling.factor", i ? 8 : 1));
@@ -1137,18 +1283,24 @@ static void yarn_attention_factor(void) {
     gguf_make(&file, &SMALL, 0);
     gguf_set_text(&file, "llama.rope.scaling.type", "yarn");
     gguf_set_real(&file, "llama.rope.scaling.factor", 8);
-    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), logits_found), "-");
+    CHECK(!gguf_write(&file, temporary("model.gguf")) &&
+              !run_file(&SMALL, temporary("model.gguf"), logits_found),
+          "-");
     static float without[N_TOKENS * MAX_VOCAB];
     memcpy(without, logits_found, sizeof without);
     gguf_set_real(&file, key, 1.2079441f);
-    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), logits_found), "-");
+    CHECK(!gguf_write(&file, temporary("model.gguf")) &&
+              !run_file(&SMALL, temporary("model.gguf"), logits_found),
+          "-");
     gguf_free(&file);
     CHECK(!memcmp(without, logits_found, sizeof without), "the usual amplitude changes the logits");
 }
 
-/* Ministral 3: no amplitude with a log multiplier of 1; the context ends where queries are scaled. */
+/* Ministral 3: no amplitude with a log multiplier of 1; the context ends where queries are
+ * scaled. */
 static void keys_of_mistral3(void) {
-    static const char *const names[] = {"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"};
+    static const char *const names[] = {"rope.scaling.yarn_log_multiplier",
+                                        "attention.temperature_scale"};
     for (int i = 0; i < 3; i++) {
         const Relative r = {.architecture = "mistral3"};
         const char *path = temporary("model.gguf");
@@ -1186,7 +1338,8 @@ static void unrelated_keys_are_ignored(void) {
                                         "general.llama.",
                                         "split.note",
                                         "\xe2\x96\x81"};
-    static const uint8_t number[8] = {1}, string[8 + 2] = {2}, array[12 + 6] = {GGUF_U16, 0, 0, 0, 3};
+    static const uint8_t number[8] = {1}, string[8 + 2] = {2},
+                         array[12 + 6] = {GGUF_U16, 0, 0, 0, 3};
     static const struct {
         GgufType type;
         size_t bytes;
@@ -1204,11 +1357,11 @@ static void unrelated_keys_are_ignored(void) {
 
 static void bad_experts(void) {
     Relative r = RELATIVES[FIRST_WITH_EXPERTS].r;
-#define REFUSED_OF(expected, change)                                                                                   \
-    do {                                                                                                               \
-        gguf_make_relative(&file, &SMALL, &r);                                                                         \
-        change;                                                                                                        \
-        check_refused(__LINE__, expected);                                                                             \
+#define REFUSED_OF(expected, change)                                                               \
+    do {                                                                                           \
+        gguf_make_relative(&file, &SMALL, &r);                                                     \
+        change;                                                                                    \
+        check_refused(__LINE__, expected);                                                         \
     } while (0)
     REFUSED_OF("qwen3moe.expert_used_count is 9, expected 1 to the 8",
                gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
@@ -1216,20 +1369,27 @@ static void bad_experts(void) {
     REFUSED_OF("qwen3moe.expert_count is 1025", gguf_set_int(&file, "qwen3moe.expert_count", 1025));
     REFUSED_OF("ffn_gate_inp.weight is [1, 8, 64], expected [1, 1024, 64]",
                gguf_set_int(&file, "qwen3moe.expert_count", 1024));
-    REFUSED_OF("qwen3moe.expert_count is 4294967295", gguf_set_int(&file, "qwen3moe.expert_count", -1));
+    REFUSED_OF("qwen3moe.expert_count is 4294967295",
+               gguf_set_int(&file, "qwen3moe.expert_count", -1));
     REFUSED_OF("ffn_gate_inp.weight is [1, 8, 64], expected [1, 7, 64]",
                gguf_set_int(&file, "qwen3moe.expert_count", 7));
     REFUSED_OF("blk.0.ffn_gate.weight is missing", gguf_remove(&file, "blk.0.ffn_gate_inp.weight"));
-    REFUSED_OF("blk.1.ffn_up_exps.weight is missing", gguf_remove(&file, "blk.1.ffn_up_exps.weight"));
+    REFUSED_OF("blk.1.ffn_up_exps.weight is missing",
+               gguf_remove(&file, "blk.1.ffn_up_exps.weight"));
     REFUSED_OF("ffn_down_exps.weight is [4, 64, 32], expected [8, 64, 32]",
                gguf_tensor(&file, "blk.1.ffn_down_exps.weight")->dims[2] = 4);
     REFUSED_OF("ffn_gate_exps.weight is [8, 32, 64], expected [8, 96, 64]",
                gguf_remove(&file, "qwen3moe.expert_feed_forward_length"));
-    REFUSED_OF("blk.0.ffn_up_exps.bias is not supported", gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
-    REFUSED_OF("qwen3moe.expert_gating_func is 2", gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
-    REFUSED_OF("qwen3moe.expert_weights_scale is 2.5", gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
-    REFUSED_OF("qwen3moe.expert_shared_count is 1, expected 0", gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
-    REFUSED_OF("blk.0.attn_q_norm.weight is missing", gguf_remove(&file, "blk.0.attn_q_norm.weight"));
+    REFUSED_OF("blk.0.ffn_up_exps.bias is not supported",
+               gguf_add(&file, "blk.0.ffn_up_exps.bias", 8, 32, 0, 1, 0));
+    REFUSED_OF("qwen3moe.expert_gating_func is 2",
+               gguf_set_int(&file, "qwen3moe.expert_gating_func", 2));
+    REFUSED_OF("qwen3moe.expert_weights_scale is 2.5",
+               gguf_set_real(&file, "qwen3moe.expert_weights_scale", 2.5f));
+    REFUSED_OF("qwen3moe.expert_shared_count is 1, expected 0",
+               gguf_set_int(&file, "qwen3moe.expert_shared_count", 1));
+    REFUSED_OF("blk.0.attn_q_norm.weight is missing",
+               gguf_remove(&file, "blk.0.attn_q_norm.weight"));
     REFUSED_OF("blk.1.attn_k_norm.weight is [1, 1, 24], expected [1, 1, 16]",
                gguf_remove(&file, "blk.1.attn_k_norm.weight");
                gguf_add(&file, "blk.1.attn_k_norm.weight", 1, 24, 1, 1, 0));
@@ -1247,7 +1407,8 @@ static const char *part_path(int part) {
     return temporary(name);
 }
 
-/* Writes a part: metadata in the first, tensors in the others; says that it is part `number` of `count`. */
+/* Writes a part: metadata in the first, tensors in the others; says that it is part `number` of
+ * `count`. */
 static void write_part(const char *path, int part, int number, int count) {
     gguf_make(&file, &SMALL, 0);
     for (int i = file.n_tensors - 1; i >= 0; i--)
@@ -1267,8 +1428,8 @@ static void check_part_refused(int line, const char *path, const char *expected)
     Model model;
     stderr_hide();
     const bool opened = !model_open(&model, path);
-    CHECK(stderr_show() == 1 && !opened && strstr(stderr_text(), expected), "line %d: expected: %s, found: %s", line,
-          expected, stderr_text());
+    CHECK(stderr_show() == 1 && !opened && strstr(stderr_text(), expected),
+          "line %d: expected: %s, found: %s", line, expected, stderr_text());
     write_parts();
 }
 
@@ -1278,7 +1439,9 @@ static void check_part_refused(int line, const char *path, const char *expected)
 static void split_files_are_one_model(void) {
     static float whole[N_TOKENS * MAX_VOCAB];
     gguf_make(&file, &SMALL, 0);
-    CHECK(!gguf_write(&file, temporary("model.gguf")) && !run_file(&SMALL, temporary("model.gguf"), whole), "-");
+    CHECK(!gguf_write(&file, temporary("model.gguf")) &&
+              !run_file(&SMALL, temporary("model.gguf"), whole),
+          "-");
     gguf_free(&file);
     write_parts();
     for (int part = 0; part < N_PARTS; part++) {
@@ -1300,14 +1463,16 @@ static void bad_parts_are_refused(void) {
     write_part(part_path(1), 1, 1, N_PARTS + 1); /* of another model */
     PART_REFUSED(part_path(2), "split-00002-of-00003.gguf: split.count is 4, expected");
     write_part(part_path(1), 0, 1, N_PARTS);
-    PART_REFUSED(part_path(2), "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
+    PART_REFUSED(part_path(2),
+                 "llama.block_count is 2, expected at most 1 (number of tensors: 10)");
     write_part(part_path(1), 1, 1, 0);
     PART_REFUSED(part_path(0), "split-00002-of-00003.gguf: split.count is 0, expected");
     write_part(part_path(0), 0, 0, 65535);
     PART_REFUSED(part_path(0), "split.count is 65535, expected a whole number from 0 to 4096");
     write_part(part_path(0), 0, 0, 4096);
     PART_REFUSED(part_path(0), "split-00001-of-04096.gguf: No such file");
-    for (int length = 0; length < 24; length += 23) { /* names of too few bytes, and of another form */
+    /* names of too few bytes, and of another form */
+    for (int length = 0; length < 24; length += 23) {
         const char *other = temporary(length ? "a-model-of-another-name.gguf" : "m.gguf");
         CHECK(!rename(part_path(0), other), "cannot rename");
         PART_REFUSED(other, "-00001-of-00003.gguf: No such file");
@@ -1330,7 +1495,8 @@ static void bad_files(void) {
     REFUSED("version is 4, expected 2 or 3", file.version = 4);
     REFUSED("little-endian", file.version = 0x03000000);
     for (int i = 0; i < 7; i++)
-        REFUSED("expected a power of two from 4 to 1048576", gguf_set_int(&file, "general.alignment", alignments[i]));
+        REFUSED("expected a power of two from 4 to 1048576",
+                gguf_set_int(&file, "general.alignment", alignments[i]));
     const Reference ref = reference_of(&SMALL);
     for (int alignment = 4; alignment <= 64; alignment *= 2) { /* these are valid */
         gguf_make(&file, &SMALL, 0);
@@ -1346,7 +1512,8 @@ static const uint32_t OTHER_TYPES[] = {5,  8 + 256, 9,  15, 16, 17, 18, 19, 21, 
 enum { N_OTHER_TYPES = sizeof OTHER_TYPES / sizeof *OTHER_TYPES };
 
 static void bad_tensors(void) {
-    static const uint64_t giant[] = {0, 0x80000000, 0x100000000, 0x100000040, 0x8000000000000000, UINT64_MAX - 1};
+    static const uint64_t giant[] = {0,           0x80000000,         0x100000000,
+                                     0x100000040, 0x8000000000000000, UINT64_MAX - 1};
 #define FFN (gguf_tensor(&file, "blk.0.ffn_up.weight"))
     REFUSED("blk.1.ffn_up.weight is missing", gguf_remove(&file, "blk.1.ffn_up.weight");
             gguf_add(&file, "another", 1, 8, 0, 1, 0));
@@ -1355,13 +1522,16 @@ static void bad_tensors(void) {
     REFUSED("token_embd.weight is missing", gguf_remove(&file, "token_embd.weight"));
     REFUSED("output_norm.weight is missing", gguf_remove(&file, "output_norm.weight"));
     REFUSED("tensor another is not supported", gguf_add(&file, "another", 1, 8, 0, 1, 0));
-    REFUSED("tensor token_embd.bias is not supported", gguf_add(&file, "token_embd.bias", 1, 60, 0, 1, 0));
+    REFUSED("tensor token_embd.bias is not supported",
+            gguf_add(&file, "token_embd.bias", 1, 60, 0, 1, 0));
     REFUSED("blk.0.ffn_up.weight is [1, 48, 64], expected [1, 96, 64]", FFN->dims[1] = 48);
     REFUSED("blk.0.ffn_up.weight is [1, 96, 32], expected [1, 96, 64]", FFN->dims[0] = 32);
     REFUSED("blk.0.attn_q.bias is [1, 1, 63], expected [1, 1, 64]",
             gguf_add(&file, "blk.0.attn_q.bias", 1, 63, 0, 1, 0));
-    REFUSED("rope_freqs.weight is [1, 1, 7], expected [1, 1, 8]", gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
-    REFUSED("blk.0.ffn_up.weight has type 4, expected one of the types in docs/models.md\n", FFN->type = 4);
+    REFUSED("rope_freqs.weight is [1, 1, 7], expected [1, 1, 8]",
+            gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
+    REFUSED("blk.0.ffn_up.weight has type 4, expected one of the types in docs/models.md\n",
+            FFN->type = 4);
     REFUSED("has type 4294967295, expected", FFN->type = UINT32_MAX);
     for (int i = 0; i < N_OTHER_TYPES; i++) {
         char message[64];
@@ -1371,12 +1541,12 @@ static void bad_tensors(void) {
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
     REFUSED("has 0 dimensions, expected 1 to 4", FFN->n_dims = 0);
     REFUSED("has 5 dimensions, expected 1 to 4", FFN->n_dims = 5);
-    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [1, 96, 64]", FFN->n_dims = 3; FFN->dims[1] = 48;
-            FFN->dims[2] = 2);
+    REFUSED("blk.0.ffn_up.weight is [2, 48, 64], expected [1, 96, 64]", FFN->n_dims = 3;
+            FFN->dims[1] = 48; FFN->dims[2] = 2);
     REFUSED("has size 1025 in dimension 3", FFN->n_dims = 3; FFN->dims[2] = 1025);
     REFUSED("has size 2 in dimension 4", FFN->n_dims = 4; FFN->dims[3] = 2);
-    REFUSED("has more bytes than any file", FFN->n_dims = 3; FFN->dims[0] = FFN->dims[1] = 0x7fffffff;
-            FFN->dims[2] = 1024);
+    REFUSED("has more bytes than any file", FFN->n_dims = 3;
+            FFN->dims[0] = FFN->dims[1] = 0x7fffffff; FFN->dims[2] = 1024);
     for (int i = 0; i < 6; i++) {
         REFUSED(" in dimension ", FFN->dims[0] = giant[i]);
         REFUSED(" in dimension ", FFN->dims[1] = giant[i]);
@@ -1384,12 +1554,14 @@ static void bad_tensors(void) {
     REFUSED("ends after the end", FFN->offset = 1 << 20);
     REFUSED("inside another one", FFN->dims[1] = 97);
     REFUSED("ends after the end", FFN->dims[0] = FFN->dims[1] = 0x7fffffff);
-    REFUSED("inside another one", FFN->offset = gguf_tensor(&file, "blk.0.ffn_gate.weight")->offset);
+    REFUSED("inside another one",
+            FFN->offset = gguf_tensor(&file, "blk.0.ffn_gate.weight")->offset);
     REFUSED("not aligned", FFN->offset += 4);
     REFUSED("ends after the end", FFN->offset = 1 << 24);
     REFUSED("ends after the end", FFN->offset = 0x7fffffffffffffe0);
     REFUSED("ends after the end", FFN->offset = 0xffffffffffffffe0);
-    REFUSED("tensor blk.0.ffn_gate.weight is also in", snprintf(FFN->name, 64, "blk.0.ffn_gate.weight"));
+    REFUSED("tensor blk.0.ffn_gate.weight is also in",
+            snprintf(FFN->name, 64, "blk.0.ffn_gate.weight"));
 #undef FFN
 }
 
@@ -1414,8 +1586,8 @@ static void truncated_files(void) {
     }
 }
 
-/* A file that ends with its header opens; a file that ends one byte earlier is refused. The last value is a number, a
- * text, or an array of any width. */
+/* A file that ends with its header opens; a file that ends one byte earlier is refused. The last
+ * value is a number, a text, or an array of any width. */
 static void headers_end_where_the_file_does(void) {
     static const GgufType widths[] = {GGUF_U8, GGUF_U16, GGUF_F32, GGUF_F64};
     char path[128];
@@ -1434,31 +1606,39 @@ static void headers_end_where_the_file_does(void) {
         if (last == 5) gguf_set_int(&file, "z", 1);
         for (int i = 0; i < file.n_keys; i++)
             size += 8 + (long)strlen(file.keys[i].name) + 4 + (long)file.keys[i].bytes;
-        CHECK(!gguf_write(&file, path) && !truncate(path, size), "cannot write"); /* without padding */
+        /* without padding */
+        CHECK(!gguf_write(&file, path) && !truncate(path, size), "cannot write");
         gguf_free(&file);
-        CHECK(!model_open_vocabulary(&model, path) && model.config.vocab_size == SPEAKING.vocab_size, "kind %d", last);
+        CHECK(!model_open_vocabulary(&model, path) &&
+                  model.config.vocab_size == SPEAKING.vocab_size,
+              "kind %d", last);
         model_close(&model);
-        for (long n = size - 1; n > 0; n -= n > size - 80 || n < 300 ? 1 : test_fast() ? 1999 : 97) {
+        for (long n = size - 1; n > 0; n -= n > size - 80 || n < 300 ? 1
+                                            : test_fast()            ? 1999
+                                                                     : 97) {
             CHECK(!truncate(path, n), "cannot cut");
             stderr_hide();
             const bool opened = !model_open_vocabulary(&model, path);
             const int lines = stderr_show();
             if (opened) model_close(&model);
-            CHECK(!opened && lines == 1, "kind %d, %ld of %ld bytes: opened %d, %d lines", last, n, size, opened,
-                  lines);
-            CHECK(n < size - 12 || strstr(stderr_text(), "ends in its header, at byte"), "%s", stderr_text());
+            CHECK(!opened && lines == 1, "kind %d, %ld of %ld bytes: opened %d, %d lines", last, n,
+                  size, opened, lines);
+            CHECK(n < size - 12 || strstr(stderr_text(), "ends in its header, at byte"), "%s",
+                  stderr_text());
         }
     }
 }
 
-/* A count is refused if it does not fit in the rest of the file: a key has at least 13 bytes, a tensor 32. */
+/* A count is refused if it does not fit in the rest of the file: a key has at least 13 bytes, a
+ * tensor 32. */
 static void counts_are_limited_by_the_file_size(void) {
     static const struct {
         uint32_t counts[6]; /* magic, version, tensors, keys */
         size_t n_left;      /* zero bytes that follow */
         const char *message;
     } cases[] = {{{GGUF_MAGIC, 3, 0, 0, 1, 0}, 12, "1 metadata keys do not fit in the file"},
-                 {{GGUF_MAGIC, 3, 0, 0, 1, 0}, 13, "has neither tensors nor a vocabulary"}, /* a key without a name */
+                 /* a key without a name */
+                 {{GGUF_MAGIC, 3, 0, 0, 1, 0}, 13, "has neither tensors nor a vocabulary"},
                  {{GGUF_MAGIC, 3, 0, 0, 2, 0}, 25, "2 metadata keys do not fit in the file"},
                  {{GGUF_MAGIC, 3, 0, 0, 2, 0}, 26, "metadata key  appears twice"},
                  {{GGUF_MAGIC, 3, 1, 0, 0, 0}, 31, "1 tensors do not fit in the file"},
@@ -1476,7 +1656,8 @@ static void counts_are_limited_by_the_file_size(void) {
         stderr_hide();
         const bool opened = !model_open_vocabulary(&m, path);
         CHECK(stderr_show() == 1 && !opened, "case %zu: opened %d", i, opened);
-        CHECK(strstr(stderr_text(), cases[i].message), "case %zu: no '%s' in: %s", i, cases[i].message, stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "case %zu: no '%s' in: %s", i,
+              cases[i].message, stderr_text());
     }
 }
 
@@ -1486,17 +1667,17 @@ static void check_tokenizer_refused(int line, const char *expected) {
     stderr_hide();
     const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
     gguf_free(&file);
-    CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected), "line %d: found %d, expected: %s, found: %s",
-          line, found, expected, stderr_text());
+    CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected),
+          "line %d: found %d, expected: %s, found: %s", line, found, expected, stderr_text());
     CHECK(!t.pieces.list && !t.pieces.slots && !t.pieces.text, "line %d: not closed", line);
 }
 
-#define TOKENIZER_REFUSED(expected, change)                                                                            \
-    do {                                                                                                               \
-        gguf_make(&file, &SPEAKING, 0);                                                                                \
-        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);                                                       \
-        change;                                                                                                        \
-        check_tokenizer_refused(__LINE__, expected);                                                                   \
+#define TOKENIZER_REFUSED(expected, change)                                                        \
+    do {                                                                                           \
+        gguf_make(&file, &SPEAKING, 0);                                                            \
+        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);                                   \
+        change;                                                                                    \
+        check_tokenizer_refused(__LINE__, expected);                                               \
     } while (0)
 
 static void bad_tokenizers(void) {
@@ -1505,37 +1686,53 @@ static void bad_tokenizers(void) {
     const GgufPiece user = {.text = endless, .type = 4};
     TOKENIZER_REFUSED("tokenizer of kind 'bert' is not supported",
                       gguf_set_text(&file, "tokenizer.ggml.model", "bert"));
-    TOKENIZER_REFUSED(
-        "tokenizer.ggml.pre 'falcon' is not supported",
-        (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"), gguf_set_text(&file, "tokenizer.ggml.pre", "falcon")));
-    TOKENIZER_REFUSED("tokenizer.ggml.merges is missing", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
-                                                           gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
+    TOKENIZER_REFUSED("tokenizer.ggml.pre 'falcon' is not supported",
+                      (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                       gguf_set_text(&file, "tokenizer.ggml.pre", "falcon")));
+    TOKENIZER_REFUSED("tokenizer.ggml.merges is missing",
+                      (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                       gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2")));
     TOKENIZER_REFUSED("norma.tokenizer.normalizer is 'nfkc', expected nfc",
                       (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
                        gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
                        gguf_set_text(&file, "norma.tokenizer.normalizer", "nfkc")));
-    TOKENIZER_REFUSED("normalizer is 1, expected a string", (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
-                                                             gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
-                                                             gguf_set_int(&file, "norma.tokenizer.normalizer", 1)));
-    TOKENIZER_REFUSED("tokenizer of kind '' is not supported", gguf_remove(&file, "tokenizer.ggml.model"));
-    TOKENIZER_REFUSED("tokens is missing or not an array of 1800", gguf_remove(&file, "tokenizer.ggml.tokens"));
-    TOKENIZER_REFUSED("scores is missing or not an array", gguf_remove(&file, "tokenizer.ggml.scores"));
-    TOKENIZER_REFUSED("token_type is missing or not an array", gguf_remove(&file, "tokenizer.ggml.token_type"));
-    TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
-    TOKENIZER_REFUSED("tokens is missing or not an array", gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
+    TOKENIZER_REFUSED("normalizer is 1, expected a string",
+                      (gguf_set_text(&file, "tokenizer.ggml.model", "gpt2"),
+                       gguf_set_text(&file, "tokenizer.ggml.pre", "qwen2"),
+                       gguf_set_int(&file, "norma.tokenizer.normalizer", 1)));
+    TOKENIZER_REFUSED("tokenizer of kind '' is not supported",
+                      gguf_remove(&file, "tokenizer.ggml.model"));
+    TOKENIZER_REFUSED("tokens is missing or not an array of 1800",
+                      gguf_remove(&file, "tokenizer.ggml.tokens"));
+    TOKENIZER_REFUSED("scores is missing or not an array",
+                      gguf_remove(&file, "tokenizer.ggml.scores"));
+    TOKENIZER_REFUSED("token_type is missing or not an array",
+                      gguf_remove(&file, "tokenizer.ggml.token_type"));
+    TOKENIZER_REFUSED("tokens is missing or not an array",
+                      gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
+    TOKENIZER_REFUSED("tokens is missing or not an array",
+                      gguf_add_tokenizer(&file, SPEAKING.vocab_size + 1, NULL, 0));
     TOKENIZER_REFUSED("special piece 1799 has 513 bytes, expected at most 512",
                       gguf_add_tokenizer(&file, SPEAKING.vocab_size, &user, 1));
-    TOKENIZER_REFUSED("scores is missing or not an array", set_array("tokenizer.ggml.scores", GGUF_I8, 64));
-    TOKENIZER_REFUSED("scores is missing or not an array", gguf_set_int(&file, "tokenizer.ggml.scores", 1));
-    TOKENIZER_REFUSED("bos_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
-    TOKENIZER_REFUSED("eos_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
-    TOKENIZER_REFUSED("eot_token_id is 1800, expected", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));
-    TOKENIZER_REFUSED("eot_token_id is 4294967295,", gguf_set_int(&file, "tokenizer.ggml.eot_token_id", -1));
-    TOKENIZER_REFUSED("chat_template is 1, expected a string", gguf_set_int(&file, "tokenizer.chat_template", 1));
+    TOKENIZER_REFUSED("scores is missing or not an array",
+                      set_array("tokenizer.ggml.scores", GGUF_I8, 64));
+    TOKENIZER_REFUSED("scores is missing or not an array",
+                      gguf_set_int(&file, "tokenizer.ggml.scores", 1));
+    TOKENIZER_REFUSED("bos_token_id is 1800, expected",
+                      gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
+    TOKENIZER_REFUSED("eos_token_id is 4294967295,",
+                      gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
+    TOKENIZER_REFUSED("eot_token_id is 1800, expected",
+                      gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));
+    TOKENIZER_REFUSED("eot_token_id is 4294967295,",
+                      gguf_set_int(&file, "tokenizer.ggml.eot_token_id", -1));
+    TOKENIZER_REFUSED("chat_template is 1, expected a string",
+                      gguf_set_int(&file, "tokenizer.chat_template", 1));
     TOKENIZER_REFUSED("unknown_token_id is '0', expected a whole number",
                       gguf_set_text(&file, "tokenizer.ggml.unknown_token_id", "0"));
     TOKENIZER_REFUSED("score of piece 5 is not a number",
-                      for (int i = 0; i < file.n_keys; i++) if (!strcmp(file.keys[i].name, "tokenizer.ggml.scores"))
+                      for (int i = 0; i < file.n_keys;
+                           i++) if (!strcmp(file.keys[i].name, "tokenizer.ggml.scores"))
                           memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
 }
 
@@ -1548,8 +1745,9 @@ static void check_strings(const GgufValue *v, uint64_t n) {
     for (uint64_t i = 0; i < v->count; i++) {
         const uint8_t *from = at;
         const String s = gguf_next_string(&at, end);
-        CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end, "%.*s, length %llu: string %llu has %zu bytes",
-              SHOWN(v->key), (unsigned long long)n, (unsigned long long)i, s.n);
+        CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end,
+              "%.*s, length %llu: string %llu has %zu bytes", SHOWN(v->key), (unsigned long long)n,
+              (unsigned long long)i, s.n);
     }
     memcpy(length, before, sizeof before);
 }
@@ -1562,7 +1760,8 @@ static void lengths_that_change_during_reading(void) {
     Gguf g;
     int n_strings = 0;
     gguf_make(&file, &SPEAKING, 0);
-    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !gguf_write(&file, path), "cannot write");
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) && !gguf_write(&file, path),
+          "cannot write");
     gguf_free(&file);
     map.data = (uint8_t *)file_read(path, &map.size);
     CHECK(map.data && !gguf_open(&g, path, &map), "does not open");
@@ -1573,8 +1772,10 @@ static void lengths_that_change_during_reading(void) {
         for (uint64_t left = 0; left < 20; left++)
             check_strings(v, v->bytes + 2 - left); /* up to the end and the bytes before it */
     }
-    CHECK(n_strings >= 8 * 3, "%d strings", n_strings); /* the architecture, the tokenizer's kind, the pieces */
-    memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at, &(uint64_t){UINT64_MAX}, 8);
+    /* the architecture, the tokenizer's kind, the pieces */
+    CHECK(n_strings >= 8 * 3, "%d strings", n_strings);
+    memcpy((uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at,
+           &(uint64_t){UINT64_MAX}, 8);
     const String kind = gguf_get(&g, "tokenizer.ggml.model").string;
     CHECK(kind.n == 5, "%zu bytes", kind.n);
     gguf_close(&g);
@@ -1597,9 +1798,11 @@ static void the_default_pretokenizer_is_gpt2_s(void) {
         const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
         gguf_free(&file);
         CHECK(found == 1, "case %d: found %d, %s", i, found, stderr_text());
-        CHECK(lines == (i < 3) && (i >= 3 || strstr(stderr_text(), "(tokenizer.ggml.pre): GPT-2's is used\n")),
+        CHECK(lines == (i < 3) &&
+                  (i >= 3 || strstr(stderr_text(), "(tokenizer.ggml.pre): GPT-2's is used\n")),
               "case %d: %s", i, stderr_text());
-        CHECK(!strcmp(t.pretokenizer.steps[0], PATTERN_GPT2) && !t.pretokenizer.steps[1], "case %d: wrong pattern", i);
+        CHECK(!strcmp(t.pretokenizer.steps[0], PATTERN_GPT2) && !t.pretokenizer.steps[1],
+              "case %d: wrong pattern", i);
         tokenizer_close(&t);
         model_close(&model);
     }
@@ -1623,8 +1826,11 @@ static void unused_tokenizers_are_ignored(void) {
 /* Experts in no layer: no weight confirms their width, so it is ignored. */
 static void experts_in_no_layer_are_ignored(void) {
     static const HashModel m = {16, 32, 2, 2, 2, 20, 16, true, 71};
-    static const Relative r = {
-        .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 8, .n_dense = 2};
+    static const Relative r = {.architecture = "qwen3moe",
+                               .n_experts = 4,
+                               .n_experts_used = 2,
+                               .expert_dim = 8,
+                               .n_dense = 2};
     Model model;
     Session s;
     gguf_make_relative(&file, &m, &r);
@@ -1633,9 +1839,10 @@ static void experts_in_no_layer_are_ignored(void) {
     gguf_free(&file);
     CHECK(!model_open(&model, temporary("dense.gguf")), "does not open");
     const Config *c = &model.config;
-    CHECK(!c->n_experts && !c->n_experts_used && !c->expert_dim && c->hidden_dim == 32, "%d experts of width %d",
-          c->n_experts, c->expert_dim);
-    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens", s.batch);
+    CHECK(!c->n_experts && !c->n_experts_used && !c->expert_dim && c->hidden_dim == 32,
+          "%d experts of width %d", c->n_experts, c->expert_dim);
+    CHECK(!session_open(&s, &model, 1, 512, 0, KV_F32) && s.batch == 512, "chunks of %d tokens",
+          s.batch);
     CHECK(model_forward_text(&s, (int[]){1, 2, 3}, 3, 0, 1), "does not run");
     session_close(&s);
     model_close(&model);
@@ -1643,9 +1850,10 @@ static void experts_in_no_layer_are_ignored(void) {
 
 /* A file without tensors that ends with its last key: no byte after it is read. */
 static void a_file_may_end_with_its_header(void) {
-    static const uint8_t bytes[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
-                                   "\1\0\0\0\0\0\0\0s\10\0\0\0\2\0\0\0\0\0\0\0hi"
-                                   "\1\0\0\0\0\0\0\0v\11\0\0\0\4\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0";
+    static const uint8_t bytes[] =
+        "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+        "\1\0\0\0\0\0\0\0s\10\0\0\0\2\0\0\0\0\0\0\0hi"
+        "\1\0\0\0\0\0\0\0v\11\0\0\0\4\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0";
     const char *path = temporary("header.gguf");
     for (size_t size = sizeof bytes; size > 4; size--) {
         FILE *out = fopen(path, "wb");
@@ -1657,10 +1865,12 @@ static void a_file_may_end_with_its_header(void) {
         stderr_hide();
         const bool opened = gguf_open(&g, path, &mapped) == 0;
         const int lines = stderr_show();
-        CHECK(opened == (size == sizeof bytes) && lines == !opened, "%zu bytes: %s", size, stderr_text());
+        CHECK(opened == (size == sizeof bytes) && lines == !opened, "%zu bytes: %s", size,
+              stderr_text());
         if (opened) {
             const GgufValue *v = gguf_find_value(&g, "v");
-            CHECK(g.n_values == 2 && v && v->count == 3 && v->bytes == 12, "%zu values", g.n_values);
+            CHECK(g.n_values == 2 && v && v->count == 3 && v->bytes == 12, "%zu values",
+                  g.n_values);
             const String text = gguf_get(&g, "s").string;
             CHECK(text.n == 2 && !memcmp(text.text, "hi", 2), "%zu bytes", text.n);
         }

@@ -1,7 +1,8 @@
-/* test_growth.c: opening takes O(n log n) steps in the bytes of the files, encoding in those of the text.
+/* test_growth.c: opening takes O(n log n) steps in the bytes of the files, encoding in those of the
+ * text.
  *
- * The inputs once took quadratic time, or are worst cases of a table or a search. Basic blocks are counted
- * (support/steps.c), not seconds.
+ * The inputs once took quadratic time, or are worst cases of a table or a search. Basic blocks are
+ * counted (support/steps.c), not seconds.
  */
 #include "cluster/share.h"
 #include "formats/folder.h"
@@ -51,7 +52,9 @@ static uint64_t open_json(int vocab_size) {
 /* A post-processor that appends n special tokens to every text. */
 static uint64_t template_processing(int n) {
     FILE *out = create("growth.json");
-    fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"post_processor\":{\"type\":\"TemplateProcessing\",", out);
+    fputs(
+        "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"post_processor\":{\"type\":\"TemplateProcessing\",",
+        out);
     fputs("\"single\":[{\"Sequence\":{\"id\":\"A\"}}", out);
     for (int i = 0; i < n; i++) fprintf(out, ",{\"SpecialToken\":{\"id\":\"%d\"}}", n - 1 - i);
     fputs("],\"special_tokens\":{\"x\":0", out);
@@ -69,7 +72,8 @@ static uint64_t pieces_and_merges(int n) {
     fputs("},\"merges\":[\"a 00001\"", out);
     for (int i = 2; i < n; i++) fprintf(out, ",\"a %05x\"", i);
     fputs("]},\"added_tokens\":[{\"id\":0,\"content\":\"a\"}", out);
-    for (int i = 1; i < n; i++) fprintf(out, ",{\"id\":%d,\"content\":\"%05x\",\"special\":true}", 2 * i - 1, i);
+    for (int i = 1; i < n; i++)
+        fprintf(out, ",{\"id\":%d,\"content\":\"%05x\",\"special\":true}", 2 * i - 1, i);
     fputs("]}", out);
     finish(out);
     return open_json(2 * n - 1);
@@ -111,7 +115,8 @@ static uint64_t shards(int n) {
         char name[32], header[96];
         snprintf(name, sizeof name, "growth/%d", i);
         const uint64_t size = (uint64_t)snprintf(
-            header, sizeof header, "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i);
+            header, sizeof header,
+            "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i);
         FILE *shard = create(name);
         fwrite(&size, sizeof size, 1, shard);
         fputs(header, shard);
@@ -140,11 +145,15 @@ static uint64_t layers_and_options(int n) {
     for (int i = 0; i < n; i++) fprintf(out, ", %d", n - 1 - i);
     fputs("]", out);
     fclose(out);
-    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) || model_open(&m, temporary("growth.bin"))) return 0;
+    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) ||
+        model_open(&m, temporary("growth.bin")))
+        return 0;
     for (int l = 0; l < form.n_layers; l++)
-        m.layers[l].q_norm = m.layers[l].k_norm = (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = ones};
+        m.layers[l].q_norm = m.layers[l].k_norm =
+            (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = ones};
     m.config.rope.halves = true;
-    const int status = folder_write(&m, temporary("growth"), &(FolderForm){"qwen3_moe", .options = options});
+    const int status =
+        folder_write(&m, temporary("growth"), &(FolderForm){"qwen3_moe", .options = options});
     model_close(&m);
     free(options);
     bytes = size;
@@ -160,12 +169,15 @@ static uint64_t hash_of_files(int n) {
     HashModel form = TINY;
     Model m;
     form.n_layers = n;
-    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) || model_open(&m, temporary("growth.bin"))) return 0;
+    if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) ||
+        model_open(&m, temporary("growth.bin")))
+        return 0;
     Model many = m;
     many.n_files = n;
     many.files = malloc((size_t)n * sizeof *many.files);
     if (!many.files) abort();
-    for (int i = 0; i < n; i++) many.files[i] = (File){.data = header, .size = sizeof header, .header = sizeof header};
+    for (int i = 0; i < n; i++)
+        many.files[i] = (File){.data = header, .size = sizeof header, .header = sizeof header};
     bytes = m.files->size + (size_t)n * sizeof header;
     const uint64_t before = steps_taken;
     model_hash(&many);
@@ -177,7 +189,8 @@ static uint64_t hash_of_files(int n) {
 
 static void remove_folder(void) {
     char command[256];
-    snprintf(command, sizeof command, "rm -rf %s %s", temporary("growth"), temporary("growth.json"));
+    snprintf(command, sizeof command, "rm -rf %s %s", temporary("growth"),
+             temporary("growth.json"));
     if (system(command)) abort();
 }
 
@@ -186,9 +199,10 @@ static void check_growth(const char *name, double factor, uint64_t once, uint64_
     const double max = factor * (double)bytes * log2((double)bytes);
     CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name, (unsigned long long)once,
           (unsigned long long)twice);
-    CHECK((double)twice <= 2.3 * (double)once, "%s: %llu steps, of twice as much %llu", name, (unsigned long long)once,
+    CHECK((double)twice <= 2.3 * (double)once, "%s: %llu steps, of twice as much %llu", name,
+          (unsigned long long)once, (unsigned long long)twice);
+    CHECK((double)twice <= max, "%s: %zu bytes, %llu steps", name, bytes,
           (unsigned long long)twice);
-    CHECK((double)twice <= max, "%s: %zu bytes, %llu steps", name, bytes, (unsigned long long)twice);
 }
 
 static void opening_grows_with_the_bytes(void) {
@@ -215,7 +229,8 @@ static void opening_grows_with_the_bytes(void) {
     }
 }
 
-/* ---- texts ------------------------------------------------------------------------------------ */
+/* ---- texts ------------------------------------------------------------------------------------
+ */
 
 enum { N_NESTED = 64 };
 
@@ -238,7 +253,9 @@ static int open_scores(Tokenizer *t) {
     return tokenizer_open_bin(t, temporary("growth.bin"), 1800);
 }
 
-static int open_ranks(Tokenizer *t) { return tokenizer_open_json(t, "tests/golden/bpe_qwen2.json", 911); }
+static int open_ranks(Tokenizer *t) {
+    return tokenizer_open_json(t, "tests/golden/bpe_qwen2.json", 911);
+}
 
 /* Encodes n times the unit; returns the steps. */
 static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
@@ -257,7 +274,8 @@ static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     return after - before;
 }
 
-/* Uses one tokenizer for both texts: another one would have another hash key and other collisions. */
+/* Uses one tokenizer for both texts: another one would have another hash key and other
+ * collisions. */
 static void encoding_grows_with_the_text(void) {
     static const struct {
         int (*open)(Tokenizer *t);
@@ -274,7 +292,8 @@ static void encoding_grows_with_the_text(void) {
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         Tokenizer t;
         CHECK(!inputs[i].open(&t), "input %zu does not open", i);
-        const uint64_t once = encode(&t, inputs[i].unit, 4000), twice = encode(&t, inputs[i].unit, 8000);
+        const uint64_t once = encode(&t, inputs[i].unit, 4000),
+                       twice = encode(&t, inputs[i].unit, 8000);
         tokenizer_close(&t);
         check_growth(inputs[i].unit, 128, once, twice);
     }
@@ -296,7 +315,8 @@ static void splitting_grows_with_the_text(void) {
             uint64_t taken[2];
             for (int k = 0; k < 2; k++) {
                 size_t n = 0;
-                for (int left = 1000 * (k + 1); left > 0; left--) n += strlen(strcpy(text + n, units[i]));
+                for (int left = 1000 * (k + 1); left > 0; left--)
+                    n += strlen(strcpy(text + n, units[i]));
                 text[n++] = '5';
                 const uint64_t before = steps_taken;
                 CHECK(!pretokenize(p->steps, text, n, ignore_word, NULL), "an empty word");

@@ -1,6 +1,7 @@
 /* test_jinja.c: templates against transformers, origins of bytes, limits.
  *
- * tests/golden/chat_rendered.json and jinja.json have the texts that transformers renders (scripts/golden_chat.py).
+ * tests/golden/chat_rendered.json and jinja.json have the texts that transformers renders
+ * (scripts/golden_chat.py).
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -27,7 +28,8 @@ static void add_message(const char *role, const char *content) {
 }
 
 static void describe(const void *arg) {
-    static const char *const users[] = {"hello there", "  and you? [yes]\xc3\xa9\n", "ab  abc </ s>"};
+    static const char *const users[] = {"hello there", "  and you? [yes]\xc3\xa9\n",
+                                        "ab  abc </ s>"};
     static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day", " I am well "};
     const Case *c = arg;
     jinja_write("<s>", 3, true);
@@ -52,30 +54,34 @@ static char *render(const char *template, const Case *c, bool **marks) {
     return status ? NULL : text.text;
 }
 
-static void check_text(const char *name, const char *template, const Case *c, const Json *expected) {
+static void check_text(const char *name, const char *template, const Case *c,
+                       const Json *expected) {
     const bool raises = json_null(expected);
     if (raises) stderr_hide();
     char *text = render(template, c, NULL);
     if (raises) stderr_show();
-    CHECK(raises ? !text : text && !strcmp(text, json_shown(expected)), "%s, %d turns, system %d: '%s', expected '%s'",
-          name, c->turns, c->system, text ? text : "refused", json_shown(expected));
+    CHECK(raises ? !text : text && !strcmp(text, json_shown(expected)),
+          "%s, %d turns, system %d: '%s', expected '%s'", name, c->turns, c->system,
+          text ? text : "refused", json_shown(expected));
     free(text);
 }
 
-/* Compares the conversations of `rendered` with the templates in a folder. A template whose name is in `refused` must
- * be refused wherever transformers does not raise an exception. Returns the number of conversations. */
+/* Compares the conversations of `rendered` with the templates in a folder. A template whose name is
+ * in `refused` must be refused wherever transformers does not raise an exception. Returns the
+ * number of conversations. */
 static int check_conversations(const char *rendered, const char *templates, const char *refused) {
     JsonFile json;
     int n = 0;
     if (json_open(&json, rendered)) return 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
-    for (const Json *v = json_members(json.values, JSON_ARRAY); v; v = json_next(json.values, v), n++) {
+    for (const Json *v = json_members(json.values, JSON_ARRAY); v;
+         v = json_next(json.values, v), n++) {
         char path[PATH_MAX], name[128];
         size_t size;
         int64_t turns = 0;
         json_integer(json_get(v, "turns"), &turns);
-        const Case c = {NULL, (int)turns, json_true(json_get(v, "system")), json_true(json_get(v, "open")),
-                        json_get(v, "think")};
+        const Case c = {NULL, (int)turns, json_true(json_get(v, "system")),
+                        json_true(json_get(v, "open")), json_get(v, "think")};
         snprintf(path, sizeof path, "%s/%s.jinja", templates, json_get(v, "template")->text);
         snprintf(name, sizeof name, "\n%s\n", json_get(v, "template")->text);
         char *template = file_read(path, &size);
@@ -88,15 +94,16 @@ static int check_conversations(const char *rendered, const char *templates, cons
     return n;
 }
 
-/* Published templates (their licenses are Apache 2.0 or MIT), and templates written from the documents of others. */
+/* Published templates (their licenses are Apache 2.0 or MIT), and templates written from the
+ * documents of others. */
 static void conversations_match_transformers(void) {
     const int n = check_conversations("tests/golden/chat_rendered.json", "tests/golden/chat", "");
     CHECK(n >= 300, "%d conversations", n);
 }
 
-/* Published templates that are not stored here, of the models listed in tests/golden/chat_names.txt. The folder
- * NORMA_TEMPLATES has the templates and rendered.json, which scripts/golden_chat.py writes. At most 3 of 60 may be
- * refused; a text is never wrong. */
+/* Published templates that are not stored here, of the models listed in
+ * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates and rendered.json,
+ * which scripts/golden_chat.py writes. At most 3 of 60 may be refused; a text is never wrong. */
 static void other_templates_match_transformers(void) {
     static const char refused[] = "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";
     char path[PATH_MAX];
@@ -111,15 +118,17 @@ static void the_language_matches_jinja(void) {
     int n = 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     CHECK(!json_open(&json, "tests/golden/jinja.json"), "does not open");
-    for (const Json *v = json_members(json.values, JSON_ARRAY); v; v = json_next(json.values, v), n++)
-        check_text(json_get(v, "template")->text, json_get(v, "template")->text, &c, json_get(v, "text"));
+    for (const Json *v = json_members(json.values, JSON_ARRAY); v;
+         v = json_next(json.values, v), n++)
+        check_text(json_get(v, "template")->text, json_get(v, "template")->text, &c,
+                   json_get(v, "text"));
     json_close(&json);
     unsetenv("NORMA_DATE");
     CHECK(n >= 50, "%d templates", n);
 }
 
-/* Every way from a message to the text. The message consists of bytes that the templates do not write: each must have
- * the mark 0, every other byte the mark 1. */
+/* Every way from a message to the text. The message consists of bytes that the templates do not
+ * write: each must have the mark 0, every other byte the mark 1. */
 static void bytes_keep_their_origin(void) {
     static const char message[] = " #Q<|#|>Q#q#\n";
     static const char *const templates[] = {
@@ -181,7 +190,8 @@ static void bytes_keep_their_origin(void) {
         CHECK(text, "%s is refused", templates[i]);
         for (size_t k = 0; text[k]; k++) {
             const bool given = strchr(message, text[k]) != NULL;
-            CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d", templates[i], k, text, marks[k]);
+            CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d", templates[i], k, text,
+                  marks[k]);
             n_message += given;
         }
         CHECK(n_message > 0, "%s: '%s'", templates[i], text);
@@ -194,19 +204,22 @@ static void check_refusal(const char *template, const char *mention) {
     stderr_hide();
     char *text = render(template, &c, NULL);
     const int lines = stderr_show();
-    CHECK(!text && lines == 1 && strstr(stderr_text(), mention), "'%.80s': %s, %d lines: %s, expected '%s'", template,
-          text ? "accepted" : "refused", lines, stderr_text(), mention);
+    CHECK(!text && lines == 1 && strstr(stderr_text(), mention),
+          "'%.80s': %s, %d lines: %s, expected '%s'", template, text ? "accepted" : "refused",
+          lines, stderr_text(), mention);
 }
 
 /* What is not supported is refused by name, with its line. */
 static void other_templates_are_refused(void) {
     static const char *const cases[][2] = {
-        {"\n{{ x|tojson }}", "line 2 of the chat template: unsupported function, filter, method or test tojson"},
+        {"\n{{ x|tojson }}",
+         "line 2 of the chat template: unsupported function, filter, method or test tojson"},
         {"{{ 'a'.format(1) }}", "test format"},
         {"{{ cycler(1) }}", "test cycler"},
         {"{{ 1 is divisibleby(2) }}", "test divisibleby"},
         {"{% include 'a' %}", "unsupported statement include"},
-        {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}", "unsupported list of names"},
+        {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}",
+         "unsupported list of names"},
         {"{{ 1.5 }}", "expected a name"},
         {"{{ 'a'[:::1] }}", "expected ]"},
         {"{{ 'a'[1 2] }}", "expected ]"},
@@ -235,7 +248,8 @@ static void other_templates_are_refused(void) {
         {"{{ [1] == [1] }}", "compares lists"},
         {"{% set x.y = 1 %}", "no namespace"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refusal(cases[i][0], cases[i][1]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refusal(cases[i][0], cases[i][1]);
 }
 
 /* A template of n times `one`. */
@@ -257,14 +271,15 @@ static void hostile_templates_end_by_a_limit(void) {
         {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "",
          "needs too much memory", 0},
         {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes too many steps", 1000},
-        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}", "", "{% endfor %}{% endfor %}",
-         "takes too many steps", 0},
+        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}", "",
+         "{% endfor %}{% endfor %}", "takes too many steps", 0},
         {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
-        {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
-         "needs too much memory", 0},
-        {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "", "",
-         "needs too much memory", 0},
-        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}", "writes too much text", 1000},
+        {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+         "", "", "needs too much memory", 0},
+        {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+         "", "", "needs too much memory", 0},
+        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}",
+         "writes too much text", 1000},
         {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
         {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
         {"{{ ", "(", "", "nested too deep", 100000},
@@ -288,7 +303,8 @@ static void hostile_templates_end_by_a_limit(void) {
 static void long_templates_run(void) {
     static const char *const cases[][2] = {{"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
     for (int i = 0; i < 3; i++) {
-        char *template = repeated("{{ ", cases[i][0], 10000, ""), *whole = repeated(template, cases[i][1], 1, " }}");
+        char *template = repeated("{{ ", cases[i][0], 10000, ""),
+             *whole = repeated(template, cases[i][1], 1, " }}");
         char *text = render(whole, &(Case){.turns = 1}, NULL);
         CHECK(text, "%s is refused", cases[i][0]);
         free(text);
@@ -299,11 +315,14 @@ static void long_templates_run(void) {
 
 /* Changed templates render or are refused. NORMA_THOROUGH: 20,000. */
 static void changed_templates_end(void) {
-    static const char *const names[] = {"qwen3-0.6b", "mistral-nemo", "granite-4.0", "smollm3-3b", "deepseek-v3.1"};
+    static const char *const names[] = {"qwen3-0.6b", "mistral-nemo", "granite-4.0", "smollm3-3b",
+                                        "deepseek-v3.1"};
     static const char *const parts[] = {
-        "{{",      "}}",         "{%",   "%}",   "{#",     "#}",      "-",     "'",    "\"",       "(",     ")",
-        "[",       "]",          "|",    " if ", " else ", " endif ", " for ", " in ", " endfor ", " set ", "messages",
-        " macro ", " endmacro ", "loop", ".",    ":",      ",",       " not ", " is ", "~",        "{",     "}"};
+        "{{",       "}}",      "{%",         "%}",    "{#",   "#}",       "-",
+        "'",        "\"",      "(",          ")",     "[",    "]",        "|",
+        " if ",     " else ",  " endif ",    " for ", " in ", " endfor ", " set ",
+        "messages", " macro ", " endmacro ", "loop",  ".",    ":",        ",",
+        " not ",    " is ",    "~",          "{",     "}"};
     const int n = test_thorough() ? 4000 : test_fast() ? 4 : 100;
     for (uint64_t t = 0; t < 5; t++) {
         char path[64];

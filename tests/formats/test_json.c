@@ -21,7 +21,8 @@ static bool parse(JsonFile *json, const char *text) {
     return status == 0;
 }
 
-/* Writes a value without white space and without escapes (no string of the tests contains a quote). */
+/* Writes a value without white space and without escapes (no string of the tests contains a
+ * quote). */
 static void write_value(FILE *out, const Json *value) {
     const char *brackets = value->kind == JSON_OBJECT ? "{}" : "[]";
     if (value->kind < JSON_STRING) {
@@ -155,7 +156,8 @@ static void invalid_json_is_refused(void) {
         "\f1",
         "\302\2401",
         "\357\273\2771",
-        /* invalid UTF-8: a lone continuation byte, overlong, a surrogate, beyond U+10FFFF, truncated */
+        /* invalid UTF-8: a lone continuation byte, overlong, a surrogate, beyond U+10FFFF,
+           truncated */
         "\"\x80\"",
         "\"\xc0\x80\"",
         "\"\xe0\x80\x80\"",
@@ -184,26 +186,30 @@ static void invalid_json_is_refused(void) {
         const int status = json_parse(&json, "x.json", texts[i], strlen(texts[i]));
         const int lines = stderr_show();
         CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
-        CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i], stderr_text());
+        CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i],
+              stderr_text());
         CHECK(is_refused_in_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
     }
 }
 
 /* Any bytes are written as a string of printable characters; valid UTF-8 is read back unchanged. */
 static void strings_are_written(void) {
-    static const char text[] = "a\"\\/\b\f\n\r\t\0\x1f\x7f\xc2\x9b\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xff.\xc3";
-    static const char written[] = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\\u007f\\u009b\xc3\xa9\xe2\x82\xac"
-                                  "\xf0\x9f\x99\x82\\ufffd.\\ufffd\"";
+    static const char text[] =
+        "a\"\\/\b\f\n\r\t\0\x1f\x7f\xc2\x9b\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xff.\xc3";
+    static const char written[] =
+        "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\\u007f\\u009b\xc3\xa9\xe2\x82\xac"
+        "\xf0\x9f\x99\x82\\ufffd.\\ufffd\"";
     static const char replaced[] = "\xef\xbf\xbd.\xef\xbf\xbd";
     char line[256] = "\"";
     JsonFile json;
-    for (size_t i = 0, n; i < sizeof text - 1; i += n) strcat(line, json_escape(text + i, sizeof text - 1 - i, &n));
+    for (size_t i = 0, n; i < sizeof text - 1; i += n)
+        strcat(line, json_escape(text + i, sizeof text - 1 - i, &n));
     strcat(line, "\"");
     CHECK(!strcmp(line, written), "%s", line);
     CHECK(!json_parse(&json, "x.json", line, strlen(line)), "not valid JSON");
     const size_t same = sizeof text - 1 - 3;
-    CHECK(json.values->length == same + strlen(replaced) && !memcmp(json.values->text, text, same) &&
-              !strcmp(json.values->text + same, replaced),
+    CHECK(json.values->length == same + strlen(replaced) &&
+              !memcmp(json.values->text, text, same) && !strcmp(json.values->text + same, replaced),
           "another text");
     json_close(&json);
 }
@@ -213,7 +219,8 @@ static void a_zero_byte_is_not_the_end(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", "1\0", 2);
     stderr_show();
-    CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"), "%d: %s", status, stderr_text());
+    CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"), "%d: %s", status,
+          stderr_text());
 }
 
 static void errors_have_a_position(void) {
@@ -253,7 +260,8 @@ static void escapes_at_the_end(void) {
         const int status = json_parse(&json, "x.json", text, size);
         stderr_show();
         CHECK(status == -1, "%zu bytes are read", size);
-        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s", size, stderr_text(), message);
+        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s", size, stderr_text(),
+              message);
     }
 }
 
@@ -273,26 +281,34 @@ static void escapes_are_decoded(void) {
         JsonFile json;
         CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
         const Json *s = json.values;
-        CHECK(s->kind == JSON_STRING && s->length == cases[i].length, "%s: %u bytes", cases[i].text, s->length);
-        CHECK(!memcmp(s->text, cases[i].expected, s->length + 1), "%s became %s", cases[i].text, s->text);
+        CHECK(s->kind == JSON_STRING && s->length == cases[i].length, "%s: %u bytes", cases[i].text,
+              s->length);
+        CHECK(!memcmp(s->text, cases[i].expected, s->length + 1), "%s became %s", cases[i].text,
+              s->text);
         json_close(&json);
     }
 }
 
 static void values_are_found_by_key(void) {
-    static const char text[] = "{ \"a\": {\"x\": [1, {\"b\": 0}], \"y\": \"a\\u0000\"}, \"b\" : [ ], \"c\":\"a\" }";
+    static const char text[] =
+        "{ \"a\": {\"x\": [1, {\"b\": 0}], \"y\": \"a\\u0000\"}, \"b\" : [ ], \"c\":\"a\" }";
     JsonFile json;
     CHECK(parse(&json, text), "%s", stderr_text());
     const Json *root = json.values, *a = json_get(root, "a"), *x = json_get(a, "x");
-    CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values", root->n_members, root->n_values);
+    CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values", root->n_members,
+          root->n_values);
     CHECK(a && a->n_members == 2 && x && x->n_members == 2, "a.x is not found");
     CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b is not empty");
-    CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"), "strings compare wrongly");
-    CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"), "found a missing value");
-    CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT), "the members of a.x");
+    CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"),
+          "strings compare wrongly");
+    CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"),
+          "found a missing value");
+    CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT),
+          "the members of a.x");
     CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY),
           "members of a value that is not a list");
-    CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s", json_shown(x));
+    CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s",
+          json_shown(x));
     json_close(&json);
 }
 
@@ -302,20 +318,23 @@ static void kinds_of_values(void) {
         JsonKind kind;
         bool is_true, is_null;
     } cases[] = {
-        {"null", JSON_NULL, false, true},  {"true", JSON_BOOL, true, false},        {"false", JSON_BOOL, false, false},
-        {"1", JSON_NUMBER, false, false},  {"\"true\"", JSON_STRING, false, false}, {"[]", JSON_ARRAY, false, false},
+        {"null", JSON_NULL, false, true},        {"true", JSON_BOOL, true, false},
+        {"false", JSON_BOOL, false, false},      {"1", JSON_NUMBER, false, false},
+        {"\"true\"", JSON_STRING, false, false}, {"[]", JSON_ARRAY, false, false},
         {"{}", JSON_OBJECT, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
         for (JsonKind kind = JSON_NULL; kind <= JSON_OBJECT; kind++)
-            CHECK(json_has_kind(json.values, kind) == (kind == cases[i].kind), "%s: kind %d?", cases[i].text, kind);
+            CHECK(json_has_kind(json.values, kind) == (kind == cases[i].kind), "%s: kind %d?",
+                  cases[i].text, kind);
         CHECK(json_true(json.values) == cases[i].is_true, "%s: true?", cases[i].text);
         CHECK(json_null(json.values) == cases[i].is_null, "%s: null?", cases[i].text);
         json_close(&json);
     }
-    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL), "the missing value");
+    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL),
+          "the missing value");
 }
 
 static void integers_and_reals(void) {
@@ -341,10 +360,11 @@ static void integers_and_reals(void) {
         int64_t integer = 0;
         double real = 0;
         CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
-        CHECK(json_integer(json.values, &integer) == cases[i].is_integer, "%s: integer?", cases[i].text);
+        CHECK(json_integer(json.values, &integer) == cases[i].is_integer, "%s: integer?",
+              cases[i].text);
         CHECK(json_real(json.values, &real) == cases[i].is_real, "%s: number?", cases[i].text);
-        CHECK(integer == cases[i].integer && real == cases[i].real, "%s: %lld, %g", cases[i].text, (long long)integer,
-              real);
+        CHECK(integer == cases[i].integer && real == cases[i].real, "%s: %lld, %g", cases[i].text,
+              (long long)integer, real);
         json_close(&json);
     }
 }
@@ -363,7 +383,8 @@ static char *nested(size_t n, const char *open, const char *middle, const char *
 }
 
 static void depth_has_a_limit(void) {
-    static const char *const brackets[][3] = {{"[", "", "]"}, {"{\"a\":", "0", "}"}, {"[{\"a\":[0,", "{}", "]}]"}};
+    static const char *const brackets[][3] = {
+        {"[", "", "]"}, {"{\"a\":", "0", "}"}, {"[{\"a\":[0,", "{}", "]}]"}};
     static const int levels[] = {1, 1, 3};
     for (int i = 0; i < 3; i++) {
         const size_t fits = (size_t)((i == 2 ? JSON_DEPTH - 1 : JSON_DEPTH) / levels[i]);
@@ -385,7 +406,8 @@ static char *vocabulary(int n, int twice) {
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     fputc('{', out);
-    for (int i = 0; i < n; i++) fprintf(out, "%s\"k%d\": %d", i ? ",\n" : "", i == twice ? i - 1 : i, i);
+    for (int i = 0; i < n; i++)
+        fprintf(out, "%s\"k%d\": %d", i ? ",\n" : "", i == twice ? i - 1 : i, i);
     fputc('}', out);
     fclose(out);
     return text;
@@ -402,8 +424,8 @@ static void large_objects_are_read(void) {
         char name[16];
         int64_t id = -1;
         snprintf(name, sizeof name, "k%d", i);
-        CHECK(json_is(key, name) && json_integer(key + 1, &id) && id == i, "member %d is %s: %s", i, key->text,
-              key[1].text);
+        CHECK(json_is(key, name) && json_integer(key + 1, &id) && id == i, "member %d is %s: %s", i,
+              key->text, key[1].text);
     }
     CHECK(i == n, "%d members", i);
     json_close(&json);
@@ -411,18 +433,21 @@ static void large_objects_are_read(void) {
     for (int k = 0; k < 6; k++) {
         const int size = k < 5 ? sizes[k] : n;
         text = vocabulary(size, size - 1);
-        CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"), "%d keys: %s", size, stderr_text());
+        CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"), "%d keys: %s", size,
+              stderr_text());
         free(text);
     }
 }
 
-/* Memory is allocated by the number of values, not by the size: a string takes little more than its length. */
+/* Memory is allocated by the number of values, not by the size: a string takes little more than its
+ * length. */
 static void memory_is_proportional_to_values_and_text(void) {
     enum { SIZE = 1 << 20 };
     static const struct {
         const char *unit;
         size_t values; /* max values in SIZE bytes of units */
-    } cases[] = {{"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
+    } cases[] = {
+        {"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         char *text = malloc(SIZE + 3);
@@ -434,10 +459,13 @@ static void memory_is_proportional_to_values_and_text(void) {
         memcpy(text + SIZE + 1, "\"", 2);
         CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s", i, stderr_text());
         const size_t max = cases[i].values, spare = 4 << 20; /* huge pages */
-        const size_t values = malloc_usable_size(json.values), texts = malloc_usable_size(json.text);
+        const size_t values = malloc_usable_size(json.values),
+                     texts = malloc_usable_size(json.text);
         CHECK(values >= json.values->n_values * sizeof(Json), "case %zu: %zu bytes", i, values);
-        CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0), "case %zu: %zu bytes", i, values);
-        CHECK(texts >= SIZE + 1 && texts <= SIZE + 2 * 4096 /* whole pages */, "case %zu: %zu bytes", i, texts);
+        CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0), "case %zu: %zu bytes",
+              i, values);
+        CHECK(texts >= SIZE + 1 && texts <= SIZE + 2 * 4096 /* whole pages */,
+              "case %zu: %zu bytes", i, texts);
         json_close(&json);
         free(text);
     }
@@ -469,8 +497,8 @@ static void no_byte_after_a_text_is_read(void) {
         stderr_hide();
         const int status = json_parse(&json, "x.json", cases[i].text, cases[i].size);
         stderr_show();
-        CHECK(status == -1 && strstr(stderr_text(), cases[i].message), "%.*s: %s", (int)cases[i].size, cases[i].text,
-              stderr_text());
+        CHECK(status == -1 && strstr(stderr_text(), cases[i].message), "%.*s: %s",
+              (int)cases[i].size, cases[i].text, stderr_text());
     }
 }
 
@@ -508,7 +536,8 @@ static void changes_of_a_file_are_not_read(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", changing, (size_t)n);
     before_allocation = NULL;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"), "stderr: %s", stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"), "stderr: %s",
+          stderr_text());
     CHECK(status == -1, "read");
     CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
     CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);

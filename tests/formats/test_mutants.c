@@ -1,9 +1,10 @@
 /* test_mutants.c: the program on files that are almost right.
  *
- * The mutations use the structure of each format: fields at boundary values; entries removed, duplicated and moved;
- * JSON values replaced, nested, and of other types. Mutant I is always the same.
- * NORMA_MUTANTS=N runs N mutants, NORMA_MUTANTS=I-J the mutants I to J, J excluded. A mutant that fails is kept as a
- * file. test_damage.c damages files without their structure and checks the results more closely.
+ * The mutations use the structure of each format: fields at boundary values; entries removed,
+ * duplicated and moved; JSON values replaced, nested, and of other types. Mutant I is always the
+ * same. NORMA_MUTANTS=N runs N mutants, NORMA_MUTANTS=I-J the mutants I to J, J excluded. A mutant
+ * that fails is kept as a file. test_damage.c damages files without their structure and checks the
+ * results more closely.
  */
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -29,7 +30,8 @@ static uint64_t state;
 
 static size_t any(size_t n) { return n ? (size_t)(hash64(77, 1, state++) % n) : 0; }
 
-/* ---- a file in memory ---------------------------------------------------------------------------- */
+/* ---- a file in memory
+ * ---------------------------------------------------------------------------- */
 
 enum { MAX_BYTES = 1 << 20, MAX_FIELDS = 1 << 15 };
 
@@ -73,7 +75,8 @@ static Field fields[MAX_FIELDS];
 static size_t n_fields;
 
 static void add_field(size_t from, size_t to, bool is_entry) {
-    if (n_fields < MAX_FIELDS && from <= to && to <= image.n) fields[n_fields++] = (Field){from, to, is_entry};
+    if (n_fields < MAX_FIELDS && from <= to && to <= image.n)
+        fields[n_fields++] = (Field){from, to, is_entry};
 }
 
 /* A random entry or a random number; NULL: none. */
@@ -85,7 +88,8 @@ static const Field *any_field(bool is_entry) {
     return NULL;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------- */
+/* ---- numbers
+ * --------------------------------------------------------------------------------------- */
 
 static uint64_t number_at(const Field *f) {
     uint64_t value = 0;
@@ -130,7 +134,8 @@ static void mutate_number(const Field *f) {
     memcpy(image.bytes + f->from, &value, f->to - f->from);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------ */
+/* ---- bytes
+ * ------------------------------------------------------------------------------------------ */
 
 static void mutate_bytes(void) {
     static const char *const words[] = {"<|im_start|>",
@@ -190,7 +195,8 @@ static void mutate_entry(const Field *entry, size_t count_at) {
     memcpy(image.bytes + count_at, &count, 8);
 }
 
-/* ---- GGUF ---------------------------------------------------------------------------------------------- */
+/* ---- GGUF
+ * ---------------------------------------------------------------------------------------------- */
 
 static uint64_t take(size_t *at, size_t bytes) {
     uint64_t value = 0;
@@ -317,8 +323,8 @@ static void rename_key(const Field *entry) {
     memcpy(image.bytes + entry->from, &n, 8);
 }
 
-/* Mutates a number of a random entry. (Most numbers of the file are in three long arrays, so a random number would
- * miss the others.) */
+/* Mutates a number of a random entry. (Most numbers of the file are in three long arrays, so a
+ * random number would miss the others.) */
 static void mutate_gguf(void) {
     n_fields = 0;
     find_gguf();
@@ -330,7 +336,8 @@ static void mutate_gguf(void) {
     } else if (any(6) == 0) {
         rename_key(entry);
     } else if (any(4) == 0) {
-        const bool is_key = entry < &fields[n_fields / 2]; /* approximate: sometimes the other count is adapted */
+        /* approximate: sometimes the other count is adapted */
+        const bool is_key = entry < &fields[n_fields / 2];
         mutate_entry(entry, is_key ? 16 : 8);
     } else {
         const Field *first = entry;
@@ -340,7 +347,8 @@ static void mutate_gguf(void) {
     }
 }
 
-/* ---- llama2.c -------------------------------------------------------------------------------------------- */
+/* ---- llama2.c
+ * -------------------------------------------------------------------------------------------- */
 
 static void mutate_ints(void) {
     n_fields = 0;
@@ -369,7 +377,9 @@ static void mutate_tokenizer_bin(void) {
         mutate_number(any(8) ? any_field(false) : fields);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static size_t skip_white(size_t at) {
     while (at < image.n && strchr(" \t\r\n", image.bytes[at]) && image.bytes[at]) at++;
@@ -482,7 +492,8 @@ static void mutate_json_value(const Field *f) {
         break;
     case 2:
         old = strtod((const char *)image.bytes + f->from, NULL);
-        snprintf(number, sizeof number, "%.17g", any(2) ? old + (double)any(5) - 2 : ldexp(old, (int)any(9) - 4));
+        snprintf(number, sizeof number, "%.17g",
+                 any(2) ? old + (double)any(5) - 2 : ldexp(old, (int)any(9) - 4));
         replace(f->from, f->to, number, strlen(number));
         break;
     default: {
@@ -503,7 +514,9 @@ static void mutate_member(const Field *f) {
         replace(f->from, f->from, image.bytes + f->from + 1, f->to - f->from);
         break;
     case 2: replace(f->from, f->to, image.bytes + other->from, other->to - other->from); break;
-    default: replace(f->from, find_string(f->from), image.bytes + other->from, find_string(other->from) - other->from);
+    default:
+        replace(f->from, find_string(f->from), image.bytes + other->from,
+                find_string(other->from) - other->from);
     }
 }
 
@@ -603,7 +616,8 @@ static void mutate_json_in(size_t from, size_t end) {
     image.bytes[image.n] = '\0';
     find_json(from, skip_white(from), end, 0);
     const Field *f = any_field(any(4) == 0);
-    for (int i = 0; i < 4 && f && f->to - f->from < 30 && strchr("0123456789", image.bytes[f->to - 1]); i++)
+    for (int i = 0;
+         i < 4 && f && f->to - f->from < 30 && strchr("0123456789", image.bytes[f->to - 1]); i++)
         f = any_field(f->is_entry);
     const bool is_whole = f && f->to - f->from > (end - from) / 2;
     if (!f || any(20) == 0)
@@ -631,7 +645,8 @@ static void mutate_safetensors(void) {
     if (image.n >= 8 && any(8)) memcpy(image.bytes, &length, 8);
 }
 
-/* ---- files and commands ------------------------------------------------------------------------------------ */
+/* ---- files and commands
+ * ------------------------------------------------------------------------------------ */
 
 /* Each follows the model's name. Chat reads the file "said"; families have no tokenizer. */
 enum { N_COMMANDS = 9 };
@@ -647,7 +662,8 @@ static const char *const COMMANDS[N_COMMANDS] = {
     "-m perplexity -i abcab -j 1",
 };
 static const char *const FAMILY_COMMANDS[N_COMMANDS] = {
-    "--tokens 7,8 -n 120 -s 1 -j 1 -b 2", /* more tokens than a window, if the context is long enough */
+    /* more tokens than a window, if the context is long enough */
+    "--tokens 7,8 -n 120 -s 1 -j 1 -b 2",
     "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 40 -t 0 -j 1 -b 4 --kv f32",
     "--tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -n 16 -s 1 -j 1 --norm layer",
     "-m logits --tokens 1,2,3,4,5,6,7,8,9,10,11,12,13 -o converted -j 1 -b 5",
@@ -686,13 +702,18 @@ static const struct {
 };
 enum { N_CASES = sizeof CASES / sizeof *CASES };
 
-/* The number of families that the case's file name, with %s for the family, exists for; 0: no %s. */
+/* The number of families that the case's file name, with %s for the family, exists for; 0: no
+ * %s. */
 static int n_families(int c) {
-    return CASES[c].file[0] != '%' ? 0 : CASES[c].mutate == mutate_gguf ? N_GGUF_FAMILIES : N_SAMPLE_FAMILIES;
+    return CASES[c].file[0] != '%'          ? 0
+           : CASES[c].mutate == mutate_gguf ? N_GGUF_FAMILIES
+                                            : N_SAMPLE_FAMILIES;
 }
 
 static const char *family_of(int c, size_t i) {
-    return !n_families(c) ? "" : CASES[c].mutate == mutate_gguf ? GGUF_FAMILIES[i] : SAMPLE_FAMILIES[i];
+    return !n_families(c)                   ? ""
+           : CASES[c].mutate == mutate_gguf ? GGUF_FAMILIES[i]
+                                            : SAMPLE_FAMILIES[i];
 }
 
 static int any_case(void) {
@@ -769,8 +790,8 @@ static void keep(int i, const char *file, const char *line, const char *what) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/norma-mutant-%d", i);
     save(&image, path);
-    test_fail(__FILE__, __LINE__, "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s", i, file, path, line,
-              what, status, err);
+    test_fail(__FILE__, __LINE__, "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s",
+              i, file, path, line, what, status, err);
 }
 
 static void try_mutant(int i, int *n_refused) {
@@ -799,8 +820,8 @@ static void check_sample(int c) {
     for (size_t k = 0; k < N_COMMANDS; k++) {
         const char *line = line_of(c, k);
         status = run_line(line);
-        CHECK(status == (lines_of_failure() > 0) &&
-                  (!status || strstr(line, "words -m convert") || strstr(line, "nested -m convert")),
+        CHECK(status == (lines_of_failure() > 0) && (!status || strstr(line, "words -m convert") ||
+                                                     strstr(line, "nested -m convert")),
               "run %s: status %d, %s", line, status, err);
     }
 }
@@ -824,7 +845,8 @@ static void mutants_are_refused_or_run(void) {
     for (int i = begin; i < end; i++) try_mutant(i, &n_refused);
     const int n = end - begin, max = n - n / 10;
     printf("mutants: %d refused of %d\n", n_refused, n);
-    CHECK(n < 100 || (n_refused > n / 5 && n_refused < max), "%d of %d refused: not much of a test", n_refused, n);
+    CHECK(n < 100 || (n_refused > n / 5 && n_refused < max), "%d of %d refused: not much of a test",
+          n_refused, n);
 }
 
 void suite_mutants(void) { TEST(mutants_are_refused_or_run); }

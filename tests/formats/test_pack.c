@@ -1,4 +1,5 @@
-/* test_pack.c: pack.c: panels are made of all weights or of none, by the available memory and the holes of the file.
+/* test_pack.c: pack.c: panels are made of all weights or of none, by the available memory and the
+ * holes of the file.
  *
  * test_invariance.c tests that products have the same bits with and without panels.
  */
@@ -20,7 +21,8 @@ static const HashModel medium = {256, 704, 2, 4, 2, 97, 64, true, 41};
 
 static int n_packed(const Model *m) {
     int n = m->tied && m->output.panels;
-    for (PartAt at = parts_of(m); next_part(&at);) n += part_weight(&at) && part_weight(&at)->panels;
+    for (PartAt at = parts_of(m); next_part(&at);)
+        n += part_weight(&at) && part_weight(&at)->panels;
     return n;
 }
 
@@ -40,7 +42,8 @@ static void limit_memory(size_t bytes) {
     setrlimit(RLIMIT_AS, &(struct rlimit){bytes ? used + bytes : before.rlim_cur, before.rlim_max});
 }
 
-/* If memory suffices for little more than all panels, none is made, so that memory is left for the rest of the run. */
+/* If memory suffices for little more than all panels, none is made, so that memory is left for the
+ * rest of the run. */
 static void all_panels_or_none(void) {
     Model model;
     if (test_fast()) {
@@ -66,13 +69,14 @@ static void an_eighth_is_left(void) {
     CHECK(!open_medium(&model, temporary("medium.bin")), "cannot make the model");
     panels = model.tied ? panels_bytes(&model.output) : 0;
     for (PartAt at = parts_of(&model); next_part(&at);)
-        if (part_weight(&at) && part_weight(&at) != &model.embedding) panels += panels_bytes(part_weight(&at));
+        if (part_weight(&at) && part_weight(&at) != &model.embedding)
+            panels += panels_bytes(part_weight(&at));
     for (available = panels; available - available / 8 < panels;) available++;
     for (int less = 1; less >= 0; less--) {
         bytes_available = available - (size_t)less;
         model_pack(&model, 1);
-        CHECK(n_packed(&model) == (less ? 0 : 15), "%zu bytes for %zu of panels: %d weights packed", bytes_available,
-              panels, n_packed(&model));
+        CHECK(n_packed(&model) == (less ? 0 : 15), "%zu bytes for %zu of panels: %d weights packed",
+              bytes_available, panels, n_packed(&model));
     }
     bytes_available = 0;
     model_close(&model);

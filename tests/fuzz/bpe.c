@@ -1,8 +1,8 @@
 /* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers and tokenizer.json.
  *
- * The first two bytes are the share of the rest that is text, and the kind of the remainder. Even: a tokenizer.json.
- * Odd: the merges of a GGUF file, two bytes each, whose vocabulary is all bytes and the results of the merges; then
- * encoded texts must decode back.
+ * The first two bytes are the share of the rest that is text, and the kind of the remainder. Even:
+ * a tokenizer.json. Odd: the merges of a GGUF file, two bytes each, whose vocabulary is all bytes
+ * and the results of the merges; then encoded texts must decode back.
  */
 #include "base/file.h"
 #include "formats/folder.h"
@@ -30,7 +30,9 @@ static void encode(const Tokenizer *t, const char *text, size_t size, bool decod
         int n;
         if (tokens.ids[i] < 0 || tokens.ids[i] >= t->pieces.n) abort();
         const char *s = tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
-        if (decodes_back && (n < 0 || (size_t)n > size - at || memcmp(s, text + at, (size_t)n) != 0)) abort();
+        if (decodes_back &&
+            (n < 0 || (size_t)n > size - at || memcmp(s, text + at, (size_t)n) != 0))
+            abort();
         at += (size_t)n;
     }
     if (decodes_back && at != size) abort();
@@ -45,11 +47,16 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     char *copy = strndup(text, size);
     ChatTurn empty = {.user = ""}, turn = {.user = copy};
     if (!copy || chat_template_open(&template, t, &(Options){.template = "llama-2"})) abort();
-    if (chat_template_render(&template, t, &(Conversation){.turns = &empty, .n = 1, .system = ""}, &plain)) abort();
-    if (chat_template_render(&template, t, &(Conversation){.turns = &turn, .n = 1, .system = ""}, &message)) abort();
+    if (chat_template_render(&template, t, &(Conversation){.turns = &empty, .n = 1, .system = ""},
+                             &plain))
+        abort();
+    if (chat_template_render(&template, t, &(Conversation){.turns = &turn, .n = 1, .system = ""},
+                             &message))
+        abort();
     for (int i = 0; i < plain.n; i++) n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
     for (int i = 0; i < message.n; i++)
-        n[1] += t->pieces.list[message.ids[i]].kind == PIECE_CONTROL && message.ids[i] != t->pieces.unk;
+        n[1] +=
+            t->pieces.list[message.ids[i]].kind == PIECE_CONTROL && message.ids[i] != t->pieces.unk;
     if (n[1] > n[0]) abort();
     free(plain.ids);
     free(message.ids);
@@ -150,7 +157,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer t;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_json(&t, fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text), VOCAB)) return 0;
+        if (tokenizer_open_json(&t, fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text),
+                                VOCAB))
+            return 0;
         encode(&t, text, n_text, false);
     } else {
         const int n = make_gguf(data + 2 + n_text, size - 2 - n_text, data[1] / 2);

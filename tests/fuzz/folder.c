@@ -1,8 +1,9 @@
 /* fuzz/folder.c: libFuzzer target for Hugging Face folders.
  *
- * The input has fields that end with a zero byte: the files of FILES (empty: missing), the headers of two files of
- * weights, and the number of data bytes in the first one, in decimal. The rest is the data of both. With an index the
- * files are `a` and `b`; without, all data is in the first, model.safetensors.
+ * The input has fields that end with a zero byte: the files of FILES (empty: missing), the headers
+ * of two files of weights, and the number of data bytes in the first one, in decimal. The rest is
+ * the data of both. With an index the files are `a` and `b`; without, all data is in the first,
+ * model.safetensors.
  */
 #include "formats/open.h"
 #include "model.h"
@@ -29,7 +30,8 @@ static size_t next_field(const uint8_t **data, size_t *size) {
 }
 
 /* The header is preceded by its length. */
-static void write_weights(const char *name, const void *header, uint64_t n, const void *data, size_t n_data) {
+static void write_weights(const char *name, const void *header, uint64_t n, const void *data,
+                          size_t n_data) {
     uint8_t *head = malloc(sizeof n + n);
     expect(head != NULL);
     memcpy(mempcpy(head, &n, sizeof n), header, n);
@@ -47,21 +49,24 @@ static void make_folder(const uint8_t *data, size_t size) {
         unlink(fuzz_path(FILES[i]));
         if (n[i]) fuzz_file(FILES[i], fields[i], n[i], "", 0);
     }
-    for (size_t i = 0; i < n[SPLIT] && split <= size; i++) split = 10 * split + fields[SPLIT][i] % 16;
+    for (size_t i = 0; i < n[SPLIT] && split <= size; i++)
+        split = 10 * split + fields[SPLIT][i] % 16;
     if (split > size || !n[INDEX]) split = size;
     unlink(fuzz_path("model.safetensors"));
     write_weights(n[INDEX] ? "a" : "model.safetensors", fields[HEADER_A], n[HEADER_A], data, split);
     if (n[INDEX]) write_weights("b", fields[HEADER_B], n[HEADER_B], data + split, size - split);
 }
 
-static const char TEXT[] = "<s>It's 12,345 o'clock<|im_end|>\r\n  n\xc3\xa4her e\xcc\x81 \xe2\x96\x81 \xff</s>";
+static const char TEXT[] =
+    "<s>It's 12,345 o'clock<|im_end|>\r\n  n\xc3\xa4her e\xcc\x81 \xe2\x96\x81 \xff</s>";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Model model;
     Tokenizer tokenizer;
     make_folder(data, size);
     if (model_open(&model, fuzz_folder())) return 0;
-    const int found = model_open_tokenizer(&tokenizer, &model, fuzz_folder(), NULL, TOKENIZER_IF_READABLE);
+    const int found =
+        model_open_tokenizer(&tokenizer, &model, fuzz_folder(), NULL, TOKENIZER_IF_READABLE);
     use_model(&model, found == 1 ? &tokenizer : NULL, (unsigned)size);
     if (found == 1) use_tokenizer(&tokenizer, TEXT, sizeof TEXT - 1);
     tokenizer_close(&tokenizer);

@@ -1,7 +1,7 @@
 /* fuzz/json.c: libFuzzer target for the JSON reader.
  *
- * The values must be consistent: lists have n_members members and end after them, strings are UTF-8, and the values
- * written as JSON are read back unchanged.
+ * The values must be consistent: lists have n_members members and end after them, strings are
+ * UTF-8, and the values written as JSON are read back unchanged.
  */
 #include "formats/json.h"
 #include "base/utf8.h"
@@ -14,7 +14,8 @@
 
 static void check_string(const Json *s) {
     size_t n;
-    for (size_t i = 0; i < s->length; i += n) expect(utf8_read(s->text + i, s->length - i, &n) < UTF8_END);
+    for (size_t i = 0; i < s->length; i += n)
+        expect(utf8_read(s->text + i, s->length - i, &n) < UTF8_END);
     expect(s->text[s->length] == '\0');
 }
 
@@ -55,8 +56,9 @@ static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion
 
 static void expect_same(const Json *a, const Json *b) {
     for (uint32_t i = 0; i < a->n_values; i++)
-        expect(a[i].kind == b[i].kind && a[i].length == b[i].length && a[i].n_members == b[i].n_members &&
-               a[i].n_values == b[i].n_values && !memcmp(a[i].text, b[i].text, a[i].length));
+        expect(a[i].kind == b[i].kind && a[i].length == b[i].length &&
+               a[i].n_members == b[i].n_members && a[i].n_values == b[i].n_values &&
+               !memcmp(a[i].text, b[i].text, a[i].length));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

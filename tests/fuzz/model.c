@@ -1,6 +1,7 @@
 /* fuzz/model.c: libFuzzer target for model files.
  *
- * The input is a whole file in one of llama2.c's formats or GGUF; its tokenizer, if any, is used too.
+ * The input is a whole file in one of llama2.c's formats or GGUF; its tokenizer, if any, is used
+ * too.
  */
 #include "model.h"
 #include "formats/open.h"
@@ -8,7 +9,8 @@
 
 #include "tests/fuzz/use.h"
 
-static const char TEXT[] = "Once upon a \xff time\xe2\x80\x94 it's 1234567 o'clock;\r\n\n  \tn\xc3\xa4her e\xcc\x81";
+static const char TEXT[] =
+    "Once upon a \xff time\xe2\x80\x94 it's 1234567 o'clock;\r\n\n  \tn\xc3\xa4her e\xcc\x81";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Model model;

@@ -1,8 +1,8 @@
 /* fuzz/tokenizer.c: libFuzzer target for tokenizers, encoding, and chat templates.
  *
- * The first byte gives the number of pieces, the second the share of the rest that is text and the kind of the
- * remainder. Even: a tokenizer.bin. Odd: pieces (type and length in one byte, score in the next, text) and a chat
- * template, of which a GGUF file is made.
+ * The first byte gives the number of pieces, the second the share of the rest that is text and the
+ * kind of the remainder. Even: a tokenizer.bin. Odd: pieces (type and length in one byte, score in
+ * the next, text) and a chat template, of which a GGUF file is made.
  */
 #include "tokenizer.h"
 #include "base/file.h"
@@ -84,11 +84,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer tokenizer;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_bin(&tokenizer, fuzz_file("input", "", 0, rest, n_rest), vocab_size)) return 0;
+        if (tokenizer_open_bin(&tokenizer, fuzz_file("input", "", 0, rest, n_rest), vocab_size))
+            return 0;
         use_tokenizer(&tokenizer, text, n_text);
     } else {
         const char *path = make_gguf(rest, n_rest, vocab_size);
-        if (file_map(&file, path) || gguf_read_tokenizer(&tokenizer, &file, path, vocab_size, true) != 1) abort();
+        if (file_map(&file, path) ||
+            gguf_read_tokenizer(&tokenizer, &file, path, vocab_size, true) != 1)
+            abort();
         use_tokenizer(&tokenizer, text, n_text);
         file_unmap(&file);
     }

@@ -1,8 +1,8 @@
 /* fuzz/use.c: uses an opened model or tokenizer.
  *
- * For any file: logits have the same bits before and after packing, and if positions run again; a sampler chooses
- * tokens of the vocabulary; texts become tokens of the vocabulary; a chat renders; a GGUF file that is written opens
- * again, with its tokenizer.
+ * For any file: logits have the same bits before and after packing, and if positions run again; a
+ * sampler chooses tokens of the vocabulary; texts become tokens of the vocabulary; a chat renders;
+ * a GGUF file that is written opens again, with its tokenizer.
  */
 #include "tests/fuzz/use.h"
 #include "formats/gguf.h"
@@ -48,10 +48,12 @@ const char *fuzz_path(const char *name) {
     return path;
 }
 
-const char *fuzz_file(const char *name, const void *head, size_t n_head, const void *data, size_t n_data) {
+const char *fuzz_file(const char *name, const void *head, size_t n_head, const void *data,
+                      size_t n_data) {
     const char *path = fuzz_path(name);
     FILE *out = fopen(path, "wb");
-    expect(out && fwrite(head, 1, n_head, out) == n_head && fwrite(data, 1, n_data, out) == n_data && !fclose(out));
+    expect(out && fwrite(head, 1, n_head, out) == n_head &&
+           fwrite(data, 1, n_data, out) == n_data && !fclose(out));
     return path;
 }
 
@@ -78,11 +80,16 @@ static void chat(Tokenizer *t, char *message) {
     const bool own = !chat_template_open(&template, t, &(Options){.model = "fuzz"});
     if (!own) {
         chat_template_close(&template);
-        expect(!chat_template_open(&template, t, &(Options){.model = "fuzz", .template = "chatml"}));
+        expect(
+            !chat_template_open(&template, t, &(Options){.model = "fuzz", .template = "chatml"}));
     }
-    if (!chat_template_render(&template, t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1}, &tokens)) {
-        ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}}, {.user = message}};
-        if (!chat_template_render(&template, t, &(Conversation){.turns = turns, .n = 2, .system = message}, &next))
+    if (!chat_template_render(&template, t,
+                              &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
+                              &tokens)) {
+        ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
+                            {.user = message}};
+        if (!chat_template_render(
+                &template, t, &(Conversation){.turns = turns, .n = 2, .system = message}, &next))
             check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
@@ -100,9 +107,11 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
 
 /* ---- models -------------------------------------------------------------------------------- */
 
-/* The logits of three tokens, the last one in a separate pass; the caller frees them. NULL: it does not run. */
+/* The logits of three tokens, the last one in a separate pass; the caller frees them. NULL: it does
+ * not run. */
 static float *logits_of(const Model *m, KvType kv) {
-    const int n = m->config.context < 3 ? m->config.context : 3, tokens[3] = {0, m->config.vocab_size - 1, 0};
+    const int n = m->config.context < 3 ? m->config.context : 3,
+              tokens[3] = {0, m->config.vocab_size - 1, 0};
     const size_t size = (size_t)m->config.vocab_size;
     const float *logits = NULL;
     float *copy = NULL;
@@ -116,7 +125,8 @@ static float *logits_of(const Model *m, KvType kv) {
     return copy;
 }
 
-/* Runs more tokens than the windows have, then the last ones again: the logits must have the same bits. */
+/* Runs more tokens than the windows have, then the last ones again: the logits must have the same
+ * bits. */
 static void run_again(const Model *m, KvType kv) {
     enum { MAX_TOKENS = 96, BACK = 31 };
     static const int tokens[MAX_TOKENS];
@@ -127,7 +137,8 @@ static void run_again(const Model *m, KvType kv) {
     Session s;
     if (!slides || n <= BACK || session_open(&s, m, 1, 2, 0, kv)) return;
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
-    float *first = logits && !check_logits(logits, (size_t)m->config.vocab_size) ? malloc(bytes) : NULL;
+    float *first =
+        logits && !check_logits(logits, (size_t)m->config.vocab_size) ? malloc(bytes) : NULL;
     if (first) {
         memcpy(first, logits, bytes);
         logits = model_forward_text(&s, tokens, BACK, n - BACK, 1);
@@ -142,7 +153,12 @@ static void sample(const Model *m, const float *logits) {
         {.repeat_penalty = 1, .seed = 1}, /* greedy */
         {.temperature = 1, .repeat_penalty = 1, .seed = 2},
         {.temperature = 1, .repeat_penalty = 1, .seed = 3, .top_p = 0.9f},
-        {.temperature = 0.5f, .repeat_penalty = 1.1f, .seed = 4, .top_p = 0.9f, .top_k = 5, .min_p = 0.01f},
+        {.temperature = 0.5f,
+         .repeat_penalty = 1.1f,
+         .seed = 4,
+         .top_p = 0.9f,
+         .top_k = 5,
+         .min_p = 0.01f},
     };
     for (int i = 0; i < 4; i++) {
         Sampler s;
@@ -162,7 +178,8 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     if (gguf_write_model(m, t, type, fold, "fuzz", path)) return;
     expect(!model_open(&again, path));
     if (t) {
-        expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) == 1);
+        expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) ==
+               1);
         tokenizer_close(&tokenizer);
     }
     model_close(&again);
@@ -177,7 +194,8 @@ void use_model(Model *m, const Tokenizer *t, unsigned choice) {
     convert(m, t, types[choice % 5], choice / 10 % 2);
     model_pack(m, 1);
     float *packed = plain ? logits_of(m, kv) : NULL;
-    expect(!plain || (packed && !memcmp(packed, plain, (size_t)m->config.vocab_size * sizeof *plain)));
+    expect(!plain ||
+           (packed && !memcmp(packed, plain, (size_t)m->config.vocab_size * sizeof *plain)));
     free(plain);
     free(packed);
 }

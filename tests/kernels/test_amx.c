@@ -1,8 +1,8 @@
 /* test_amx.c: products in AMX tiles.
  *
- * The three parts of an activation add up to it; BF16 products have the bits of a product in plain C, int8 products
- * those of the vector kernels. kernels/amx.c runs on a model of the instructions (amx_model.c) and, if available, on
- * the processor's.
+ * The three parts of an activation add up to it; BF16 products have the bits of a product in plain
+ * C, int8 products those of the vector kernels. kernels/amx.c runs on a model of the instructions
+ * (amx_model.c) and, if available, on the processor's.
  */
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -66,7 +66,9 @@ static uint32_t random_bits(int kind, uint64_t stream, size_t i) {
     return bits;
 }
 
-static float random_number(int kind, uint64_t stream, size_t i) { return float_of_bits(random_bits(kind, stream, i)); }
+static float random_number(int kind, uint64_t stream, size_t i) {
+    return float_of_bits(random_bits(kind, stream, i));
+}
 
 /* ---- the parts ------------------------------------------------------------------------------- */
 
@@ -89,14 +91,17 @@ static void three_parts_are_the_activation(void) {
             for (size_t i = bytes; i < sizeof parts; i++)
                 CHECK(parts[i] == 0xee, "%d columns: wrote past the end", cols);
             for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c++) {
-                const float a = part_at(parts, 0, c), b = part_at(parts, 1, c), low = part_at(parts, 2, c);
+                const float a = part_at(parts, 0, c), b = part_at(parts, 1, c),
+                            low = part_at(parts, 2, c);
                 const double sum = (double)a + (double)b + (double)low;
                 if (c >= cols)
-                    CHECK(float_bits(a) + float_bits(b) + float_bits(low) == 0, "column %d of %d is not 0", c, cols);
+                    CHECK(float_bits(a) + float_bits(b) + float_bits(low) == 0,
+                          "column %d of %d is not 0", c, cols);
                 else if (!isfinite(x[c]))
                     CHECK(!isfinite(sum), "%g has parts %g, %g, %g", x[c], a, b, low);
                 else if (fabsf(x[c]) >= 0x1p-102f) /* no part is denormal */
-                    CHECK(sum == (double)x[c] && a == flushed(a) && b == flushed(b) && low == flushed(low),
+                    CHECK(sum == (double)x[c] && a == flushed(a) && b == flushed(b) &&
+                              low == flushed(low),
                           "%a has parts %a, %a, %a", x[c], a, b, low);
                 else
                     CHECK(fabs(flushed(a) + (double)flushed(b) + flushed(low) - x[c]) < 0x1p-126,
@@ -116,14 +121,18 @@ typedef struct {
 } Problem;
 
 /* Random weights of a type and activations, and an input buffer of this unit. */
-static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind, int rows, int cols, int n) {
+static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind, int rows, int cols,
+                        int n) {
     *p = (Problem){.w = {.type = type, .rows = rows, .cols = cols}, .n = n};
     const size_t bytes = tensor_bytes(&p->w, rows), block = (size_t)TYPES[type].bytes;
     p->data = malloc(bytes);
     p->x = malloc((size_t)(n * cols) * sizeof *p->x);
-    for (size_t i = 0; i < bytes; i++) p->data[i] = (uint8_t)(random_bits(kind, 2, i / 2) >> (16 + i % 2 * 8));
-    for (size_t b = 0; type != TYPE_BF16 && b < bytes; b += block) /* scale and min are small, as float16 */
-        for (size_t i = 0; i < 1 + (size_t)TYPES[type].min; i++) p->data[b + (size_t)TYPES[type].at + 2 * i + 1] = 0x2c;
+    for (size_t i = 0; i < bytes; i++)
+        p->data[i] = (uint8_t)(random_bits(kind, 2, i / 2) >> (16 + i % 2 * 8));
+    /* scale and min are small, as float16 */
+    for (size_t b = 0; type != TYPE_BF16 && b < bytes; b += block)
+        for (size_t i = 0; i < 1 + (size_t)TYPES[type].min; i++)
+            p->data[b + (size_t)TYPES[type].at + 2 * i + 1] = 0x2c;
     for (int i = 0; i < n * cols; i++) p->x[i] = random_number(kind, 3, (size_t)i);
     p->w.data = p->data;
     if (input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true)) return -1;
@@ -146,12 +155,14 @@ static void multiply_problem(Problem *p, float *y) {
     for (int i = 0; i < 16 * p->w.rows; i++) y[end + i] = -9;
     matmul(y, &p->w, &in, p->n);
     for (int i = 0; i < 16 * p->w.rows; i++)
-        CHECK(y[end + i] == -9, "%s %d x %d: wrote token %d of %d", type_name(p->w.type), p->w.rows, p->w.cols,
-              p->n + i / p->w.rows, p->n);
+        CHECK(y[end + i] == -9, "%s %d x %d: wrote token %d of %d", type_name(p->w.type), p->w.rows,
+              p->w.cols, p->n + i / p->w.rows, p->n);
 }
 
 /* The same bits, or both NaN. */
-static bool same_number(float a, float b) { return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b)); }
+static bool same_number(float a, float b) {
+    return float_bits(a) == float_bits(b) || (isnan(a) && isnan(b));
+}
 
 static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n) {
     static float y[(MAX_TOKENS + 16) * MAX_ROWS], w[MAX_COLS];
@@ -167,8 +178,9 @@ static void check_bf16(const TileUnit *unit, int kind, int rows, int cols, int n
                 exact += (double)w[c] * (double)x[c];
                 magnitude += fabs((double)w[c] * (double)x[c]);
             }
-            CHECK(same_number(y[t * rows + r], model), "kind %d, %d x %d, %d tokens: y[%d][%d] = %a, model %a", kind,
-                  rows, cols, n, t, r, y[t * rows + r], model);
+            CHECK(same_number(y[t * rows + r], model),
+                  "kind %d, %d x %d, %d tokens: y[%d][%d] = %a, model %a", kind, rows, cols, n, t,
+                  r, y[t * rows + r], model);
             CHECK(kind != COMMON || fabs((double)model - exact) <= 4 * 0x1p-24 * magnitude,
                   "%d columns: the model gives %.9g, exact %.9g", cols, model, exact);
             if (isnan(exact) || (kind == ANY && !isfinite((float)exact)))
@@ -193,11 +205,13 @@ static void bf16_products_match_the_model(void) {
         check_bf16(unit, kind, rows[r], cols[c], tokens[n]);
     }
     if (!tile_unit())
-        printf("amx: this processor has no tiles; %s\n", LANES == 16 ? "a model of them ran" : "none ran");
+        printf("amx: this processor has no tiles; %s\n",
+               LANES == 16 ? "a model of them ran" : "none ran");
 }
 
 /* Computes y with a unit, or with vectors (NULL); `packed` weights have panels. */
-static void int8_product(float *y, const TileUnit *unit, Type type, int rows, int cols, int n, bool packed) {
+static void int8_product(float *y, const TileUnit *unit, Type type, int rows, int cols, int n,
+                         bool packed) {
     Problem p;
     CHECK(!problem_open(&p, unit, type, COMMON, rows, cols, n), "no memory");
     uint8_t *panels = aligned_alloc(CACHE_LINE, panels_bytes(&p.w));
@@ -213,8 +227,9 @@ static void check_bytes(const TileUnit *unit, Type type, int rows, int cols, int
     int8_product(y, unit, type, rows, cols, n, packed);
     int8_product(vectors, NULL, type, rows, cols, n, packed);
     for (int i = 0; i < n * rows; i++)
-        CHECK(float_bits(y[i]) == float_bits(vectors[i]), "%s %d x %d, %d tokens, packed %d: y[%d] = %a, vectors %a",
-              type_name(type), rows, cols, n, packed, i, y[i], vectors[i]);
+        CHECK(float_bits(y[i]) == float_bits(vectors[i]),
+              "%s %d x %d, %d tokens, packed %d: y[%d] = %a, vectors %a", type_name(type), rows,
+              cols, n, packed, i, y[i], vectors[i]);
 }
 
 static void int8_products_match_the_vectors(void) {
@@ -222,7 +237,8 @@ static void int8_products_match_the_vectors(void) {
     for (int unit = 0; unit < 2; unit++)
         for (Type type = TYPE_Q8_0; unit_at(unit) && type <= TYPE_IQ4_XS; type++)
             for (int i = 0; i < 9; i++)
-                check_bytes(unit_at(unit), type, rows[i % 3], TYPES[type].weights * (1 + i % 2), tokens[i / 3], i % 2);
+                check_bytes(unit_at(unit), type, rows[i % 3], TYPES[type].weights * (1 + i % 2),
+                            tokens[i / 3], i % 2);
 }
 
 /* An input prepared for an int8 weight also works for a BF16 weight. */
@@ -244,7 +260,8 @@ static void mixed_weights_share_an_input(void) {
 
 /* One weight of 1 returns the activation; denormal activations become zero. */
 static void denormals_are_zeros(void) {
-    static const float xs[] = {1, 0x1.fffffep-103f, 0x1p-126f, 0x1.8p-127f, 0x1p-149f, -0x1p-130f, 0x1.fffffep-110f};
+    static const float xs[] = {1,         0x1.fffffep-103f, 0x1p-126f,       0x1.8p-127f,
+                               0x1p-149f, -0x1p-130f,       0x1.fffffep-110f};
     for (int i = 0; i < 7; i++) {
         const float one = 1, model = model_product(&one, &xs[i], 1);
         CHECK(fabs((double)model - (double)xs[i]) < 0x1p-126, "%a becomes %a", xs[i], model);

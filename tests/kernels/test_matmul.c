@@ -1,7 +1,7 @@
 /* test_matmul.c: matmul.c and quant.c against exact sums.
  *
- * Tests products of unusual sizes, that no subdivision of rows and tokens changes a bit, that nothing is read after
- * the last weight, and quantization to int8.
+ * Tests products of unusual sizes, that no subdivision of rows and tokens changes a bit, that
+ * nothing is read after the last weight, and quantization to int8.
  */
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -26,7 +26,8 @@ static float random_float(uint64_t stream, size_t i) { /* [-1, 1) */
 
 /* ---- a tensor that ends at an inaccessible page ---------------------------------------------- */
 
-/* `bytes` bytes that end at an inaccessible page: reading past them is fatal, as at the end of a mapped file. */
+/* `bytes` bytes that end at an inaccessible page: reading past them is fatal, as at the end of a
+ * mapped file. */
 typedef struct {
     char *pages, *start;
     size_t size;
@@ -52,11 +53,14 @@ typedef struct {
     Fence data, scales, activations;
 } Problem;
 
-/* group 0: float32. In a file scales may be unaligned: with `unaligned` they end one byte before the fence, else at
- * the fence. */
+/* group 0: float32. In a file scales may be unaligned: with `unaligned` they end one byte before
+ * the fence, else at the fence. */
 static int problem_open(Problem *p, int rows, int cols, int n, int group, bool unaligned) {
-    const size_t count = (size_t)rows * (size_t)cols, floats = group ? count / (size_t)group : count;
-    *p = (Problem){.w = {.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = group}, .n = n};
+    const size_t count = (size_t)rows * (size_t)cols,
+                 floats = group ? count / (size_t)group : count;
+    *p = (Problem){
+        .w = {.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = group},
+        .n = n};
     if (fence_open(&p->data, group ? count : count * sizeof(float)) ||
         fence_open(&p->scales, floats * sizeof(float) + unaligned) ||
         fence_open(&p->activations, (size_t)n * (size_t)cols * sizeof(float)) ||
@@ -85,7 +89,8 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* ---- the exact product ------------------------------------------------------------------------ */
+/* ---- the exact product ------------------------------------------------------------------------
+ */
 
 static double scale_at(const Tensor *w, size_t i) {
     float scale;
@@ -93,7 +98,8 @@ static double scale_at(const Tensor *w, size_t i) {
     return scale;
 }
 
-/* Output (t, r) in double precision from the kernel's inputs, and the sum of the magnitudes of its summands. */
+/* Output (t, r) in double precision from the kernel's inputs, and the sum of the magnitudes of its
+ * summands. */
 static double exact_product(const Problem *p, const Input *in, int t, int r, double *magnitude) {
     const size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
     double sum = 0;
@@ -101,11 +107,13 @@ static double exact_product(const Problem *p, const Input *in, int t, int r, dou
     for (size_t c = 0; c < cols; c++) {
         double term;
         if (p->w.type == TYPE_F32) {
-            term = (double)((const float *)p->w.data)[row + c] * (double)in->x[(size_t)t * cols + c];
+            term =
+                (double)((const float *)p->w.data)[row + c] * (double)in->x[(size_t)t * cols + c];
         } else {
             const size_t group = (size_t)p->w.group;
             term = (double)((const int8_t *)p->w.data)[row + c] * in->q[(size_t)t * cols + c] *
-                   scale_at(&p->w, (row + c) / group) * (double)in->groups[((size_t)t * cols + c) / group].scale;
+                   scale_at(&p->w, (row + c) / group) *
+                   (double)in->groups[((size_t)t * cols + c) / group].scale;
         }
         sum += term;
         *magnitude += fabs(term);
@@ -121,8 +129,8 @@ static void check_against_exact(const Problem *p, const Input *in, const float *
             if (add) sum += product_before(i), magnitude += product_before(i);
             /* a chain of cols / lanes sums and a tree; measured: at most 2.2 */
             CHECK(fabs(y[i] - sum) <= 4 * 0x1p-24 * magnitude,
-                  "%d x %d, %d tokens, group %d, add %d: y[%d][%d] = %.9g, exact %.9g", p->w.rows, p->w.cols, p->n,
-                  p->w.group, add, t, r, y[i], sum);
+                  "%d x %d, %d tokens, group %d, add %d: y[%d][%d] = %.9g, exact %.9g", p->w.rows,
+                  p->w.cols, p->n, p->w.group, add, t, r, y[i], sum);
         }
 }
 
@@ -141,7 +149,8 @@ static void check_product(int rows, int cols, int n, int group, bool unaligned) 
 }
 
 static void float_products(void) {
-    static const int sizes[] = {1, 3, 7, 15, 16, 17, 63, 64, 65, 172}, tokens[] = {1, 2, 5, 6, 7, 13};
+    static const int sizes[] = {1, 3, 7, 15, 16, 17, 63, 64, 65, 172},
+                     tokens[] = {1, 2, 5, 6, 7, 13};
     const int n_sizes = 10;
     for (int i = 0; i < n_sizes; i++)
         for (int j = 0; j < n_sizes; j++)
@@ -152,22 +161,26 @@ static void float_products(void) {
 }
 
 static void int8_products(void) {
-    static const int groups[] = {1, 2, 3, 4, 8, 12, 16, 32, 64, 96, 128}, rows[] = {1, 3, 8, 13, 65};
+    static const int groups[] = {1, 2, 3, 4, 8, 12, 16, 32, 64, 96, 128},
+                     rows[] = {1, 3, 8, 13, 65};
     static const int tokens[] = {1, 2, 4, 5, 7}, groups_per_row[] = {1, 2, 3};
     for (int i = 0; i < 11; i++)
         for (int j = 0; j < 5; j++)
             for (int k = 0; k < 5; k++)
                 for (int l = 0; l < 3; l++) {
                     if (test_fast() && (i + j + k + l) % 13) continue;
-                    check_product(rows[j], groups[i] * groups_per_row[l], tokens[k], groups[i], (i + j + k + l) % 2);
+                    check_product(rows[j], groups[i] * groups_per_row[l], tokens[k], groups[i],
+                                  (i + j + k + l) % 2);
                 }
     check_product(17, 172, 5, 4, true); /* many small groups, a remainder of 3 vectors */
     check_product(17, 172, 5, 2, true);
-    check_product(65, 200, 1, 1, true); /* a scale for each weight: chunks must fit into the scratch memory */
+    /* a scale for each weight: chunks must fit into the scratch memory */
+    check_product(65, 200, 1, 1, true);
     check_product(9, 360, 3, 8, false);
 }
 
-/* ---- awkward values ------------------------------------------------------------------------------ */
+/* ---- awkward values
+ * ------------------------------------------------------------------------------ */
 
 static const int all_groups[] = {2, 4, 16, 32, 64, 128};
 
@@ -187,13 +200,14 @@ static void groups_of_zeros_add_nothing(void) {
         CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group, in.groups[1].scale);
         matmul(y, &p.w, &in, 1);
         for (int r = 0; r < 3; r++)
-            CHECK(fabsf(y[r] - 2 * (float)group) <= 1e-6f * (float)group, "group %d: %.9g, expected %d", group, y[r],
-                  2 * group);
+            CHECK(fabsf(y[r] - 2 * (float)group) <= 1e-6f * (float)group,
+                  "group %d: %.9g, expected %d", group, y[r], 2 * group);
         problem_close(&p);
     }
 }
 
-/* -128 x 127 everywhere would overflow or saturate int16. With scales of 1 and 2 every sum is exact in float32. */
+/* -128 x 127 everywhere would overflow or saturate int16. With scales of 1 and 2 every sum is exact
+ * in float32. */
 static void extreme_bytes_do_not_overflow(void) {
     for (int k = 0; k < 6; k++)
         for (int sign = -1; sign <= 1; sign += 2) {
@@ -203,12 +217,13 @@ static void extreme_bytes_do_not_overflow(void) {
             CHECK(!problem_open(&p, 13, cols, n, group, true), "no memory");
             for (int i = 0; i < n * cols; i++) p.x[i] = (float)(127 * sign);
             memset(p.data.start, -128, 13 * 384);
-            for (int i = 0; i < 13 * cols / group; i++) memcpy(p.scales.start + i * 4, &(float){2}, 4);
+            for (int i = 0; i < 13 * cols / group; i++)
+                memcpy(p.scales.start + i * 4, &(float){2}, 4);
             const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
             matmul(y, &p.w, &in, n);
             for (int i = 0; i < 26; i++)
-                CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols), "group %d: %.9g, expected %d", group, y[i],
-                      -128 * 127 * 2 * sign * cols);
+                CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols), "group %d: %.9g, expected %d",
+                      group, y[i], -128 * 127 * 2 * sign * cols);
             problem_close(&p);
         }
 }
@@ -225,12 +240,14 @@ static void nan_and_infinity_propagate(void) {
             const Input in = input_prepare(&p.buffer, &p.w, p.x, 3);
             matmul(y, &p.w, &in, 3);
             for (int i = 0; i < 27; i++)
-                CHECK(!isfinite(y[i]) == (i / 9 == 1), "group %d: y[%d][%d] = %g", groups[k], i / 9, i % 9, y[i]);
+                CHECK(!isfinite(y[i]) == (i / 9 == 1), "group %d: y[%d][%d] = %g", groups[k], i / 9,
+                      i % 9, y[i]);
             problem_close(&p);
         }
 }
 
-/* ---- quantization ----------------------------------------------------------------------------------- */
+/* ---- quantization
+ * ----------------------------------------------------------------------------------- */
 
 static void check_quantized(const float *x, int n, int group) {
     int8_t q[256];
@@ -239,16 +256,17 @@ static void check_quantized(const float *x, int n, int group) {
     for (int g = 0; g < n / group; g++) {
         float max = 0;
         for (int i = g * group; i < (g + 1) * group; i++) max = fmaxf(max, fabsf(x[i]));
-        CHECK(scales[g].scale == max / 127.0f, "group %d: scale %.9g, expected %.9g", g, scales[g].scale, max / 127.0f);
+        CHECK(scales[g].scale == max / 127.0f, "group %d: scale %.9g, expected %.9g", g,
+              scales[g].scale, max / 127.0f);
         const float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
             const float scaled = x[i] * inverse; /* a variable, so that it is rounded to float */
             const int expected = (int)rintf(scaled);
-            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i], scales[g].scale, q[i],
-                  expected);
+            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i],
+                  scales[g].scale, q[i], expected);
             const double error = fabs(q[i] * (double)scales[g].scale - (double)x[i]);
-            CHECK(error <= 0.50001 * (double)scales[g].scale, "x[%d] = %.9g, scale %.9g, q %d", i, x[i],
-                  scales[g].scale, q[i]);
+            CHECK(error <= 0.50001 * (double)scales[g].scale, "x[%d] = %.9g, scale %.9g, q %d", i,
+                  x[i], scales[g].scale, q[i]);
         }
     }
 }
@@ -258,7 +276,8 @@ static void quantizing_rounds_to_nearest(void) {
     float x[192];
     for (int k = 0; k < 9; k++)
         for (int exponent = -88; exponent <= 120; exponent += 8) {
-            for (size_t i = 0; i < 192; i++) x[i] = ldexpf(random_float(6 + (uint64_t)k, i), exponent);
+            for (size_t i = 0; i < 192; i++)
+                x[i] = ldexpf(random_float(6 + (uint64_t)k, i), exponent);
             check_quantized(x, 192, groups[k]);
         }
     /* scale 1: ties are rounded to even */
@@ -268,7 +287,8 @@ static void quantizing_rounds_to_nearest(void) {
     InputGroup group = {0};
     quantize_i8(q, &group, middles, 8, 8);
     CHECK(group.scale == 1, "scale %g", group.scale);
-    for (int i = 0; i < 8; i++) CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i], even[i]);
+    for (int i = 0; i < 8; i++)
+        CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i], even[i]);
 }
 
 static void quantizing_odd_values(void) {
@@ -277,10 +297,12 @@ static void quantizing_odd_values(void) {
     float x[16] = {0, -0.0f, 0, 0, 1, NAN, 2, 3, 4, 5, -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
     memset(q, 99, sizeof q);
     quantize_i8(q, scales, x, 16, 4);
-    CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g", scales[0].scale);
+    CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g",
+          scales[0].scale);
     CHECK(isnan(scales[1].scale), "a group with NaN has scale %g", scales[1].scale);
     CHECK(isinf(scales[2].scale), "a group with infinity has scale %g", scales[2].scale);
-    for (int i = 12; i < 16; i++) { /* such a group may become zeros, but nothing larger than its values */
+    /* such a group may become zeros, but nothing larger than its values */
+    for (int i = 12; i < 16; i++) {
         const double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
@@ -294,20 +316,21 @@ static void dequantizing_is_exact(void) {
     float y[MAX_COLS];
     Problem p;
     CHECK(!problem_open(&p, 5, 96, 1, 12, true), "no memory");
-    CHECK(!strcmp(type_name(p.w.type), "int8") && tensor_bytes(&p.w, 5) == 5 * (96 + 8 * 4), "%s, %zu bytes",
-          type_name(p.w.type), tensor_bytes(&p.w, 5));
+    CHECK(!strcmp(type_name(p.w.type), "int8") && tensor_bytes(&p.w, 5) == 5 * (96 + 8 * 4),
+          "%s, %zu bytes", type_name(p.w.type), tensor_bytes(&p.w, 5));
     for (int r = 0; r < 5; r++) {
         dequantize_row(y, &p.w, r);
         for (int c = 0; c < 96; c++) {
             const int i = r * 96 + c;
-            const float expected = (float)((int8_t)p.data.start[i] * scale_at(&p.w, (size_t)(i / 12)));
+            const float expected =
+                (float)((int8_t)p.data.start[i] * scale_at(&p.w, (size_t)(i / 12)));
             CHECK(y[c] == expected, "int8 [%d][%d]: %.9g, expected %.9g", r, c, y[c], expected);
         }
     }
     problem_close(&p);
     CHECK(!problem_open(&p, 5, 17, 1, 0, false), "no memory");
-    CHECK(!strcmp(type_name(p.w.type), "f32") && tensor_bytes(&p.w, 2) == 2 * 17 * 4, "%s, %zu bytes",
-          type_name(p.w.type), tensor_bytes(&p.w, 2));
+    CHECK(!strcmp(type_name(p.w.type), "f32") && tensor_bytes(&p.w, 2) == 2 * 17 * 4,
+          "%s, %zu bytes", type_name(p.w.type), tensor_bytes(&p.w, 2));
     for (int r = 0; r < 5; r++) {
         dequantize_row(y, &p.w, r);
         CHECK(!memcmp(y, p.data.start + r * 17 * 4, 17 * 4), "float32 row %d differs", r);
@@ -315,7 +338,8 @@ static void dequantizing_is_exact(void) {
     problem_close(&p);
 }
 
-/* The int8 form of an input equals that of quantize_i8; a group's sum is the sum of its dequantized values. */
+/* The int8 form of an input equals that of quantize_i8; a group's sum is the sum of its dequantized
+ * values. */
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];
@@ -328,8 +352,10 @@ static void inputs_are_quantized_rows(void) {
         for (int g = 0; g < 43; g++) {
             const InputGroup *group = &in.groups[t * 43 + g];
             const int sum = q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
-            CHECK(group->scale == scales[g].scale, "token %d, group %d: scale %g", t, g, group->scale);
-            CHECK(group->sum == (float)sum * scales[g].scale, "token %d, group %d: sum %g", t, g, group->sum);
+            CHECK(group->scale == scales[g].scale, "token %d, group %d: scale %g", t, g,
+                  group->scale);
+            CHECK(group->sum == (float)sum * scales[g].scale, "token %d, group %d: sum %g", t, g,
+                  group->sum);
         }
     }
     problem_close(&p);

@@ -1,7 +1,8 @@
 /* test_quant.c: quant.c's weight types, and matmul.c's products with them.
  *
- * Compares with the Python library gguf (tests/golden/blocks.bin, to the bit) and products of every type with sums in
- * double precision; no subdivision of products changes a bit. Checks the table of types.
+ * Compares with the Python library gguf (tests/golden/blocks.bin, to the bit) and products of every
+ * type with sums in double precision; no subdivision of products changes a bit. Checks the table of
+ * types.
  */
 #include "base/file.h"
 #include "kernels/matmul.h"
@@ -19,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The layout of a type: GGUF's number, weights and bytes of a block, offsets of its float16 scale and offset (-1:
- * none). */
+/* The layout of a type: GGUF's number, weights and bytes of a block, offsets of its float16 scale
+ * and offset (-1: none). */
 typedef struct {
     const char *name;
     Type type;
@@ -39,9 +40,15 @@ static const Layout LAYOUTS[] = {
     {"iq4_xs", TYPE_IQ4_XS, 23, 256, 136, 0, -1},
 };
 
-enum { N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS, MAX_ROWS = 33, MAX_COLS = 512, MAX_TOKENS = 19 };
+enum {
+    N_LAYOUTS = sizeof LAYOUTS / sizeof *LAYOUTS,
+    MAX_ROWS = 33,
+    MAX_COLS = 512,
+    MAX_TOKENS = 19
+};
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------
+ */
 
 static void types_match_gguf(void) {
     Type type;
@@ -50,34 +57,39 @@ static void types_match_gguf(void) {
         if (type_from_gguf(number, &type)) continue;
         const Layout *l = LAYOUTS;
         while (l < LAYOUTS + N_LAYOUTS && l->number != number) l++;
-        CHECK(l < LAYOUTS + N_LAYOUTS && l->type == type && !strcmp(type_name(type), l->name), "number %u is %s",
-              number, type_name(type));
+        CHECK(l < LAYOUTS + N_LAYOUTS && l->type == type && !strcmp(type_name(type), l->name),
+              "number %u is %s", number, type_name(type));
         known++;
     }
     CHECK(known == N_LAYOUTS, "%d types, expected %d", known, N_LAYOUTS);
-    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type), "large numbers are types");
+    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type),
+          "large numbers are types");
 }
 
 static void sizes_match_the_file(void) {
     for (int i = 0; i < N_LAYOUTS; i++) {
         const Layout *l = &LAYOUTS[i];
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
-        CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name, TYPES[l->type].weights);
+        CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name,
+              TYPES[l->type].weights);
         CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0), "%s: offsets", l->name);
         CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts", l->name);
         CHECK(type_takes_int8(l->type) == (l->block > 1), "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
-            CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes), "%s: %d rows take %zu bytes", l->name, rows,
-                  tensor_bytes(&w, rows));
+            CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes),
+                  "%s: %d rows take %zu bytes", l->name, rows, tensor_bytes(&w, rows));
     }
     /* more than 2^32 weights, and more than 2^32 bytes */
     const Tensor tall = {.type = TYPE_Q6_K, .rows = 40000000, .cols = 256};
-    CHECK(tensor_bytes(&tall, tall.rows) == 40000000 * (size_t)210, "%zu bytes", tensor_bytes(&tall, tall.rows));
+    CHECK(tensor_bytes(&tall, tall.rows) == 40000000 * (size_t)210, "%zu bytes",
+          tensor_bytes(&tall, tall.rows));
     const Tensor largest = {.type = TYPE_F32, .cols = 0x7fffffff};
-    CHECK(tensor_bytes(&largest, 0x7fffffff) == 0xfffffffc00000004, "%zu bytes", tensor_bytes(&largest, 0x7fffffff));
+    CHECK(tensor_bytes(&largest, 0x7fffffff) == 0xfffffffc00000004, "%zu bytes",
+          tensor_bytes(&largest, 0x7fffffff));
 }
 
-/* ---- the blocks of the Python library -------------------------------------------------------------- */
+/* ---- the blocks of the Python library
+ * -------------------------------------------------------------- */
 
 static void check_blocks(const Layout *l, const uint8_t *blocks, const float *expected, int n) {
     float y[2048];
@@ -85,8 +97,9 @@ static void check_blocks(const Layout *l, const uint8_t *blocks, const float *ex
         const Tensor w = {.type = l->type, .rows = rows, .cols = n / rows, .data = blocks};
         for (int r = 0; r < rows; r++) dequantize_row(y + r * w.cols, &w, r);
         for (int i = 0; i < n; i++)
-            CHECK(!memcmp(&y[i], &expected[i], sizeof *y), "%s: weight %d in %d rows is %.9g, expected %.9g", l->name,
-                  i, rows, y[i], expected[i]);
+            CHECK(!memcmp(&y[i], &expected[i], sizeof *y),
+                  "%s: weight %d in %d rows is %.9g, expected %.9g", l->name, i, rows, y[i],
+                  expected[i]);
     }
 }
 
@@ -102,7 +115,8 @@ static void dequantization_matches_the_library(void) {
         while (l->number != head[0]) l++;
         const size_t n = head[1], bytes = n / (size_t)l->block * (size_t)l->bytes;
         float expected[2048];
-        CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size, "%s: %zu weights", l->name, n);
+        CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size, "%s: %zu weights", l->name,
+              n);
         uint8_t *blocks = malloc(bytes); /* exact size, so that a sanitizer detects reads past it */
         memcpy(blocks, data + at, bytes);
         memcpy(expected, data + at + bytes, n * sizeof *expected);
@@ -114,7 +128,8 @@ static void dequantization_matches_the_library(void) {
     CHECK(found == N_LAYOUTS - 1, "%d types in the file, expected all but f32", found);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------ */
+/* ---- products
+ * ------------------------------------------------------------------------------------------ */
 
 static float random_float(uint64_t stream, int i) { /* [-1, 1) */
     return (float)(hash64(17, stream, (uint64_t)i) >> 40) / 8388608.0f - 1;
@@ -146,7 +161,8 @@ static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n, 
         put_half(block, l->scale, weight / 16);
         put_half(block, l->offset, random_float(3, i));
         if (l->type == TYPE_F32) memcpy(block, &weight, sizeof weight);
-        if (l->type == TYPE_BF16) memcpy(block, (const char *)&weight + 2, 2); /* any bits would include NaN */
+        /* any bits would include NaN */
+        if (l->type == TYPE_BF16) memcpy(block, (const char *)&weight + 2, 2);
     }
     for (int i = 0; i < n * cols; i++) p->x[i] = random_float(4, i);
     for (int i = 0; i < rows; i++) p->bias[i] = 10 * random_float(5, i);
@@ -162,8 +178,8 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* Compares y with sums in double precision of dequantize_row's weights times the activations, which block types use
- * as int8 in groups of 32. */
+/* Compares y with sums in double precision of dequantize_row's weights times the activations, which
+ * block types use as int8 in groups of 32. */
 static void check_against_exact(const Problem *p, const float *y, bool add) {
     float w[MAX_COLS], x[MAX_COLS];
     InputGroup scales[MAX_COLS / 32];
@@ -179,14 +195,15 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
             dequantize_row(w, &p->w, r);
             for (int c = 0; c < cols; c++) largest = fmax(largest, (double)fabsf(w[c]));
             for (int c = 0; c < cols; c++) {
-                const double activation = bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
+                const double activation =
+                    bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
                 sum += (double)w[c] * activation;
                 magnitude += largest * fabs(activation);
             }
             if (p->w.bias) sum += (double)p->w.bias[r];
             CHECK(fabs(y[i] - sum) <= 0x1p-23 * magnitude,
-                  "%s %d x %d, %d tokens, add %d, bias %d: y[%d][%d] = %.9g, exact %.9g", type_name(p->w.type), rows,
-                  cols, p->n, add, p->w.bias != NULL, t, r, y[i], sum);
+                  "%s %d x %d, %d tokens, add %d, bias %d: y[%d][%d] = %.9g, exact %.9g",
+                  type_name(p->w.type), rows, cols, p->n, add, p->w.bias != NULL, t, r, y[i], sum);
         }
     }
 }
@@ -213,13 +230,15 @@ static void products_of_every_type(void) {
         for (int i = 0; i < 5; i++)
             for (int j = 0; j < 9; j++)
                 for (int k = 0; k < 5; k++) {
-                    if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7)) continue;
+                    if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7))
+                        continue;
                     check_product(&LAYOUTS[type], rows[i], cols[j], tokens[k]);
                 }
 }
 
 /* Compares weight c of every row of a panel with dequantize_row. */
-static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols, int c) {
+static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols,
+                         int c) {
     const Type type = p->w.type;
     const int n = TYPES[type].group, block = TYPES[type].weights;
     const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
@@ -231,13 +250,15 @@ static void check_column(const Problem *p, const uint8_t *panel, const float *we
         const int8_t byte = quad[4 * r + c % 4];
         const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type) : byte - zero_byte(type);
         const float product = (float)weight * scale[r];
-        const double expected = (double)product + (double)min[r], found = (double)weights[r * cols + c];
+        const double expected = (double)product + (double)min[r],
+                     found = (double)weights[r * cols + c];
         CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
               "%s [%d][%d] is %.9g, in its panel %.9g", type_name(type), r, c, found, expected);
     }
 }
 
-/* Columns of two-byte types are stored in pairs, padded with zeros to a multiple of 32; nothing is written after them.
+/* Columns of two-byte types are stored in pairs, padded with zeros to a multiple of 32; nothing is
+ * written after them.
  */
 static void odd_columns_are_packed(void) {
     enum { ROWS = LANES + 3, MAX = 33 };
@@ -252,11 +273,11 @@ static void odd_columns_are_packed(void) {
                 for (int i = 0; i < 67 * LANES; i++) {
                     const int c = i / (2 * LANES) * 2 + i % 2, r = p * LANES + i % (2 * LANES) / 2;
                     const int row = r < ROWS ? r : ROWS - 1;
-                    const int found = panel[i], value = c < cols                    ? row * cols + c + 1
+                    const int found = panel[i], value = c < cols ? row * cols + c + 1
                                                         : c < (cols + 31) / 32 * 32 ? 0
                                                                                     : 0xeeee;
-                    CHECK(found == value, "%s, %d columns, panel %d, [%d][%d]: %d, expected %d", type_name(w.type),
-                          cols, p, r, c, found, value);
+                    CHECK(found == value, "%s, %d columns, panel %d, [%d][%d]: %d, expected %d",
+                          type_name(w.type), cols, p, r, c, found, value);
                 }
             }
         }
@@ -271,13 +292,15 @@ static void panels_have_the_same_weights(void) {
         Problem p;
         CHECK(!problem_open(&p, &LAYOUTS[type], 7, COLS, 1, false), "no memory");
         panel_pack(panel, &p.w, 0, 0, COLS);
-        for (int r = 0; r < LANES && r < 7; r++) dequantize_row(weights + (size_t)(r * COLS), &p.w, r);
+        for (int r = 0; r < LANES && r < 7; r++)
+            dequantize_row(weights + (size_t)(r * COLS), &p.w, r);
         for (int c = 0; c < COLS; c++) check_column(&p, panel, weights, COLS, c);
         problem_close(&p);
     }
 }
 
-/* ---- quantization ---------------------------------------------------------------------------------- */
+/* ---- quantization
+ * ---------------------------------------------------------------------------------- */
 
 enum { SIDE = 32 };
 
@@ -304,8 +327,8 @@ static void quantization_matches_the_library(void) {
         for (int r = 0; r < SIDE; r++) {
             const size_t bytes = tensor_bytes(&(Tensor){.type = types[i], .cols = SIDE}, 1);
             quantize_row(row, types[i], w[r], SIDE);
-            CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes), "%s, row %d differs", type_name(types[i]),
-                  r);
+            CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes), "%s, row %d differs",
+                  type_name(types[i]), r);
             at += bytes;
         }
     CHECK(at == size, "%zu of %zu bytes compared", at, size);

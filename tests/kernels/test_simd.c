@@ -1,7 +1,8 @@
 /* test_simd.c: simd.h, each function against plain arithmetic.
  *
- * exp and float16 are checked against double precision, the other functions against loops over lanes. Functions that
- * must not touch memory beyond n elements run directly before an inaccessible page.
+ * exp and float16 are checked against double precision, the other functions against loops over
+ * lanes. Functions that must not touch memory beyond n elements run directly before an inaccessible
+ * page.
  */
 #include "kernels/simd.h"
 
@@ -51,14 +52,17 @@ static void loads_and_stores_stay_inside(void) {
         float *p = (float *)(void *)end - n;
         for (int i = 0; i < n; i++) p[i] = (float)(i + 1);
         vf v = vload_n(p, n);
-        for (int i = 0; i < LANES; i++) CHECK(v[i] == (i < n ? (float)(i + 1) : 0), "n %d, lane %d: %g", n, i, v[i]);
+        for (int i = 0; i < LANES; i++)
+            CHECK(v[i] == (i < n ? (float)(i + 1) : 0), "n %d, lane %d: %g", n, i, v[i]);
         vstore_n(p, v * 2.0f, n);
-        for (int i = 0; i < n; i++) CHECK(p[i] == (float)(2 * i + 2), "n %d, float %d: %g", n, i, p[i]);
+        for (int i = 0; i < n; i++)
+            CHECK(p[i] == (float)(2 * i + 2), "n %d, float %d: %g", n, i, p[i]);
 
         float around[LANES + 1];
         for (int i = 0; i <= LANES; i++) around[i] = -7;
         vstore_n(around, vset(3), n);
-        for (int i = 0; i <= LANES; i++) CHECK(around[i] == (i < n ? 3 : -7), "n %d, float %d: %g", n, i, around[i]);
+        for (int i = 0; i <= LANES; i++)
+            CHECK(around[i] == (i < n ? 3 : -7), "n %d, float %d: %g", n, i, around[i]);
     }
     fence_close(end);
 }
@@ -88,10 +92,12 @@ static void sums_do_not_depend_on_the_slot(void) {
             }
         f4 sums = vsum4(v[0], v[1], v[2], v[3]), other = vsum4(v[3], v[2], v[1], v[0]);
         for (int k = 0; k < 4; k++) {
-            CHECK(to_bits(sums[k]) == to_bits(vsum(v[k])), "slot %d: %.9g, vsum %.9g", k, sums[k], vsum(v[k]));
-            CHECK(to_bits(sums[k]) == to_bits(other[3 - k]), "slot %d: %.9g, slot %d: %.9g", k, sums[k], 3 - k,
-                  other[3 - k]);
-            CHECK(fabs(sums[k] - exact[k]) <= 4 * 0x1p-24 * magnitude[k], "%.9g, exact %.9g", sums[k], exact[k]);
+            CHECK(to_bits(sums[k]) == to_bits(vsum(v[k])), "slot %d: %.9g, vsum %.9g", k, sums[k],
+                  vsum(v[k]));
+            CHECK(to_bits(sums[k]) == to_bits(other[3 - k]), "slot %d: %.9g, slot %d: %.9g", k,
+                  sums[k], 3 - k, other[3 - k]);
+            CHECK(fabs(sums[k] - exact[k]) <= 4 * 0x1p-24 * magnitude[k], "%.9g, exact %.9g",
+                  sums[k], exact[k]);
         }
     }
 }
@@ -99,15 +105,18 @@ static void sums_do_not_depend_on_the_slot(void) {
 static void fma_max_and_select(void) {
     const float nan = NAN;
     vf a = vset(3), b = vset(-2);
-    CHECK(vfma(a, b, vset(10))[LANES - 1] == 4, "3 * -2 + 10 = %g", vfma(a, b, vset(10))[LANES - 1]);
+    CHECK(vfma(a, b, vset(10))[LANES - 1] == 4, "3 * -2 + 10 = %g",
+          vfma(a, b, vset(10))[LANES - 1]);
     a[0] = -5;
     a[1] = nan;
     vf larger = vmax(a, b), swapped = vmax(b, a);
-    CHECK(larger[0] == -2 && larger[2] == 3, "max(-5, -2) = %g, max(3, -2) = %g", larger[0], larger[2]);
-    CHECK(larger[1] == -2 && isnan(swapped[1]), "max with NaN: %g and %g, expected the second argument", larger[1],
-          swapped[1]);
+    CHECK(larger[0] == -2 && larger[2] == 3, "max(-5, -2) = %g, max(3, -2) = %g", larger[0],
+          larger[2]);
+    CHECK(larger[1] == -2 && isnan(swapped[1]),
+          "max with NaN: %g and %g, expected the second argument", larger[1], swapped[1]);
     vf chosen = vselect(a > b, vset(1), vset(0));
-    CHECK(chosen[0] == 0 && chosen[1] == 0 && chosen[2] == 1, "%g %g %g", chosen[0], chosen[1], chosen[2]);
+    CHECK(chosen[0] == 0 && chosen[1] == 0 && chosen[2] == 1, "%g %g %g", chosen[0], chosen[1],
+          chosen[2]);
 }
 
 static void lanes_are_numbered_and_compared(void) {
@@ -151,15 +160,17 @@ static void exp_is_accurate(void) {
 static void exp_at_the_edges(void) {
     const struct {
         float x, expected;
-    } cases[] = {{0, 1},       {-0.0f, 1},    {-INFINITY, 0}, {-FLT_MAX, 0},        {-104.5f, 0},
-                 {-87.4f, 0},  {-1e4f, 0},    {-69.1f, 0},    {INFINITY, INFINITY}, {FLT_MAX, INFINITY},
-                 {FLT_MIN, 1}, {-FLT_MIN, 1}, {0x1p-149f, 1}, {89.5f, INFINITY},    {88.75f, INFINITY}};
+    } cases[] = {
+        {0, 1},       {-0.0f, 1},    {-INFINITY, 0}, {-FLT_MAX, 0},        {-104.5f, 0},
+        {-87.4f, 0},  {-1e4f, 0},    {-69.1f, 0},    {INFINITY, INFINITY}, {FLT_MAX, INFINITY},
+        {FLT_MIN, 1}, {-FLT_MIN, 1}, {0x1p-149f, 1}, {89.5f, INFINITY},    {88.75f, INFINITY}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float got = vexp(vset(cases[i].x))[i % LANES];
         CHECK(to_bits(got) == to_bits(cases[i].expected), "e^%g = %.9g", cases[i].x, got);
     }
     CHECK(isnan(vexp(vset(NAN))[0]) && isnan(vexp(vset(-NAN))[LANES - 1]), "NaN is lost");
-    CHECK(vexp(vset(88.7f))[0] > 3.3e38f && isfinite(vexp(vset(88.7f))[0]), "e^88.7 = %g", vexp(vset(88.7f))[0]);
+    CHECK(vexp(vset(88.7f))[0] > 3.3e38f && isfinite(vexp(vset(88.7f))[0]), "e^88.7 = %g",
+          vexp(vset(88.7f))[0]);
     CHECK(vexp(vset(-68.9f))[0] > 1.1e-30f, "e^-68.9 = %g", vexp(vset(-68.9f))[0]);
 }
 
@@ -187,10 +198,12 @@ static void every_half_float_is_widened(void) {
         const uint16_t back = f32_to_f16(f);
         if ((h & 0x7fff) > 0x7c00) {
             CHECK(isnan(f), "%04x is NaN, found %g", h, f);
-            CHECK((back & 0x7fff) > 0x7c00 && (back & 0x8000) == (h & 0x8000), "NaN %04x comes back as %04x", h, back);
+            CHECK((back & 0x7fff) > 0x7c00 && (back & 0x8000) == (h & 0x8000),
+                  "NaN %04x comes back as %04x", h, back);
             continue;
         }
-        const double exact = (h & 0x7fff) == 0x7c00 ? copysign(INFINITY, h & 0x8000 ? -1 : 1) : half_value(h);
+        const double exact =
+            (h & 0x7fff) == 0x7c00 ? copysign(INFINITY, h & 0x8000 ? -1 : 1) : half_value(h);
         CHECK(f == exact && !signbit(f) == !(h >> 15), "%04x is %g, found %g", h, exact, f);
         CHECK(back == h, "%04x comes back as %04x", h, back);
     }
@@ -203,7 +216,8 @@ static void vectors_widen_like_scalars(void) {
         vf all = vload_f16(halfs);
         for (int i = 0; i < LANES; i++) {
             const float f = f16_to_f32(halfs[i]);
-            CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f), "%04x: %g, scalar %g", h + i, all[i], f);
+            CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f), "%04x: %g, scalar %g",
+                  h + i, all[i], f);
         }
     }
 }
@@ -211,7 +225,8 @@ static void vectors_widen_like_scalars(void) {
 static void check_half(float f) {
     const float got = f16_to_f32(f32_to_f16(f));
     const double expected = round_to_half(f);
-    CHECK(got == expected && !signbit(got) == !signbit(f), "%.9g becomes %.9g, expected %.9g", f, got, expected);
+    CHECK(got == expected && !signbit(got) == !signbit(f), "%.9g becomes %.9g, expected %.9g", f,
+          got, expected);
 }
 
 static void half_floats_round_to_even(void) {
@@ -231,12 +246,14 @@ static void half_floats_round_to_even(void) {
     check_half(0.0f);
     check_half(-0.0f);
     check_half(INFINITY);
-    CHECK((f32_to_f16(from_bits(0x7f800001)) & 0x7fff) > 0x7c00, "a NaN with only low bits becomes a number");
+    CHECK((f32_to_f16(from_bits(0x7f800001)) & 0x7fff) > 0x7c00,
+          "a NaN with only low bits becomes a number");
 }
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-/* Weights have any value of a byte; activations are -127 to 127, as from quantize_i8 (the AVX2 kernel needs that). */
+/* Weights have any value of a byte; activations are -127 to 127, as from quantize_i8 (the AVX2
+ * kernel needs that). */
 static void check_dot(vb w, vb x) {
     vi begin = {0};
     for (int j = 0; j < LANES; j++) {
@@ -263,7 +280,8 @@ static void byte_dots_are_exact(void) {
         for (int i = 0; i < VBYTES; i++) {
             const uint64_t r = hash64(7, 3, round * VBYTES + (uint64_t)i);
             w[i] = r >> 20 & 1 ? extremes[r % 7] : (int8_t)(r >> 30);
-            x[i] = r >> 21 & 1 ? extremes[1 + (r >> 8) % 6] : (int8_t)((int)((r >> 40) % 255) - 127);
+            x[i] =
+                r >> 21 & 1 ? extremes[1 + (r >> 8) % 6] : (int8_t)((int)((r >> 40) % 255) - 127);
         }
         check_dot(w, x);
     }

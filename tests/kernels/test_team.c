@@ -1,7 +1,8 @@
 /* test_team.c: the barrier of a forward pass.
  *
- * Every thread writes its own cell, meets the others, and reads all cells. Delays, also longer than a spin, and more
- * threads than processors make threads arrive in every order, spin and sleep. NORMA_THOROUGH: 10^6 meetings.
+ * Every thread writes its own cell, meets the others, and reads all cells. Delays, also longer than
+ * a spin, and more threads than processors make threads arrive in every order, spin and sleep.
+ * NORMA_THOROUGH: 10^6 meetings.
  */
 #include "kernels/team.h"
 
@@ -21,9 +22,12 @@ static void delay(int thread, int meeting) {
     if (random % 64 == 0) nanosleep(&nap, NULL);
 }
 
-/* The number of cells that a thread read before their thread had written them, or after it had gone on. */
+/* The number of cells that a thread read before their thread had written them, or after it had gone
+ * on. */
 static long meet(int n_threads, int meetings) {
-    static struct { _Alignas(64) int value; /* plain memory: the barrier must order it */ } cells[MAX_THREADS];
+    static struct {
+        _Alignas(64) int value; /* plain memory: the barrier must order it */
+    } cells[MAX_THREADS];
     long wrong = 0;
 #pragma omp parallel num_threads(n_threads) reduction(+ : wrong)
     {
@@ -53,7 +57,8 @@ enum { RUNS = 200 };
 typedef struct {
     int n_threads, wrong;
     atomic_int calls;
-    int shares[RUNS]; /* plain memory: written by one thread of a run, read by all threads of the next */
+    /* plain memory: written by one thread of a run, read by all threads of the next */
+    int shares[RUNS];
 } Runs;
 
 static void share_run(void *context) {
@@ -67,7 +72,8 @@ static void share_run(void *context) {
 static void run_often(void *context) {
     Runs *r = context;
     for (int i = 1; i <= RUNS; i++) {
-        const int before = r->calls, n = i % 5 ? r->n_threads : 1; /* also one thread of a kept team */
+        /* also one thread of a kept team */
+        const int before = r->calls, n = i % 5 ? r->n_threads : 1;
         delay(0, i);
         team_run(n, share_run, r);
         r->wrong += r->calls != before + n;
@@ -82,7 +88,8 @@ static void kept_threads_share_every_run(void) {
         team_keep(n, run_often, &kept);
         CHECK(kept.calls >= RUNS && kept.wrong == 0, "%d kept threads: %d faults", n, kept.wrong);
         run_often(&started);
-        CHECK(started.calls >= RUNS && started.wrong == 0, "%d threads: %d faults", n, started.wrong);
+        CHECK(started.calls >= RUNS && started.wrong == 0, "%d threads: %d faults", n,
+              started.wrong);
     }
 }
 

@@ -1,7 +1,8 @@
 /* test_backward.c: the gradients of both norms.
  *
- * References: the formula in double precision (norm_inputs.c), which is checked with float64 autograd
- * (tests/golden/norm_backward.bin) and finite differences; and properties of the formula, for directions and scales.
+ * References: the formula in double precision (norm_inputs.c), which is checked with float64
+ * autograd (tests/golden/norm_backward.bin) and finite differences; and properties of the formula,
+ * for directions and scales.
  */
 #include "lab/norm_backward.h"
 #include "norm.h"
@@ -23,7 +24,8 @@ static float dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_MAX_DIM], dbeta[NORM_MA
 static void backward(NormKind kind, int t) {
     const int at = t * in.dim;
     const Norm norm = {.kind = kind, .eps = in.eps, .gamma = in.gamma};
-    norm_backward(dx + at, dgamma, kind == NORM_RMS ? NULL : dbeta, in.dy + at, in.x + at, &norm, in.dim);
+    norm_backward(dx + at, dgamma, kind == NORM_RMS ? NULL : dbeta, in.dy + at, in.x + at, &norm,
+                  in.dim);
 }
 
 static void reset_gradients(float start) {
@@ -38,11 +40,12 @@ static const int SMALL_DIMS[] = {8, 17, 64, 172};
 static void check_golden(FILE *golden, const char *what, const double *found, int n) {
     static double expected[NORM_TOKENS * 172];
     double largest = 0;
-    CHECK(fread(expected, sizeof *expected, (size_t)n, golden) == (size_t)n, "%s: the file is short", what);
+    CHECK(fread(expected, sizeof *expected, (size_t)n, golden) == (size_t)n,
+          "%s: the file is short", what);
     for (int i = 0; i < n; i++) largest = fmax(largest, fabs(expected[i]));
     for (int i = 0; i < n; i++)
-        CHECK(fabs(found[i] - expected[i]) <= 1e-13 * largest, "dim %d, %s[%d] = %.17g, autograd has %.17g", in.dim,
-              what, i, found[i], expected[i]);
+        CHECK(fabs(found[i] - expected[i]) <= 1e-13 * largest,
+              "dim %d, %s[%d] = %.17g, autograd has %.17g", in.dim, what, i, found[i], expected[i]);
 }
 
 static void sum_tokens(double *sum, const double *values, int dim) {
@@ -84,8 +87,10 @@ static double loss(NormKind kind, const double *x, const double *gamma, const do
 }
 
 /* A finite difference of fourth order: the loss is smooth, and h^4 negligible. */
-static double slope(NormKind kind, double *value, const double *x, const double *gamma, const double *beta) {
-    static const double weights[] = {1 / 12.0, -2 / 3.0, 2 / 3.0, -1 / 12.0}, steps[] = {-2, -1, 1, 2};
+static double slope(NormKind kind, double *value, const double *x, const double *gamma,
+                    const double *beta) {
+    static const double weights[] = {1 / 12.0, -2 / 3.0, 2 / 3.0, -1 / 12.0},
+                        steps[] = {-2, -1, 1, 2};
     const double h = 1e-3, at = *value;
     double sum = 0;
     for (int i = 0; i < 4; i++) {
@@ -106,12 +111,14 @@ static void check_slopes(NormKind kind) {
     reset_gradients(0);
     backward(kind, 0);
     for (int i = 0; i < in.dim; i++) {
-        const double slopes[] = {slope(kind, x + i, x, gamma, beta), slope(kind, gamma + i, x, gamma, beta),
+        const double slopes[] = {slope(kind, x + i, x, gamma, beta),
+                                 slope(kind, gamma + i, x, gamma, beta),
                                  kind == NORM_LAYER ? slope(kind, beta + i, x, gamma, beta) : 0};
         const float found[] = {dx[i], dgamma[i], dbeta[i]};
         for (int k = 0; k < 3; k++)
-            CHECK(fabs((double)found[k] - slopes[k]) <= 1e-6, "%s, dim %d, gradient %d of element %d: %.9g, slope %.9g",
-                  norm_name(kind), in.dim, k, i, (double)found[k], slopes[k]);
+            CHECK(fabs((double)found[k] - slopes[k]) <= 1e-6,
+                  "%s, dim %d, gradient %d of element %d: %.9g, slope %.9g", norm_name(kind),
+                  in.dim, k, i, (double)found[k], slopes[k]);
     }
 }
 
@@ -127,8 +134,9 @@ static void gradients_match_finite_differences(void) {
 
 /* ---- how exact it is ------------------------------------------------------------------------ */
 
-/* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at most 2.6 for dx, 2.5 for dgamma. PyTorch's
- * errors are listed with six digits, so an equal error may exceed the listed one by 1e-5. */
+/* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at most 2.6 for dx, 2.5
+ * for dgamma. PyTorch's errors are listed with six digits, so an equal error may exceed the listed
+ * one by 1e-5. */
 static void check_exactness(NormKind kind, NormSet set) {
     double of_dx = 0, of_dgamma = 0;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -140,15 +148,18 @@ static void check_exactness(NormKind kind, NormSet set) {
             backward(kind, t);
             of_dx = fmax(of_dx, error_in_ulp(dx + at, exact.dx + at, in.dim, false));
             of_dgamma = fmax(of_dgamma, error_in_ulp(dgamma, exact.dgamma + at, in.dim, false));
-            CHECK(kind == NORM_RMS || !memcmp(dbeta, in.dy + at, (size_t)in.dim * sizeof *dbeta), "dbeta is not dy");
+            CHECK(kind == NORM_RMS || !memcmp(dbeta, in.dy + at, (size_t)in.dim * sizeof *dbeta),
+                  "dbeta is not dy");
         }
     }
-    const double dx_theirs = pytorch_error(kind, "dx", set), dgamma_theirs = pytorch_error(kind, "dgamma", set);
-    CHECK(of_dx <= 4 && of_dx <= dx_theirs * 1.00001, "%s, %s: dx is off by %.3g ulp, PyTorch's by %.3g",
-          norm_name(kind), NORM_SETS[set], of_dx, dx_theirs);
+    const double dx_theirs = pytorch_error(kind, "dx", set),
+                 dgamma_theirs = pytorch_error(kind, "dgamma", set);
+    CHECK(of_dx <= 4 && of_dx <= dx_theirs * 1.00001,
+          "%s, %s: dx is off by %.3g ulp, PyTorch's by %.3g", norm_name(kind), NORM_SETS[set],
+          of_dx, dx_theirs);
     CHECK(of_dgamma <= 4 && of_dgamma <= dgamma_theirs * 1.00001,
-          "%s, %s: dgamma is off by %.3g ulp, PyTorch's by %.3g", norm_name(kind), NORM_SETS[set], of_dgamma,
-          dgamma_theirs);
+          "%s, %s: dgamma is off by %.3g ulp, PyTorch's by %.3g", norm_name(kind), NORM_SETS[set],
+          of_dgamma, dgamma_theirs);
 }
 
 static void gradients_are_no_worse_than_pytorch_s(void) {
@@ -166,16 +177,19 @@ static void tokens_accumulate(void) {
         for (int i = 0; i < in.dim; i++) {
             double gamma_sum = 0.5, beta_sum = 0.5, gamma_size = 0.5, beta_size = 0.5;
             for (int t = 0; t < NORM_TOKENS; t++) {
-                const double g = exact.dgamma[t * in.dim + i], b = kind == NORM_RMS ? 0 : (double)in.dy[t * in.dim + i];
+                const double g = exact.dgamma[t * in.dim + i],
+                             b = kind == NORM_RMS ? 0 : (double)in.dy[t * in.dim + i];
                 gamma_sum += g;
                 beta_sum += b;
                 gamma_size += fabs(g);
                 beta_size += fabs(b);
             }
             CHECK(fabs((double)dgamma[i] - gamma_sum) <= 0x1p-24 * (NORM_TOKENS + 1) * gamma_size,
-                  "%s: dgamma[%d] = %.9g, expected %.9g", norm_name(kind), i, (double)dgamma[i], gamma_sum);
+                  "%s: dgamma[%d] = %.9g, expected %.9g", norm_name(kind), i, (double)dgamma[i],
+                  gamma_sum);
             CHECK(fabs((double)dbeta[i] - beta_sum) <= 0x1p-24 * (NORM_TOKENS + 1) * beta_size,
-                  "%s: dbeta[%d] = %.9g, expected %.9g", norm_name(kind), i, (double)dbeta[i], beta_sum);
+                  "%s: dbeta[%d] = %.9g, expected %.9g", norm_name(kind), i, (double)dbeta[i],
+                  beta_sum);
         }
     }
 }
@@ -186,11 +200,13 @@ static void nan_and_infinity_propagate(void) {
             norm_inputs(&in, SET_RANDOM, 17);
             in.x[at] = NAN;
             backward(kind, 0);
-            for (int i = 0; i < 17; i++) CHECK(isnan(dx[i]), "x[%d] is NaN, dx[%d] = %g", at, i, (double)dx[i]);
+            for (int i = 0; i < 17; i++)
+                CHECK(isnan(dx[i]), "x[%d] is NaN, dx[%d] = %g", at, i, (double)dx[i]);
         }
 }
 
-/* ---- directions ------------------------------------------------------------------------------- */
+/* ---- directions -------------------------------------------------------------------------------
+ */
 
 /* Sums over a token: dx x, g x with g = gamma dy, x^2, dx, |dx|, |dx x|. */
 typedef struct {
@@ -224,14 +240,17 @@ static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
                 const Sums s = sums_of(t);
                 const double eps = (double)in.eps, root = s.square / in.dim + eps,
                              expected = s.g_x / sqrt(root) * eps / root;
-                CHECK(fabs(s.dx_x - expected) <= 3e-7 * s.dx_x_size, "dim %d, eps %g: dx . x = %g, expected %g", in.dim,
-                      eps, s.dx_x, expected);
-                if (e == 0) CHECK(fabs(s.dx_x) <= 3e-7 * s.dx_x_size, "dim %d: dx . x = %g", in.dim, s.dx_x);
+                CHECK(fabs(s.dx_x - expected) <= 3e-7 * s.dx_x_size,
+                      "dim %d, eps %g: dx . x = %g, expected %g", in.dim, eps, s.dx_x, expected);
+                if (e == 0)
+                    CHECK(fabs(s.dx_x) <= 3e-7 * s.dx_x_size, "dim %d: dx . x = %g", in.dim,
+                          s.dx_x);
             }
         }
 }
 
-/* LayerNorm does not depend on the mean of x either, so its dx sum to 0, for any eps. RMSNorm's do not. */
+/* LayerNorm does not depend on the mean of x either, so its dx sum to 0, for any eps. RMSNorm's do
+ * not. */
 static void layernorm_s_gradient_sums_to_zero(void) {
     double least_of_rmsnorm = 1;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -240,17 +259,20 @@ static void layernorm_s_gradient_sums_to_zero(void) {
         for (int t = 0; t < NORM_TOKENS; t++) {
             backward(NORM_LAYER, t);
             Sums s = sums_of(t);
-            CHECK(fabs(s.dx) <= 5e-7 * s.size, "dim %d: LayerNorm's dx sum to %g of %g", in.dim, s.dx, s.size);
+            CHECK(fabs(s.dx) <= 5e-7 * s.size, "dim %d: LayerNorm's dx sum to %g of %g", in.dim,
+                  s.dx, s.size);
             backward(NORM_RMS, t);
             s = sums_of(t);
             largest = fmax(largest, fabs(s.dx) / s.size);
         }
         least_of_rmsnorm = fmin(least_of_rmsnorm, largest);
     }
-    CHECK(least_of_rmsnorm > 1e-3, "RMSNorm's dx sum to 0, too: %g of their sizes", least_of_rmsnorm);
+    CHECK(least_of_rmsnorm > 1e-3, "RMSNorm's dx sum to 0, too: %g of their sizes",
+          least_of_rmsnorm);
 }
 
-/* ---- scales ------------------------------------------------------------------------------------ */
+/* ---- scales ------------------------------------------------------------------------------------
+ */
 
 /* y and dx of the first token of `in`. */
 static void both_ways(NormKind kind, float *y) {
@@ -289,27 +311,31 @@ static void scaled_inputs_scale_gradients_inversely(void) {
             for (int i = 0; i < in.dim; i++) in.x[i] *= 1024;
             both_ways(kind, y);
             for (int i = 0; i < in.dim; i++) {
-                CHECK(y[i] == y_of_x[i], "%s, dim %d: y of 1024 x differs", norm_name(kind), in.dim);
-                CHECK(dx[i] * 1024 == dx_of_x[i], "%s, dim %d: dx of 1024 x is not dx / 1024", norm_name(kind), in.dim);
+                CHECK(y[i] == y_of_x[i], "%s, dim %d: y of 1024 x differs", norm_name(kind),
+                      in.dim);
+                CHECK(dx[i] * 1024 == dx_of_x[i], "%s, dim %d: dx of 1024 x is not dx / 1024",
+                      norm_name(kind), in.dim);
             }
         }
 }
 
-/* If eps is small compared with mean(x^2) = 1/3, it changes the result by 1e-5; if eps is large, the norm multiplies by
- * 1/sqrt(eps): y is proportional to x, and dx constant. */
+/* If eps is small compared with mean(x^2) = 1/3, it changes the result by 1e-5; if eps is large,
+ * the norm multiplies by 1/sqrt(eps): y is proportional to x, and dx constant. */
 static void eps_limits_the_scale_invariance(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
         double y, gradient;
         norm_inputs(&in, SET_RANDOM, 4096);
         ratios(kind, 3, &y, &gradient);
-        CHECK(fabs(y - 1) > 5e-6 && fabs(y - 1) < 5e-5, "%s, small eps: y(3x) is %.9g y(x)", norm_name(kind), y);
-        CHECK(fabs(3 * gradient - 1) > 5e-6 && fabs(3 * gradient - 1) < 5e-5, "%s, small eps: dx(3x) is %.9g dx(x)",
-              norm_name(kind), gradient);
+        CHECK(fabs(y - 1) > 5e-6 && fabs(y - 1) < 5e-5, "%s, small eps: y(3x) is %.9g y(x)",
+              norm_name(kind), y);
+        CHECK(fabs(3 * gradient - 1) > 5e-6 && fabs(3 * gradient - 1) < 5e-5,
+              "%s, small eps: dx(3x) is %.9g dx(x)", norm_name(kind), gradient);
         norm_inputs(&in, SET_RANDOM, 4096);
         in.eps = 1e6f;
         ratios(kind, 3, &y, &gradient);
         CHECK(fabs(y - 3) < 3e-5, "%s, large eps: y(3x) is %.9g y(x)", norm_name(kind), y);
-        CHECK(fabs(gradient - 1) < 1e-5, "%s, large eps: dx(3x) is %.9g dx(x)", norm_name(kind), gradient);
+        CHECK(fabs(gradient - 1) < 1e-5, "%s, large eps: dx(3x) is %.9g dx(x)", norm_name(kind),
+              gradient);
         norm_inputs(&in, SET_RANDOM, 4096);
         double square = 0, mean = 0;
         for (int i = 0; i < in.dim && kind == NORM_LAYER; i++) mean += (double)in.x[i] / in.dim;
@@ -317,7 +343,8 @@ static void eps_limits_the_scale_invariance(void) {
         in.eps = 0.25f; /* between the two: y(3x) / y(x) is 3 sqrt((v + eps) / (9 v + eps)) */
         ratios(kind, 3, &y, &gradient);
         const double expected = 3 * sqrt((square + 0.25) / (9 * square + 0.25));
-        CHECK(fabs(y / expected - 1) < 1e-6, "%s: y(3x) is %.9g y(x), expected %.9g", norm_name(kind), y, expected);
+        CHECK(fabs(y / expected - 1) < 1e-6, "%s: y(3x) is %.9g y(x), expected %.9g",
+              norm_name(kind), y, expected);
     }
 }
 

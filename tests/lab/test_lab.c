@@ -1,7 +1,8 @@
 /* test_lab.c: --norm and -m norms.
  *
- * Tests the syntax of --norm, the logits after a swap (the bits of a checkpoint with these norms), medians, and the
- * output of -m norms, whose numbers depend on the machine and are only checked to exist.
+ * Tests the syntax of --norm, the logits after a swap (the bits of a checkpoint with these norms),
+ * medians, and the output of -m norms, whose numbers depend on the machine and are only checked to
+ * exist.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -34,13 +35,14 @@ enum { TOKENS = 12, N_SITES_HERE = 7 };
 static const HashModel MODEL = {64, 96, 3, 4, 2, 60, 40, true, 7};
 
 /* In the order of the forward pass. */
-static const char *const SITES[N_SITES_HERE] = {"blk.0.attn_norm", "blk.0.ffn_norm",  "blk.1.attn_norm",
-                                                "blk.1.ffn_norm",  "blk.2.attn_norm", "blk.2.ffn_norm",
-                                                "output_norm"};
+static const char *const SITES[N_SITES_HERE] = {
+    "blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm", "blk.1.ffn_norm",
+    "blk.2.attn_norm", "blk.2.ffn_norm", "output_norm"};
 
 static GgufFile file;
 
-/* ---- syntax ------------------------------------------------------------------------------------ */
+/* ---- syntax ------------------------------------------------------------------------------------
+ */
 
 /* The kinds of all sites, "rlrrrrl". */
 static const char *kinds_of(const Model *model) {
@@ -53,7 +55,8 @@ static const char *kinds_of(const Model *model) {
     return kinds;
 }
 
-/* Opens the model; sites marked l in `layers` ("lrrrrrr") are LayerNorms with a random bias, or 0 if `width` is 0. */
+/* Opens the model; sites marked l in `layers` ("lrrrrrr") are LayerNorms with a random bias, or 0
+ * if `width` is 0. */
 static int open_file(Model *model, const char *layers, float width) {
     const char *path = temporary("lab.gguf");
     gguf_make(&file, &MODEL, 0);
@@ -93,8 +96,8 @@ static void valid_specifications(void) {
         Model model;
         CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
         CHECK(!model_swap_norms(&model, SPECS[i].spec), "%s: refused", SPECS[i].spec);
-        CHECK(!strcmp(kinds_of(&model), SPECS[i].kinds), "%s: %s, expected %s", SPECS[i].spec, kinds_of(&model),
-              SPECS[i].kinds);
+        CHECK(!strcmp(kinds_of(&model), SPECS[i].kinds), "%s: %s, expected %s", SPECS[i].spec,
+              kinds_of(&model), SPECS[i].kinds);
         model_close(&model);
     }
 }
@@ -142,7 +145,8 @@ static const struct {
     {"0 .attn=layer", "is not KIND or [LAYERS.]SITE=KIND"},
     {"0-1-2.attn=layer", "is not KIND or [LAYERS.]SITE=KIND"},
     {"0..attn=layer", "names a norm that this model does not have"},
-    {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=rms", "is not KIND or [LAYERS.]SITE=KIND"},
+    {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=rms",
+     "is not KIND or [LAYERS.]SITE=KIND"},
     {"d:1", "is not KIND"},
     {"attn=rms x", "is not KIND"},
 };
@@ -155,13 +159,14 @@ static void errors_in_specifications(void) {
         stderr_hide();
         const int found = model_swap_norms(&model, MISTAKES[i].spec), lines = stderr_show();
         CHECK(found == -1 && lines == 1, "'%s': %d, %d lines", MISTAKES[i].spec, found, lines);
-        CHECK(strstr(stderr_text(), "--norm: ") && strstr(stderr_text(), MISTAKES[i].mention), "'%s': no '%s' in %s",
-              MISTAKES[i].spec, MISTAKES[i].mention, stderr_text());
+        CHECK(strstr(stderr_text(), "--norm: ") && strstr(stderr_text(), MISTAKES[i].mention),
+              "'%s': no '%s' in %s", MISTAKES[i].spec, MISTAKES[i].mention, stderr_text());
     }
     model_close(&model);
 }
 
-/* ---- logits after a swap ----------------------------------------------------------------------- */
+/* ---- logits after a swap -----------------------------------------------------------------------
+ */
 
 static float logits[2][TOKENS * 60];
 
@@ -183,8 +188,10 @@ static int run_model(Model *model, const char *spec, float *found) {
 static void a_swap_equals_a_checkpoint_with_these_norms(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model swapped, real;
-        CHECK(!open_file(&swapped, "rrrrrrr", 0) && !run_model(&swapped, SPECS[i].spec, logits[0]), "does not run");
-        CHECK(!open_file(&real, SPECS[i].kinds, 0) && !run_model(&real, NULL, logits[1]), "does not run");
+        CHECK(!open_file(&swapped, "rrrrrrr", 0) && !run_model(&swapped, SPECS[i].spec, logits[0]),
+              "does not run");
+        CHECK(!open_file(&real, SPECS[i].kinds, 0) && !run_model(&real, NULL, logits[1]),
+              "does not run");
         CHECK(!strcmp(kinds_of(&real), SPECS[i].kinds), "the file's norms are %s", kinds_of(&real));
         CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", SPECS[i].spec);
         model_close(&swapped);
@@ -205,7 +212,8 @@ static void layernorms_become_rmsnorms(void) {
     CHECK(!run_model(&model, "layer", logits[0]), "does not run");
     CHECK(!memcmp(logits[0], layer, sizeof plain), "--norm rms, then layer: beta is lost");
     model_close(&model);
-    CHECK(!open_file(&model, "lrlrlrl", 1) && !run_model(&model, "attn=rms,final=rms", logits[0]), "does not run");
+    CHECK(!open_file(&model, "lrlrlrl", 1) && !run_model(&model, "attn=rms,final=rms", logits[0]),
+          "does not run");
     CHECK(!memcmp(logits[0], plain, sizeof plain), "some sites: not the logits of RMSNorms");
     model_close(&model);
 }
@@ -222,22 +230,30 @@ static void none_is_the_identity(void) {
 /* dyt:ALPHA reaches the sites that are named, with their gamma; GGUF cannot store it. */
 static void dyt_has_an_alpha(void) {
     Model m;
-    CHECK(!hashmodel_write(&MODEL, temporary("dyt.bin"), 1, 0) && !model_open(&m, temporary("dyt.bin")), "no model");
+    CHECK(!hashmodel_write(&MODEL, temporary("dyt.bin"), 1, 0) &&
+              !model_open(&m, temporary("dyt.bin")),
+          "no model");
     CHECK(!model_swap_norms(&m, "1.attn=dyt:0.75,final=dyt:2"), "refused");
-    CHECK(m.layers[1].attn_norm.kind == NORM_DYT && m.layers[1].attn_norm.alpha == 0.75f, "another alpha");
-    CHECK(m.final_norm.kind == NORM_DYT && m.final_norm.alpha == 2 && m.final_norm.gamma, "another final norm");
-    CHECK(m.layers[0].attn_norm.kind == NORM_RMS && m.layers[1].mlp_norm.kind == NORM_RMS, "other sites changed");
+    CHECK(m.layers[1].attn_norm.kind == NORM_DYT && m.layers[1].attn_norm.alpha == 0.75f,
+          "another alpha");
+    CHECK(m.final_norm.kind == NORM_DYT && m.final_norm.alpha == 2 && m.final_norm.gamma,
+          "another final norm");
+    CHECK(m.layers[0].attn_norm.kind == NORM_RMS && m.layers[1].mlp_norm.kind == NORM_RMS,
+          "other sites changed");
     stderr_hide();
-    CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, "m", temporary("dyt.gguf")) == -1, "GGUF stores it");
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "differs in: blk.1.attn_norm"), "%s", stderr_text());
+    CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, "m", temporary("dyt.gguf")) == -1,
+          "GGUF stores it");
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "differs in: blk.1.attn_norm"), "%s",
+          stderr_text());
     model_close(&m);
 }
 
-/* ---- norms of heads ---------------------------------------------------------------------------- */
+/* ---- norms of heads ----------------------------------------------------------------------------
+ */
 
 static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
-static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
-                                         "blk.1.attn_k_norm"};
+static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm",
+                                         "blk.1.attn_q_norm", "blk.1.attn_k_norm"};
 
 /* The kinds of the four head norms, and of the first layer's other norms: "rlrl/rr". */
 static const char *head_kinds_of(const Model *model) {
@@ -277,9 +293,12 @@ static void head_norms_are_swapped(void) {
     model_close(&model);
     for (int i = 0; i < 4; i++) {
         Model real;
-        CHECK(!open_heads(&model, "rrrr") && !run_model(&model, specs[i].spec, logits[0]), "does not run");
-        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s", specs[i].spec, head_kinds_of(&model));
-        CHECK(!open_heads(&real, specs[i].kinds) && !run_model(&real, NULL, logits[1]), "does not run");
+        CHECK(!open_heads(&model, "rrrr") && !run_model(&model, specs[i].spec, logits[0]),
+              "does not run");
+        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s", specs[i].spec,
+              head_kinds_of(&model));
+        CHECK(!open_heads(&real, specs[i].kinds) && !run_model(&real, NULL, logits[1]),
+              "does not run");
         CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", specs[i].spec);
         CHECK(memcmp(logits[0], plain, sizeof plain), "%s: no difference", specs[i].spec);
         model_close(&model);
@@ -290,7 +309,8 @@ static void head_norms_are_swapped(void) {
     model_close(&model);
 }
 
-/* ---- --norm ---------------------------------------------------------------------------------------- */
+/* ---- --norm
+ * ---------------------------------------------------------------------------------------- */
 
 static const HashModel SPEAKING = {64, 172, 3, 8, 4, 512, 64, false, 11};
 
@@ -324,9 +344,11 @@ static char *logits_of(const char *arguments, size_t *size) {
     return bytes;
 }
 
-/* A model converted with --norm has the logits, text and perplexity of the model run with --norm. */
+/* A model converted with --norm has the logits, text and perplexity of the model run with
+ * --norm. */
 static void conversion_keeps_a_swap(void) {
-    static const char *const specs[] = {"layer", "rms", "0-1.attn=layer,final=layer", "2.mlp=layer"};
+    static const char *const specs[] = {"layer", "rms", "0-1.attn=layer,final=layer",
+                                        "2.mlp=layer"};
     static char text[1024], perplexity[1024];
     char *plain, *found[2];
     size_t n, sizes[2];
@@ -335,9 +357,11 @@ static void conversion_keeps_a_swap(void) {
         char arguments[128];
         CHECK_RUN("model.bin --norm %s -m convert -q f32 -o out/a.gguf", specs[i]);
         snprintf(arguments, sizeof arguments, "model.bin --norm %s", specs[i]);
-        CHECK((found[0] = logits_of(arguments, &sizes[0])) && (found[1] = logits_of("out/a.gguf", &sizes[1])),
+        CHECK((found[0] = logits_of(arguments, &sizes[0])) &&
+                  (found[1] = logits_of("out/a.gguf", &sizes[1])),
               "does not run: %s", err);
-        CHECK(sizes[0] == n && sizes[1] == n && !memcmp(found[0], found[1], n), "%s: other logits", specs[i]);
+        CHECK(sizes[0] == n && sizes[1] == n && !memcmp(found[0], found[1], n), "%s: other logits",
+              specs[i]);
         CHECK(!memcmp(found[0], plain, n) == (i == 1), "%s: %s", specs[i],
               i == 1 ? "changes something" : "changes nothing");
         free(found[0]);
@@ -345,7 +369,8 @@ static void conversion_keeps_a_swap(void) {
         CHECK_RUN("out/a.gguf -t 0 -i 'aa ba' -n 30");
         snprintf(text, sizeof text, "%.1000s", out);
         CHECK_RUN("model.bin --norm %s -t 0 -i 'aa ba' -n 30", specs[i]);
-        CHECK(!strncmp(out, text, 1000) && n_out > 10, "%s: '%s', expected '%s'", specs[i], out, text);
+        CHECK(!strncmp(out, text, 1000) && n_out > 10, "%s: '%s', expected '%s'", specs[i], out,
+              text);
         CHECK_RUN("out/a.gguf -m perplexity -i 'aa ba ca da'");
         snprintf(perplexity, sizeof perplexity, "%.1000s", out);
         CHECK_RUN("model.bin --norm %s -m perplexity -i 'aa ba ca da'", specs[i]);
@@ -356,7 +381,8 @@ static void conversion_keeps_a_swap(void) {
 }
 
 static void none_is_noted_to_be_only_for_timing(void) {
-    static const char note_[] = "note: --norm none is for timing only: the model generates meaningless text\n";
+    static const char note_[] =
+        "note: --norm none is for timing only: the model generates meaningless text\n";
     CHECK_RUN("model.bin -t 0 -i aa -n 8");
     CHECK(!strstr(err, "timing"), "%s", err);
     for (int i = 0; i < 2; i++) {
@@ -367,7 +393,8 @@ static void none_is_noted_to_be_only_for_timing(void) {
 
 static void info_shows_a_swap(void) {
     CHECK_RUN("model.bin -m info --norm 1.mlp=layer,final=layer");
-    CHECK(strstr(out, "  layers.1.mlp_norm        LayerNorm") && strstr(out, "  layers.1.attn_norm       RMSNorm") &&
+    CHECK(strstr(out, "  layers.1.mlp_norm        LayerNorm") &&
+              strstr(out, "  layers.1.attn_norm       RMSNorm") &&
               strstr(out, "  final_norm               LayerNorm"),
           "%s", out);
 }
@@ -377,16 +404,19 @@ static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
-    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status, err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status,
+          err);
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm rms");
-    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status, err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status,
+          err);
     CHECK(files_in("out") == 0, "a file was written");
 }
 
-/* ---- the stopwatch ---------------------------------------------------------------------------------- */
+/* ---- the stopwatch
+ * ---------------------------------------------------------------------------------- */
 
-/* One value increases with the rounds, one is constant, one decreases; the round after `last` fails. Round -1 is the
- * warm-up. */
+/* One value increases with the rounds, one is constant, one decreases; the round after `last`
+ * fails. Round -1 is the warm-up. */
 typedef struct {
     int round, last;
 } Script;
@@ -409,8 +439,8 @@ static int play_steady_round(void *context, double *values) {
 }
 
 static void check_estimate(Estimate e, double median, double low, double high) {
-    CHECK(e.value == median && e.low == low && e.high == high, "%g in [%g, %g], expected %g in [%g, %g]", e.value,
-          e.low, e.high, median, low, high);
+    CHECK(e.value == median && e.low == low && e.high == high,
+          "%g in [%g, %g], expected %g in [%g, %g]", e.value, e.low, e.high, median, low, high);
 }
 
 /* y = 2 x + errors of -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
@@ -419,32 +449,37 @@ static void a_ratio_has_an_interval(void) {
     Ratio r = {0};
     CHECK(estimate_ratio(&r).value == 0, "a ratio without values");
     ratio_add(&r, 3, 2);
-    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low), "a single pair has an interval");
+    CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low),
+          "a single pair has an interval");
     r = (Ratio){0};
     for (int i = 0; i < 4; i++) ratio_add(&r, y[i], x[i]);
     const Estimate e = estimate_ratio(&r);
-    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 && fabs(2 - e.low - error) < 1e-4, "%g in [%g, %g]", e.value,
-          e.low, e.high);
+    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 && fabs(2 - e.low - error) < 1e-4,
+          "%g in [%g, %g]", e.value, e.low, e.high);
 }
 
-/* The ranks of the median's interval follow from the binomial distribution: the first and the last of 7 values, the
- * 228th and the 274th of 501 (n / 2 -+ 0.98 sqrt(n)). */
+/* The ranks of the median's interval follow from the binomial distribution: the first and the last
+ * of 7 values, the 228th and the 274th of 501 (n / 2 -+ 0.98 sqrt(n)). */
 static void measuring_estimates_medians(void) {
     Estimate found[4] = {[3] = {-7, -7, -7}};
     Script script = {-1, 1000};
-    CHECK(measure(play_round, &script, 3, 0, found) == 1 && script.round == 1, "%d rounds", script.round);
+    CHECK(measure(play_round, &script, 3, 0, found) == 1 && script.round == 1, "%d rounds",
+          script.round);
     check_estimate(found[1], 4, 4, 4);
     check_estimate(found[3], -7, -7, -7);
     check_estimate(estimate_median((const double[]){-6, -5, -4, -3, -2, -1, 0}, 7), -3, -6, 0);
     script = (Script){-1, 1000};
-    CHECK(measure(play_round, &script, 3, 1e6, found) == 501 && script.round == 501, "%d rounds", script.round);
+    CHECK(measure(play_round, &script, 3, 1e6, found) == 501 && script.round == 501, "%d rounds",
+          script.round);
     check_estimate(found[0], 250, 227, 273);
     check_estimate(found[2], -250, -273, -227);
     script = (Script){-1, 3};
-    CHECK(measure(play_round, &script, 3, 1e6, found) == -1 && script.round == 3, "a failed round is ignored");
+    CHECK(measure(play_round, &script, 3, 1e6, found) == -1 && script.round == 3,
+          "a failed round is ignored");
 }
 
-/* Measuring ends when the interval is within 2 % of the median: when the first 9 rounds are below its lower rank. */
+/* Measuring ends when the interval is within 2 % of the median: when the first 9 rounds are below
+ * its lower rank. */
 static void measuring_ends_at_2_percent(void) {
     Estimate found;
     Script script = {-1, 1000};
@@ -455,7 +490,8 @@ static void measuring_ends_at_2_percent(void) {
     CHECK(found.low > 100 && found.high < 101, "[%g, %g]", found.low, found.high);
 }
 
-/* ---- -m norms --------------------------------------------------------------------------------------- */
+/* ---- -m norms
+ * --------------------------------------------------------------------------------------- */
 
 static const char *const KEYS[] = {"dim",
                                    "tokens",
@@ -477,19 +513,21 @@ static double number_of(const char *s, const char *key, const char *suffix) {
     return at && at < end ? strtod(at + strlen(name), NULL) : (double)NAN;
 }
 
-/* Reads the cases on stdout, one object per line, each with these keys and intervals; -1 if a number is missing. Skips
- * the objects of whole models. */
+/* Reads the cases on stdout, one object per line, each with these keys and intervals; -1 if a
+ * number is missing. Skips the objects of whole models. */
 static int read_cases(double cases[][N_KEYS], int max) {
     int n = 0;
     char *end;
     for (char *s = out; n < max && *s; s = end + 1) {
         if (!(end = strchr(s, '\n'))) return -1;
         *end = '\0';
-        const bool is_object = json_valid(s) && !strncmp(s, "{\"model\": ", 10), is_case = strstr(s, "\"dim\": ");
+        const bool is_object = json_valid(s) && !strncmp(s, "{\"model\": ", 10),
+                   is_case = strstr(s, "\"dim\": ");
         for (int k = 0; k < N_KEYS && is_case; k++) {
             cases[n][k] = number_of(s, KEYS[k], "");
             const double low = number_of(s, KEYS[k], "_low"), high = number_of(s, KEYS[k], "_high");
-            if (isnan(cases[n][k]) || (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high))) return -1;
+            if (isnan(cases[n][k]) || (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high)))
+                return -1;
         }
         *end = '\n';
         n += is_case;
@@ -499,10 +537,13 @@ static int read_cases(double cases[][N_KEYS], int max) {
 }
 
 static void check_case(const double *values, int dim, int tokens, int threads) {
-    CHECK(values[0] == dim && values[1] == tokens && values[2] == (tokens < threads ? tokens : threads),
-          "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim, tokens);
+    CHECK(values[0] == dim && values[1] == tokens &&
+              values[2] == (tokens < threads ? tokens : threads),
+          "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim,
+          tokens);
     for (int k = 3; k < N_KEYS; k++)
-        CHECK(isfinite(values[k]) && values[k] > 0, "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k], values[k]);
+        CHECK(isfinite(values[k]) && values[k] > 0, "dim %d, %d tokens: %s is %g", dim, tokens,
+              KEYS[k], values[k]);
 }
 
 static const int COUNTS[] = {1, 8, 64, 512};
@@ -518,16 +559,19 @@ static void the_bench_of_a_model_s_sites(void) {
         snprintf(name, sizeof name, "\"norms\": \"%s\"", names[i]);
         const char *way = strstr(out, name);
         CHECK(way, "no %s in %s", name, out);
-        const double share = number_of(way, "decode_percent", ""), us = number_of(way, "decode_us_per_token", "");
-        const double over[] = {number_of(way, "prefill_over_none", ""), number_of(way, "decode_over_none", "")};
+        const double share = number_of(way, "decode_percent", ""),
+                     us = number_of(way, "decode_us_per_token", "");
+        const double over[] = {number_of(way, "prefill_over_none", ""),
+                               number_of(way, "decode_over_none", "")};
         CHECK(share >= 0 && share < 100 && us > 0, "%s: %g, %g", name, share, us);
         for (int k = 0; k < 2; k++) /* the time without norms is the divisor */
             CHECK(i == 1 ? over[k] == 1 : over[k] > 0, "%s: %g", name, over[k]);
     }
     CHECK_RUN("model.bin -m norms -j 1 --seconds 0.02");
-    static const char *const words[] = {"Layer/RMS",       "no beta/RMS",    "copy/RMS",        "\n   64      1 ",
-                                        "\n   64    512 ", "\nprefill of ",  "\nunchanged    ", "\nnone         ",
-                                        "\nRMSNorm      ", "\nLayerNorm    "};
+    static const char *const words[] = {"Layer/RMS",       "no beta/RMS",     "copy/RMS",
+                                        "\n   64      1 ", "\n   64    512 ", "\nprefill of ",
+                                        "\nunchanged    ", "\nnone         ", "\nRMSNorm      ",
+                                        "\nLayerNorm    "};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
@@ -542,7 +586,8 @@ static void the_bench_of_a_model_with_head_norms(void) {
     CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s", out, err);
     for (int i = 0; i < 8; i++) check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
     CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
-    CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") && strstr(out, "  layers.1.k_norm          LayerNorm"),
+    CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") &&
+              strstr(out, "  layers.1.k_norm          LayerNorm"),
           "%s", out);
 }
 
@@ -559,7 +604,8 @@ static void the_memory_that_is_read_is_limited(void) {
     const double rate = read_rate((size_t)64 << 30, 1);
     stderr_show();
     setrlimit(RLIMIT_AS, &before);
-    CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu", &n, &size) == 2, "%s", stderr_text());
+    CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu", &n, &size) == 2, "%s",
+          stderr_text());
     CHECK(n * size <= 513 << 20, "%zu bytes", n * size);
 #endif
 }
@@ -573,10 +619,12 @@ static void the_bench_of_all_dims(void) {
     CHECK_RUN("-m norms --json -j 2 --seconds 0.02");
     CHECK(*err == '\0' && read_cases(cases, 64) == 37, "other objects: %s%s", out, err);
     check_case(cases[0], 8, 10, 2);
-    for (int i = 0; i < 36; i++) check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
+    for (int i = 0; i < 36; i++)
+        check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
 }
 
-/* ---- --norm-sweep and --dump --------------------------------------------------------------------------- */
+/* ---- --norm-sweep and --dump
+ * --------------------------------------------------------------------------- */
 
 static double nats(const char *arguments) {
     run("model.bin -m perplexity --tokens 4,9,300,17,8,99,5,2,77 %s", arguments);
@@ -584,18 +632,21 @@ static double nats(const char *arguments) {
     return at ? strtod(at + strlen("NLL per token"), NULL) : (double)NAN;
 }
 
-/* Each number of the sweep is the difference of two separate runs; the model's own norms are back at the end. */
+/* Each number of the sweep is the difference of two separate runs; the model's own norms are back
+ * at the end. */
 static void a_sweep_equals_separate_runs(void) {
-    static const char *const sites[] = {"layers.0.attn_norm", "0.attn", "layers.2.mlp_norm", "2.mlp",
-                                        "final_norm",         "final"};
+    static const char *const sites[] = {
+        "layers.0.attn_norm", "0.attn", "layers.2.mlp_norm", "2.mlp", "final_norm", "final"};
     char table[1 << 13], arguments[64];
     const double base = nats("--norm-sweep");
-    CHECK(status == 0 && strncmp(err, "note: 7 norms, about ", 21) == 0 && one_line(err), "status %d: %s", status, err);
+    CHECK(status == 0 && strncmp(err, "note: 7 norms, about ", 21) == 0 && one_line(err),
+          "status %d: %s", status, err);
     snprintf(table, sizeof table, "%.8000s", out);
     for (int i = 0; i < 6; i += 2) {
         double layer, none;
         const char *row = strstr(table, sites[i]);
-        CHECK(row && sscanf(row, "%*s +0.000000 %lf %lf", &layer, &none) == 2, "no row of %s in %s", sites[i], table);
+        CHECK(row && sscanf(row, "%*s +0.000000 %lf %lf", &layer, &none) == 2, "no row of %s in %s",
+              sites[i], table);
         snprintf(arguments, sizeof arguments, "--norm %s=layer", sites[i + 1]);
         CHECK(fabs(nats(arguments) - base - layer) < 2.1e-6, "%s: LayerNorm %g", sites[i], layer);
         snprintf(arguments, sizeof arguments, "--norm %s=none", sites[i + 1]);
@@ -606,23 +657,29 @@ static void a_sweep_equals_separate_runs(void) {
     CHECK(rows == 7, "%d rows: %s", rows, table);
 }
 
-/* The floats of an .npy file [n][width] that dump_rows() wrote; NULL: it has another form. The caller frees the bytes.
+/* The floats of an .npy file [n][width] that dump_rows() wrote; NULL: it has another form. The
+ * caller frees the bytes.
  */
 static float *npy(const char *name, char **bytes, int n, int width) {
     char shape[64];
     size_t size = 0;
     *bytes = file_read(inside(name), &size);
-    snprintf(shape, sizeof shape, "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n, width);
+    snprintf(shape, sizeof shape, "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n,
+             width);
     const bool right = *bytes && size == 128 + 4 * (size_t)n * (size_t)width &&
-                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) && (*bytes)[127] == '\n' && strstr(*bytes + 10, shape);
+                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) && (*bytes)[127] == '\n' &&
+                       strstr(*bytes + 10, shape);
     return right ? (float *)(void *)(*bytes + 128) : NULL;
 }
 
-/* An output of the dump is the norm of its input, in double; the residual stream begins with the embeddings, and its
- * last norm gives the logits. */
-static void check_dump(const char *dump, const Model *m, const int *ids, int n, const float *logits_) {
-    static const char *const names[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.2.attn_norm", "final_norm"};
-    const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm, &m->layers[2].attn_norm, &m->final_norm};
+/* An output of the dump is the norm of its input, in double; the residual stream begins with the
+ * embeddings, and its last norm gives the logits. */
+static void check_dump(const char *dump, const Model *m, const int *ids, int n,
+                       const float *logits_) {
+    static const char *const names[] = {"layers.0.attn_norm", "layers.1.mlp_norm",
+                                        "layers.2.attn_norm", "final_norm"};
+    const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm, &m->layers[2].attn_norm,
+                           &m->final_norm};
     const int dim = m->config.dim;
     char name[96], *in_bytes, *out_bytes;
     for (int k = 0; k < 4; k++) {
@@ -635,15 +692,16 @@ static void check_dump(const char *dump, const Model *m, const int *ids, int n, 
             float expected[64], row[64];
             norm_plain(expected, x + t * dim, norms[k], 1, dim);
             for (int i = 0; i < dim; i++)
-                CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f, "%s: %g, expected %g", name, (double)y[t * dim + i],
-                      (double)expected[i]);
+                CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f, "%s: %g, expected %g", name,
+                      (double)y[t * dim + i], (double)expected[i]);
             dequantize_row(row, &m->embedding, ids[t]);
             CHECK(k || !memcmp(row, x + t * dim, sizeof row), "token %d is not its embedding", t);
             for (int v = 0; k == 3 && v < m->config.vocab_size; v++) {
                 double logit = 0;
                 dequantize_row(row, &m->output, v);
                 for (int i = 0; i < dim; i++) logit += (double)row[i] * y[t * dim + i];
-                CHECK(fabs(logit - logits_[t * m->config.vocab_size + v]) < 1e-4, "token %d, logit %d", t, v);
+                CHECK(fabs(logit - logits_[t * m->config.vocab_size + v]) < 1e-4,
+                      "token %d, logit %d", t, v);
             }
         }
         free(in_bytes);
@@ -661,15 +719,19 @@ static void a_dump_has_every_norm(void) {
         static const char *const ways[] = {"-j 1", "-b 3 -j 2", "-b 1", "-j 2"};
         snprintf(arguments, sizeof arguments, "model.bin %s --dump out/d", ways[i]);
         char *bytes = logits_of(arguments, &size);
-        CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size), "%s: other logits: %s", ways[i], err);
-        CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files", ways[i], files_in("out/d"));
+        CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size), "%s: other logits: %s",
+              ways[i], err);
+        CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files", ways[i],
+              files_in("out/d"));
         check_dump("out/d", &m, ids, 7, (const float *)(void *)bytes);
         free(bytes);
         if (i == 3)
-            check_refused(1, "--dump out/d: the path exists", "model.bin -m logits --tokens 1 -o out/l --dump out/d");
+            check_refused(1, "--dump out/d: the path exists",
+                          "model.bin -m logits --tokens 1 -o out/l --dump out/d");
         folder_remove(inside("out/d"));
     }
-    check_refused(1, "No such file or directory", "model.bin -m logits --tokens 1 -o out/l --dump out/no/d");
+    check_refused(1, "No such file or directory",
+                  "model.bin -m logits --tokens 1 -o out/l --dump out/no/d");
     CHECK(files_in("out") == 0, "%d files are left", files_in("out"));
     model_close(&m);
     free(plain);
@@ -692,8 +754,8 @@ static void a_dump_has_head_norms(void) {
         float expected[24];
         norm_plain(expected, x + h * 24, &m.layers[1].q_norm, 1, 24);
         for (int i = 0; i < 24; i++)
-            CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f, "head %d: %g, expected %g", h, (double)y[h * 24 + i],
-                  (double)expected[i]);
+            CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f, "head %d: %g, expected %g", h,
+                  (double)y[h * 24 + i], (double)expected[i]);
     }
     free(in_bytes);
     free(bytes);

@@ -38,7 +38,9 @@ typedef struct {
     double gain; /* share of the time that the prefetch saves */
 } Likes;
 
-static bool same_prefetch(Prefetch a, Prefetch b) { return a.distance == b.distance && a.near == b.near; }
+static bool same_prefetch(Prefetch a, Prefetch b) {
+    return a.distance == b.distance && a.near == b.near;
+}
 
 /* Sets the duration of a token. Sometimes another program takes the processor. */
 static void run_token(const Likes *likes, int token) {
@@ -56,11 +58,12 @@ static void check_choice(Likes likes, int threads, Prefetch expected) {
         run_token(&likes, n);
         tune(&t, 1);
     }
-    CHECK(n > 1 && n < 200 && s.decode_threads == threads, "after %d tokens %d threads", n, s.decode_threads);
+    CHECK(n > 1 && n < 200 && s.decode_threads == threads, "after %d tokens %d threads", n,
+          s.decode_threads);
     for (PartAt at = parts_of(&m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        CHECK(!w || same_prefetch(w->prefetch, expected), "prefetches %d bytes distance, not %d", w->prefetch.distance,
-              expected.distance);
+        CHECK(!w || same_prefetch(w->prefetch, expected), "prefetches %d bytes distance, not %d",
+              w->prefetch.distance, expected.distance);
     }
     CHECK(same_prefetch(m.output.prefetch, expected), "the output prefetches %d bytes ahead",
           m.output.prefetch.distance);
@@ -85,7 +88,8 @@ static void prompts_are_not_timed(void) {
     tune(&t, 3);
     CHECK(t.tried == 0, "%d tokens were timed, a prompt ran", t.tried);
     s.seconds = -1;
-    CHECK(model_forward_text(&s, tokens, 1, 3, 1) != NULL && s.seconds > 0 && s.seconds < 100, "%g s", s.seconds);
+    CHECK(model_forward_text(&s, tokens, 1, 3, 1) != NULL && s.seconds > 0 && s.seconds < 100,
+          "%g s", s.seconds);
     tune(&t, 1);
     CHECK(t.tried == 1, "%d tokens were timed, one ran", t.tried);
     close_all();
@@ -101,7 +105,8 @@ static void an_observed_session_keeps_its_threads(void) {
         run_token(&(Likes){1, {4096, false}, 0.3}, i);
         tune(&t, 1);
     }
-    CHECK(m.output.prefetch.distance == 4096, "prefetches %d bytes ahead", m.output.prefetch.distance);
+    CHECK(m.output.prefetch.distance == 4096, "prefetches %d bytes ahead",
+          m.output.prefetch.distance);
     close_all();
 }
 

@@ -23,7 +23,8 @@ static int talk(const char *const *typed, const char *options) {
     return run("%s -m chat -n 12 -s 3 %s", model, options);
 }
 
-/* The content of message i of a saved conversation; "": there is none. The string is valid until the next call. */
+/* The content of message i of a saved conversation; "": there is none. The string is valid until
+ * the next call. */
 static const char *message(const char *file, int i, const char *role) {
     static char content[1 << 16];
     JsonFile json;
@@ -47,15 +48,20 @@ static void a_paste_is_one_message(void) {
                                         NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "-y 'Be kind.'") == 0, "status %d, %s", status, err);
-    CHECK(!strcmp(message("c.json", 0, "system"), "Be kind."), "%s", message("c.json", 0, "system"));
-    CHECK(!strcmp(message("c.json", 1, "user"), "one\ntwo words\n\nfour\nfive"), "%s", message("c.json", 1, "user"));
-    CHECK(!strcmp(message("c.json", 3, "user"), "Read: a\nb now"), "%s", message("c.json", 3, "user"));
+    CHECK(!strcmp(message("c.json", 0, "system"), "Be kind."), "%s",
+          message("c.json", 0, "system"));
+    CHECK(!strcmp(message("c.json", 1, "user"), "one\ntwo words\n\nfour\nfive"), "%s",
+          message("c.json", 1, "user"));
+    CHECK(!strcmp(message("c.json", 3, "user"), "Read: a\nb now"), "%s",
+          message("c.json", 3, "user"));
     CHECK(!strcmp(message("c.json", 5, "user"), "x\ny"), "%s", message("c.json", 5, "user"));
-    CHECK(!strcmp(message("c.json", 7, "user"), "\"\"\"doc\nstring"), "%s", message("c.json", 7, "user"));
+    CHECK(!strcmp(message("c.json", 7, "user"), "\"\"\"doc\nstring"), "%s",
+          message("c.json", 7, "user"));
     CHECK(*message("c.json", 8, "assistant") && !*message("c.json", 9, "user"), "%s", err);
 }
 
-/* A file continues the conversation that it was saved from, and an answer to its last message follows. */
+/* A file continues the conversation that it was saved from, and an answer to its last message
+ * follows. */
 static void conversations_are_saved_and_loaded(void) {
     static const char *const typed[] = {"hello\n",
                                         "/save a.json\n",
@@ -73,28 +79,33 @@ static void conversations_are_saved_and_loaded(void) {
                                         NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     write_file("d.json", "[{\"role\": \"assistant\", \"content\": \"A\"}]");
-    write_file("e.json", "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"U\"}]");
+    write_file(
+        "e.json",
+        "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"U\"}]");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
     char first[1 << 12];
     snprintf(first, sizeof first, "%s", message("a.json", 1, "assistant"));
     CHECK(*first && !strcmp(message("b.json", 1, "assistant"), first), "loaded: '%s', saved '%s'",
           message("b.json", 1, "assistant"), first);
-    CHECK(*message("c.json", 1, "assistant") && strcmp(message("c.json", 1, "assistant"), first), "/regen: '%s'",
-          first);
+    CHECK(*message("c.json", 1, "assistant") && strcmp(message("c.json", 1, "assistant"), first),
+          "/regen: '%s'", first);
     CHECK(strstr(err, "\"role\" is assistant, expected user and assistant in turn"), "%s", err);
-    CHECK(!strcmp(message("f.json", 0, "system"), "S") && *message("f.json", 2, "assistant"), "%s", err);
-    CHECK(!strcmp(message("g.json", 2, "assistant"), message("f.json", 2, "assistant")), "a bad file cleared it: %s",
+    CHECK(!strcmp(message("f.json", 0, "system"), "S") && *message("f.json", 2, "assistant"), "%s",
           err);
+    CHECK(!strcmp(message("g.json", 2, "assistant"), message("f.json", 2, "assistant")),
+          "a bad file cleared it: %s", err);
 }
 
-/* Ctrl-Z stops the program with the terminal as it was before; afterwards the conversation goes on. */
+/* Ctrl-Z stops the program with the terminal as it was before; afterwards the conversation goes
+ * on. */
 static void ctrl_z_suspends_a_chat(void) {
-    static const char *const typed[] = {"hello\n", "\x1a", "and now\n", "/save i.json\n", "/bye\n", NULL};
+    static const char *const typed[] = {"hello\n",        "\x1a",   "and now\n",
+                                        "/save i.json\n", "/bye\n", NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
     CHECK(suspended_echo, "the terminal was not set back");
-    CHECK(!strcmp(message("i.json", 2, "user"), "and now") && *message("i.json", 3, "assistant"), "'%s': %s",
-          message("i.json", 2, "user"), err);
+    CHECK(!strcmp(message("i.json", 2, "user"), "and now") && *message("i.json", 3, "assistant"),
+          "'%s': %s", message("i.json", 2, "user"), err);
 }
 
 /* An answer ends before a stop string, in the conversation, too. */
@@ -111,29 +122,35 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
     CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
     const char *answer = message("j.json", 1, "assistant");
     const size_t n = strlen(answer);
-    CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) && !strncmp(out, whole, 20) && out[20] == '\n',
+    CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) && !strncmp(out, whole, 20) &&
+              out[20] == '\n',
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
 }
 
-/* A line may have a whole conversation; without a user's last message, or with two in a row, it is refused. */
+/* A line may have a whole conversation; without a user's last message, or with two in a row, it is
+ * refused. */
 static void prompts_are_conversations(void) {
     static const char *const roles[] = {"system", "user", "assistant", "user"};
     static const char *const texts[] = {"Be kind.", "hello", "Hi!", "and now"};
     CHECK(open_model(), "models/stories.gguf is missing");
     char list[1 << 10] = "[", line[1 << 11], answers[2][256];
     for (int i = 0; i < 4; i++)
-        sprintf(list + strlen(list), "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "", roles[i], texts[i]);
-    snprintf(line, sizeof line,
-             "{\"messages\": %s]}\n{\"prompt\": \"and now\"}\n{\"messages\": [{\"role\": \"system\", \"content\": "
-             "\"x\"}]}\n{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"user\", \"content\": "
-             "\"y\"}]}\n",
-             list);
+        sprintf(list + strlen(list), "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "",
+                roles[i], texts[i]);
+    snprintf(
+        line, sizeof line,
+        "{\"messages\": %s]}\n{\"prompt\": \"and now\"}\n{\"messages\": [{\"role\": \"system\", \"content\": "
+        "\"x\"}]}\n{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"user\", \"content\": "
+        "\"y\"}]}\n",
+        list);
     write_file("q.jsonl", line);
     strcat(list, "]");
     write_file("q.json", list);
     run("%s -m chat --prompts q.jsonl -t 0 -n 12 --json", model);
-    CHECK(status == 1 && strstr(err, "q.jsonl: line 3: the last message is not the user's"), "%d: %s", status, err);
-    CHECK(strstr(err, "q.jsonl: line 4: \"role\" is user, expected user and assistant in turn"), "%s", err);
+    CHECK(status == 1 && strstr(err, "q.jsonl: line 3: the last message is not the user's"),
+          "%d: %s", status, err);
+    CHECK(strstr(err, "q.jsonl: line 4: \"role\" is user, expected user and assistant in turn"),
+          "%s", err);
     JsonFile json;
     char *second = strchr(out, '\n');
     CHECK(second, "%s", out);
@@ -141,13 +158,15 @@ static void prompts_are_conversations(void) {
         const char *text = i ? second + 1 : out;
         CHECK(!json_parse(&json, "output", text, strcspn(text, "\n")), "%s", out);
         CHECK(json_is(json_get(json.values, "prompt"), "and now"), "%s", out);
-        snprintf(answers[i], sizeof answers[i], "%s", json_shown(json_get(json.values, "completion")));
+        snprintf(answers[i], sizeof answers[i], "%s",
+                 json_shown(json_get(json.values, "completion")));
         json_close(&json);
     }
     static const char *const typed[] = {"/load q.json\n", "/save k.json\n", "/bye\n", NULL};
     CHECK(talk(typed, "-t 0") == 0, "status %d, %s", status, err);
     CHECK(!strcmp(message("k.json", 4, "assistant"), answers[0]) && strcmp(answers[0], answers[1]),
-          "'%s' and '%s', in a conversation '%s'", answers[0], answers[1], message("k.json", 4, "assistant"));
+          "'%s' and '%s', in a conversation '%s'", answers[0], answers[1],
+          message("k.json", 4, "assistant"));
 }
 
 /* The terminal cuts a line of 5,000 bytes; the next message is read. */
@@ -171,10 +190,12 @@ static void a_full_context_drops_the_oldest_turns(void) {
     setup.input = input;
     CHECK_RUN("%s -m chat -n 30 -s 3 -c 90 --json", model);
     int answers = 0, notes = 0;
-    for (const char *s = out; (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n")); s++) answers++;
+    for (const char *s = out; (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n"));
+         s++)
+        answers++;
     for (const char *s = err; (s = strstr(s, "; dropped the oldest turns: ")); s++) notes++;
-    CHECK(answers == 4 && notes >= 1 && strstr(err, "too small for the message"), "%d answers, %d notes: %s%s", answers,
-          notes, out, err);
+    CHECK(answers == 4 && notes >= 1 && strstr(err, "too small for the message"),
+          "%d answers, %d notes: %s%s", answers, notes, out, err);
 }
 
 /* -n limits an answer also where it ends exactly with the context. */
@@ -184,12 +205,15 @@ static void n_limits_an_answer_at_the_end_of_the_context(void) {
         setup.input = "hello there\nand now\nwhat else\n";
         CHECK_RUN("%s -m chat -n 20 -s 3 -c %d --json", model, context);
         int answers = 0;
-        for (const char *s = out; (s = strstr(s, "\"tokens\": 20, \"finish_reason\": \"length\"}\n")); s++) answers++;
+        for (const char *s = out;
+             (s = strstr(s, "\"tokens\": 20, \"finish_reason\": \"length\"}\n")); s++)
+            answers++;
         CHECK(answers == 3, "-c %d: %s%s", context, out, err);
     }
 }
 
-/* Messages of a file are rendered by the template, and each is answered as in a conversation of its own. */
+/* Messages of a file are rendered by the template, and each is answered as in a conversation of its
+ * own. */
 static void prompts_are_messages(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     write_file("p.txt", "hello there\nand now\n");

@@ -1,7 +1,7 @@
 /* test_guess.c: speculative decoding by prompt lookup.
  *
- * Tests the draft tokens and their number, and that right and wrong ones do not change the text.
- */
+ * Tests the draft tokens and their number, and that right and wrong ones do not change the
+ * text. */
 #include "modes/guess.h"
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -25,38 +25,46 @@ static void lookup_drafts_what_followed_last_time(void) {
     guesser_open(&g, 4);
     g.next = MAX_LOOKUP;
     int n = drafts(&g, ids, 19, 100);
-    CHECK(n == 4 && g.tokens[0] == 50 && g.tokens[1] == 8 && g.tokens[3] == 3, "%d, %d first", n, g.tokens[0]);
-    CHECK(drafts(&g, ids, 10, 2) == 2 && g.tokens[0] == 40 && g.tokens[1] == 41, "room for 2: %d first", g.tokens[0]);
+    CHECK(n == 4 && g.tokens[0] == 50 && g.tokens[1] == 8 && g.tokens[3] == 3, "%d, %d first", n,
+          g.tokens[0]);
+    CHECK(drafts(&g, ids, 10, 2) == 2 && g.tokens[0] == 40 && g.tokens[1] == 41,
+          "room for 2: %d first", g.tokens[0]);
     CHECK(drafts(&g, ids, 10, 0) == 0 && drafts(&g, ids, 10, -1) == 0, "no room");
     CHECK(drafts(&g, ids, 14, 100) == 0, "only two equal tokens");
     CHECK(drafts(&g, ids, 20, 100) == 0, "a new token");
     for (n = 0; n < 4; n++) CHECK(drafts(&g, ids, n, 100) == 0, "%d tokens are too few", n);
     guesser_open(&g, MAX_LOOKUP);
     g.next = 5;
-    CHECK(drafts(&g, twice, 5, 100) == 5 && g.tokens[0] == 6 && g.tokens[1] == 5 && g.tokens[4] == 6,
+    CHECK(drafts(&g, twice, 5, 100) == 5 && g.tokens[0] == 6 && g.tokens[1] == 5 &&
+              g.tokens[4] == 6,
           "a repeating text");
-    CHECK(drafts(&g, (const int[]){4, 4, 4, 4}, 4, 100) == 5 && g.tokens[0] == 4 && g.tokens[4] == 4, "one token");
+    CHECK(drafts(&g, (const int[]){4, 4, 4, 4}, 4, 100) == 5 && g.tokens[0] == 4 &&
+              g.tokens[4] == 4,
+          "one token");
     guesser_open(&g, 0);
     CHECK(drafts(&g, twice, 5, 100) == 0, "--lookup 0");
 }
 
-/* Checks the number of draft tokens of each pass in a repetitive text; passes[i] is {drafted, accepted}. */
+/* Checks the number of draft tokens of each pass in a repetitive text; passes[i] is {drafted,
+ * accepted}. */
 static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     static const int twos[] = {2, 2, 2, 2};
     for (int i = 0; i < n; i++) {
         const int found = drafts(g, twos, 4, 100);
-        CHECK(found == passes[i][0], "pass %d: %d draft tokens, expected %d", i, found, passes[i][0]);
+        CHECK(found == passes[i][0], "pass %d: %d draft tokens, expected %d", i, found,
+              passes[i][0]);
         guesser_learn(g, passes[i][1]);
     }
 }
 
-/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are; after a single
- * rejected token pauses of 1, 2, 4, ... passes. */
+/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are;
+ * after a single rejected token pauses of 1, 2, 4, ... passes. */
 static void the_number_follows_acceptance(void) {
     static const int up[][2] = {{1, 1},  {2, 2},  {4, 4}, {8, 8}, {15, 15}, {15, 15},
                                 {15, 8}, {15, 7}, {7, 4}, {7, 3}, {3, 2},   {3, 1}},
-                     down[][2] = {{1, 0}, {0, 0}, {1, 0}, {0, 0}, {0, 0}, {1, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0},
-                                  {1, 1}, {2, 1}, {2, 0}, {1, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {1, 1}};
+                     down[][2] = {{1, 0}, {0, 0}, {1, 0}, {0, 0}, {0, 0}, {1, 0}, {0, 0},
+                                  {0, 0}, {0, 0}, {0, 0}, {1, 1}, {2, 1}, {2, 0}, {1, 0},
+                                  {0, 0}, {0, 0}, {0, 0}, {0, 0}, {1, 1}};
     Guesser g;
     guesser_open(&g, MAX_LOOKUP);
     check_pace(&g, up, 12);
@@ -84,18 +92,22 @@ static void rejected_drafts_become_rare(void) {
 static char plain[1 << 14];
 static long right, ran;
 
-/* Greedy decoding, in which a small model soon repeats itself, and sampling, up to the end of the context. */
+/* Greedy decoding, in which a small model soon repeats itself, and sampling, up to the end of the
+ * context. */
 static void texts_are_the_same(void) {
-    static const char *const options[] = {"-t 0", "-s 3 -k 2", "-s 4 --repeat-penalty 1.3 -t 0.3 --kv f16",
+    static const char *const options[] = {"-t 0", "-s 3 -k 2",
+                                          "-s 4 --repeat-penalty 1.3 -t 0.3 --kv f16",
                                           "-t 0 -n 0 -j 2", "-t 0 -b 2"};
     bool some = false;
     binary_folder("guess");
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0), "cannot make the model");
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         for (int max = 0; max <= MAX_LOOKUP; max += test_fast() ? 15 : 5) {
-            CHECK(run("m.bin --tokens 3,4,5,3,4,5,3,4 -n 60 %s --lookup %d", options[i], max) == 0, "%s", err);
+            CHECK(run("m.bin --tokens 3,4,5,3,4,5,3,4 -n 60 %s --lookup %d", options[i], max) == 0,
+                  "%s", err);
             if (!max) memcpy(plain, out, sizeof plain);
-            CHECK(!strncmp(plain, out, sizeof plain), "%s, %d guesses: %.200s", options[i], max, out);
+            CHECK(!strncmp(plain, out, sizeof plain), "%s, %d guesses: %.200s", options[i], max,
+                  out);
             some = some || (max && strstr(err, " draft tokens accepted"));
         }
     CHECK(some, "no draft token ran");
@@ -127,7 +139,8 @@ static void check_same(const char *arguments, const char *input, int percent) {
 }
 
 static void right_and_wrong_draft_tokens_give_the_same_text(void) {
-    static const char *const options[] = {"-t 0", "-s 3 -k 9", "-s 4 --repeat-penalty 1.3 -t 0.7 --kv f16",
+    static const char *const options[] = {"-t 0", "-s 3 -k 9",
+                                          "-s 4 --repeat-penalty 1.3 -t 0.7 --kv f16",
                                           "-t 0 -n 0 -j 2 -b 2", "-s 5 -p 0.5"};
     char stories[PATH_MAX], arguments[2 * PATH_MAX];
     CHECK(realpath("models/stories.gguf", stories), "models/stories.gguf is missing");
@@ -135,12 +148,15 @@ static void right_and_wrong_draft_tokens_give_the_same_text(void) {
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0), "cannot make the model");
     const char *const models[] = {"m.bin", stories};
     for (size_t i = 0; i < 2 * sizeof options / sizeof *options; i++) {
-        snprintf(arguments, sizeof arguments, "%s --tokens 3,4,5 -n 60 %s", models[i % 2], options[i / 2]);
+        snprintf(arguments, sizeof arguments, "%s --tokens 3,4,5 -n 60 %s", models[i % 2],
+                 options[i / 2]);
         record(arguments, NULL);
         check_same(arguments, NULL, 0);
-        CHECK(right > 30 && right > ran - MAX_LOOKUP, "%s, none wrong: %ld of %ld", arguments, right, ran);
+        CHECK(right > 30 && right > ran - MAX_LOOKUP, "%s, none wrong: %ld of %ld", arguments,
+              right, ran);
         check_same(arguments, NULL, 30);
-        CHECK(right > 20 && right < ran - MAX_LOOKUP, "%s, 30 %% wrong: %ld of %ld", arguments, right, ran);
+        CHECK(right > 20 && right < ran - MAX_LOOKUP, "%s, 30 %% wrong: %ld of %ld", arguments,
+              right, ran);
         check_same(arguments, NULL, 100);
         CHECK(right == 0 && ran > 300, "%s, all wrong: %ld of %ld", arguments, right, ran);
     }
@@ -155,8 +171,8 @@ static void chats_are_the_same(void) {
     for (int percent = 0; percent <= 100; percent += 25) check_same(arguments, lines, percent);
 }
 
-/* A model with windows of 4 evicts keys more than 64 positions back, except in a chat, where long answers are encoded
- * again. */
+/* A model with windows of 4 evicts keys more than 64 positions back, except in a chat, where long
+ * answers are encoded again. */
 static void chats_with_windows_are_the_same(void) {
     static const char lines[] = "aa\nba ca\naa\n";
     char arguments[80];
@@ -168,7 +184,8 @@ static void chats_with_windows_are_the_same(void) {
     replace_in_file(inside("words/config.json"), "\"max_position_embeddings\": 40",
                     "\"max_position_embeddings\": 3000");
     for (int seed = 1; seed < 5; seed++) {
-        snprintf(arguments, sizeof arguments, "-m chat words --template llama-2 -b 4 -p 0 -t 5 -s %d", seed);
+        snprintf(arguments, sizeof arguments,
+                 "-m chat words --template llama-2 -b 4 -p 0 -t 5 -s %d", seed);
         record(arguments, lines);
         for (const char *c = out; *c; c++) answered += *c == '\n';
         check_same(arguments, lines, 0);
@@ -186,8 +203,10 @@ static void profiles_count_verification_as_decode(void) {
     check_same(arguments, NULL, 30);
     CHECK(right > 10 && right < ran, "%s", err);
     int passes = 0; /* passes of the prompt */
-    const char *prefill = strstr(err, "\nprefill\n"), *embed = prefill ? strstr(prefill, "\nembed ") : NULL;
-    CHECK(embed && sscanf(embed, " embed %d", &passes) == 1 && passes == 1, "%d passes of a prompt: %s", passes, err);
+    const char *prefill = strstr(err, "\nprefill\n"),
+               *embed = prefill ? strstr(prefill, "\nembed ") : NULL;
+    CHECK(embed && sscanf(embed, " embed %d", &passes) == 1 && passes == 1,
+          "%d passes of a prompt: %s", passes, err);
 }
 
 void suite_guess(void) {

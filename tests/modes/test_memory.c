@@ -1,7 +1,7 @@
 /* test_memory.c: failing allocations in every mode.
  *
- * tests/support/wrap.c makes allocations fail. The program then ends with one line, status 1 and no partial file or,
- * if the memory is optional, with the usual result.
+ * tests/support/wrap.c makes allocations fail. The program then ends with one line, status 1 and no
+ * partial file or, if the memory is optional, with the usual result.
  */
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -68,7 +68,8 @@ static int run_with(int command, const char *environment) {
     return run("%s", COMMANDS[command].arguments);
 }
 
-/* The number of allocations, and of growths of memory streams, in a run without failures; 0: it does not run. */
+/* The number of allocations, and of growths of memory streams, in a run without failures; 0: it
+ * does not run. */
 static int count_allocations(int command) {
     int n = 0;
     if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count")) return 0;
@@ -85,7 +86,8 @@ static bool is_failure(bool allows_statistics) {
     int failures = 0;
     for (const char *line = err, *end; (end = strchr(line, '\n')); line = end + 1) {
         failures += !strncmp(line, "run: ", 5);
-        if (!allows_statistics && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0) return false;
+        if (!allows_statistics && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0)
+            return false;
     }
     return failures == 1;
 }
@@ -106,8 +108,10 @@ static void check_failure(int command, int k, const char *and_later) {
     snprintf(environment, sizeof environment, "NORMA_FAIL_ALLOCATION=%d%s", k, and_later);
     run_with(command, environment);
     const char *name = COMMANDS[command].arguments;
-    const bool timed = COMMANDS[command].timed, usual = status == 0 && (timed || has_usual_result());
-    CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status, err);
+    const bool timed = COMMANDS[command].timed,
+               usual = status == 0 && (timed || has_usual_result());
+    CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status,
+          err);
     if (usual) return;
     CHECK(is_failure(timed), "%s: run %s: not one line: '%s'", environment, name, err);
     CHECK(timed || is_prefix(), "%s: run %s: stdout: %s", environment, name, out);

@@ -1,7 +1,7 @@
 /* test_norms.c: the numbers that -m norms prints.
  *
- * Compiles the mode with a virtual clock that advances only in the kernels, by a fixed time for each kernel. All
- * timings are then known to the nanosecond.
+ * Compiles the mode with a virtual clock that advances only in the kernels, by a fixed time for
+ * each kernel. All timings are then known to the nanosecond.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -75,7 +75,9 @@ static void numbers_belong_to_their_kernels(void) {
         const char *key;
         double value;
     } expected[N_KERNELS] = {
-        {"rmsnorm_ns", RMS_NS},          {"layernorm_to_rmsnorm", 1.6}, {"layernorm_no_beta_to_rmsnorm", 1.5},
+        {"rmsnorm_ns", RMS_NS},
+        {"layernorm_to_rmsnorm", 1.6},
+        {"layernorm_no_beta_to_rmsnorm", 1.5},
         {"copy_to_rmsnorm", 0},          /* the copy takes no virtual time */
         {"add_then_rmsnorm_ns", RMS_NS}, /* nor does the addition */
         {"fused_to_separate", 1.2},
@@ -84,8 +86,10 @@ static void numbers_belong_to_their_kernels(void) {
     Case c = make_case();
     CHECK(!time_kernels(&c, found), "refused");
     for (int v = 0; v < N_KERNELS; v++)
-        CHECK(!strcmp(KERNEL_COLUMNS[v].key, expected[v].key) && fabs(found[v] - expected[v].value) < 1e-6,
-              "%s is %g, expected %s, %g", KERNEL_COLUMNS[v].key, found[v], expected[v].key, expected[v].value);
+        CHECK(!strcmp(KERNEL_COLUMNS[v].key, expected[v].key) &&
+                  fabs(found[v] - expected[v].value) < 1e-6,
+              "%s is %g, expected %s, %g", KERNEL_COLUMNS[v].key, found[v], expected[v].key,
+              expected[v].value);
 }
 
 /* Each timed call runs its kernel on every token, also if it ran before. */
@@ -104,8 +108,8 @@ static void timed_kernels_run_on_every_token(void) {
         c.repeats[k] = 1;
         time_kernel(&c, k);
         for (int i = 0; i < TOKENS * DIM; i++)
-            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g", KERNEL_COLUMNS[k].key, i,
-                  (double)y[i], (double)expected[i]);
+            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g",
+                  KERNEL_COLUMNS[k].key, i, (double)y[i], (double)expected[i]);
     }
 }
 

@@ -1,7 +1,8 @@
-/* test_ranks.c: the program under mpirun: the same text on any number of ranks, and how ranks fail (make test MPI=1).
+/* test_ranks.c: the program under mpirun: the same text on any number of ranks, and how ranks fail
+ * (make test MPI=1).
  *
- * Tests the processes. test_sequences.c tests that all weight types and architectures have the same bits; `make test
- * MPI=1` runs it under mpirun, too.
+ * Tests the processes. test_sequences.c tests that all weight types and architectures have the same
+ * bits; `make test MPI=1` runs it under mpirun, too.
  */
 #include "kernels/simd.h"
 
@@ -20,7 +21,8 @@
 
 static char program[PATH_MAX], models[PATH_MAX];
 
-/* Runs a shell command in which $RUN is mpirun with options, $P the program, and $M the folder of models. */
+/* Runs a shell command in which $RUN is mpirun with options, $P the program, and $M the folder of
+ * models. */
 static void launch(const char *command) {
     setenv("NORMA_RUN", "/bin/sh", 1);
     run("-c '%s'", command);
@@ -40,7 +42,8 @@ static bool has_file(const char *name, char *bytes, size_t *n) {
     return in && !fclose(in);
 }
 
-/* ---- the same text --------------------------------------------------------------------------------- */
+/* ---- the same text
+ * --------------------------------------------------------------------------------- */
 
 static const char *const COMMANDS[] = {
     "$P $M/stories.gguf -s 3 -n 90",
@@ -72,7 +75,8 @@ static void text_is_independent_of_the_number_of_ranks(void) {
             snprintf(command, sizeof command, "$RUN -n %d %s", ranks, COMMANDS[c]);
             unlink(inside("logits"));
             launch(command);
-            CHECK(status == 0 && !strcmp(out, expected), "%s: status %d, %s, %s", command, status, out, err);
+            CHECK(status == 0 && !strcmp(out, expected), "%s: status %d, %s, %s", command, status,
+                  out, err);
             CHECK(writes == has_file("logits", found, &n), "%s: no file", command);
             CHECK(!writes || (n == size && !memcmp(file, found, n)), "%s: other logits", command);
         }
@@ -89,15 +93,18 @@ static void profiles_have_the_gathers(void) {
     CHECK(strstr(csv, ",gather,"), "no site for communication: %.300s", csv);
 }
 
-/* ---- failures -------------------------------------------------------------------------------------- */
+/* ---- failures
+ * -------------------------------------------------------------------------------------- */
 
 static void a_failure_is_one_line(void) {
     static const struct {
         const char *mention, *command;
     } cases[] = {
         {"run: missing.gguf: No such file", "$RUN -n 3 $P missing.gguf"},
-        {"run: rank 1: missing.gguf: No such file", "$RUN -n 1 $P $M/stories.gguf : -n 2 $P missing.gguf"},
-        {"run: rank 1 has a different program, processor", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P tiny.bin"},
+        {"run: rank 1: missing.gguf: No such file",
+         "$RUN -n 1 $P $M/stories.gguf : -n 2 $P missing.gguf"},
+        {"run: rank 1 has a different program, processor",
+         "$RUN -n 1 $P $M/stories.gguf : -n 1 $P tiny.bin"},
         {"run: rank 2 has a different program, processor",
          "$RUN -n 2 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -b 3"},
         {"run: rank 1 has a different program, processor",
@@ -107,7 +114,8 @@ static void a_failure_is_one_line(void) {
         {"run: rank 1 has a different program, processor",
          "$RUN -n 1 $P $M/stories.gguf : -n 1 ./other $M/stories.gguf"},
         {"run: --steps is 'abc'", "$RUN -n 3 $P $M/stories.gguf -n abc"},
-        {"run: rank 1: --steps is 'abc'", "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
+        {"run: rank 1: --steps is 'abc'",
+         "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
         {"run: 5 ranks cannot share a weight of 2 rows", "$RUN -n 5 $P tiny.bin --tokens 0"},
     };
     const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
@@ -115,7 +123,8 @@ static void a_failure_is_one_line(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         launch(cases[i].command);
         const bool usage = strstr(cases[i].command, "abc");
-        CHECK(status == (usage ? 2 : 1) || (usage && status == 1), "%s: status %d, %s", cases[i].command, status, err);
+        CHECK(status == (usage ? 2 : 1) || (usage && status == 1), "%s: status %d, %s",
+              cases[i].command, status, err);
         CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s", cases[i].command, err);
     }
 }
@@ -125,16 +134,20 @@ static void an_allocation_failure_on_one_rank_ends_all(void) {
     int ended = 0;
     for (int k = 1; k < 120; k += test_fast() ? 40 : 8) {
         char command[PATH_MAX];
-        snprintf(command, sizeof command,
-                 "$RUN -n 1 $P $M/stories.gguf -n 40 : -n 1 env NORMA_FAIL_ALLOCATION=%d+ $P $M/stories.gguf", k);
+        snprintf(
+            command, sizeof command,
+            "$RUN -n 1 $P $M/stories.gguf -n 40 : -n 1 env NORMA_FAIL_ALLOCATION=%d+ $P $M/stories.gguf",
+            k);
         launch(command);
-        CHECK(status == 0 || (status == 1 && failures() == 1), "allocation %d: status %d, %s", k, status, err);
+        CHECK(status == 0 || (status == 1 && failures() == 1), "allocation %d: status %d, %s", k,
+              status, err);
         ended += status == 1;
     }
     CHECK(ended > 2, "%d of them failed", ended);
 }
 
-/* The number of processes with `word` in their command line; sends them a signal, if it is not 0. */
+/* The number of processes with `word` in their command line; sends them a signal, if it is not
+ * 0. */
 static int processes(const char *word, int signal_number, int max) {
     DIR *dir = opendir("/proc");
     int n = 0;
@@ -153,14 +166,15 @@ static int processes(const char *word, int signal_number, int max) {
     return n;
 }
 
-/* The child process starts three ranks that would run for minutes; the parent kills one rank as soon as all run and, if
- * `file` is given, have written to it. */
+/* The child process starts three ranks that would run for minutes; the parent kills one rank as
+ * soon as all run and, if `file` is given, have written to it. */
 static void check_killed(const char *arguments, const char *file) {
     static char written[1 << 20];
     char command[PATH_MAX];
     size_t n = 0;
     int state, waited = 0;
-    snprintf(command, sizeof command, "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null", arguments);
+    snprintf(command, sizeof command,
+             "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null", arguments);
     unlink(inside("killed"));
     const pid_t pid = fork();
     if (pid == 0) {
@@ -171,9 +185,11 @@ static void check_killed(const char *arguments, const char *file) {
     for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n); i++) usleep(10000);
     CHECK(processes("123457", SIGKILL, 1) == 1, "%s: no process was killed", command);
     while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000) usleep(10000);
-    CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)), "%s: still running, or status 0", command);
+    CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)),
+          "%s: still running, or status 0", command);
     for (int i = 0; i < 500 && processes("123457", 0, 9); i++) usleep(10000);
-    CHECK(processes("123457", 0, 9) == 0, "%s: %d processes are left", command, processes("123457", SIGKILL, 9));
+    CHECK(processes("123457", 0, 9) == 0, "%s: %d processes are left", command,
+          processes("123457", SIGKILL, 9));
     if (waited >= 3000) kill(pid, SIGKILL);
 }
 
@@ -189,26 +205,31 @@ static void a_killed_rank_ends_all(void) {
 
 /* Three ranks read a file that shrinks: each rank that needs the page prints the message. */
 static void a_file_that_shrinks_is_an_error(void) {
-    static const char *const commands[] = {"timeout 60 $RUN -n 3 $P lost.gguf --samples 1000000 >there 2>err & ",
-                                           "timeout 60 $RUN -n 1 $P $M/stories.gguf --samples 1000000 : -n 1 $P "
-                                           "lost.gguf --samples 1000000 >there 2>err & "};
+    static const char *const commands[] = {
+        "timeout 60 $RUN -n 3 $P lost.gguf --samples 1000000 >there 2>err & ",
+        "timeout 60 $RUN -n 1 $P $M/stories.gguf --samples 1000000 : -n 1 $P "
+        "lost.gguf --samples 1000000 >there 2>err & "};
     for (int i = 0; i < 2; i++) {
         char command[PATH_MAX];
-        snprintf(command, sizeof command,
-                 "cp $M/stories.gguf lost.gguf; rm -f there; export NORMA_REAL_MAPS=1; %s for i in $(seq 300); do [ -s "
-                 "there ] && break; sleep 0.1; "
-                 "done; truncate -s 8192 lost.gguf; wait $!; code=$?; cat err >&2; exit $code",
-                 commands[i]);
+        snprintf(
+            command, sizeof command,
+            "cp $M/stories.gguf lost.gguf; rm -f there; export NORMA_REAL_MAPS=1; %s for i in $(seq 300); do [ -s "
+            "there ] && break; sleep 0.1; "
+            "done; truncate -s 8192 lost.gguf; wait $!; code=$?; cat err >&2; exit $code",
+            commands[i]);
         launch(command);
-        CHECK(status == 1 && failures() && strstr(err, "cannot be read any more"), "%d: status %d, %s", i, status, err);
+        CHECK(status == 1 && failures() && strstr(err, "cannot be read any more"),
+              "%d: status %d, %s", i, status, err);
     }
 }
 
-/* Under mpirun a single rank does not treat its output as a terminal: control characters are written unchanged. */
+/* Under mpirun a single rank does not treat its output as a terminal: control characters are
+ * written unchanged. */
 static void one_rank_writes_the_bytes_of_several(void) {
     for (int n = 1; n <= 2; n++) {
         char command[128];
-        snprintf(command, sizeof command, "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"", n);
+        snprintf(command, sizeof command,
+                 "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"", n);
         launch(command);
         CHECK(status == 0 && strstr(out, "a\ab"), "%d ranks: %s, %s", n, out, err);
     }

@@ -1,8 +1,8 @@
 /* test_template.c: chat templates.
  *
- * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders it with the templates in
- * tests/golden/chat, written by scripts/golden_tokens.py, which makes the same vocabulary as this file. A message never
- * becomes a special token.
+ * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders it with the templates
+ * in tests/golden/chat, written by scripts/golden_tokens.py, which makes the same vocabulary as
+ * this file. A message never becomes a special token.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -34,8 +34,9 @@ static void close_both(Opened *o) {
     model_close(&o->model);
 }
 
-static const char *const MARKERS[] = {"<|im_start|>",  "<|im_end|>",          "<|system|>",        "<|user|>",
-                                      "<|assistant|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
+static const char *const MARKERS[] = {"<|im_start|>",      "<|im_end|>",    "<|system|>",
+                                      "<|user|>",          "<|assistant|>", "<|start_header_id|>",
+                                      "<|end_header_id|>", "<|eot_id|>"};
 enum { N_MARKERS = 8, FIRST_MARKER = N_PIECES - N_MARKERS };
 
 /* Opens a model with this template and the markers as pieces of this type; 0: without markers. */
@@ -79,9 +80,11 @@ static void close_chat(Opened *o, ChatTemplate *chat) {
     close_both(o);
 }
 
-static void check_turn(const char *family, int type, const char *system, int turn, const char *expected) {
-    static const Exchange messages[] = {
-        {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
+static void check_turn(const char *family, int type, const char *system, int turn,
+                       const char *expected) {
+    static const Exchange messages[] = {{"hello there", "good day"},
+                                        {"and you? [yes]\xc3\xa9", "I am well"},
+                                        {"ab  abc </ s>", NULL}};
     Opened o;
     ChatTemplate chat;
     Tokens tokens;
@@ -89,7 +92,8 @@ static void check_turn(const char *family, int type, const char *system, int tur
     CHECK(template && open_chat(&o, template, type), "%s does not open", family);
     CHECK(open_template(&o, &chat, NULL), "%s does not open", family);
     CHECK(!chat_tokens(&chat, &o.t, system, messages, turn + 1, &tokens), "%s", family);
-    CHECK(!strcmp(list_of(&tokens), expected), "%s, markers %d, system %s, turn %d: %s, expected %s", family, type,
+    CHECK(!strcmp(list_of(&tokens), expected),
+          "%s, markers %d, system %s, turn %d: %s, expected %s", family, type,
           system ? system : "-", turn, list_of(&tokens), expected);
     free(tokens.ids);
     free(template);
@@ -118,7 +122,8 @@ static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
     for (int i = 0; i < tokens->n; i++) {
         int length;
         const char *s = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &length);
-        if (n + (size_t)length < sizeof text) memcpy(text + n, s, (size_t)length), n += (size_t)length;
+        if (n + (size_t)length < sizeof text)
+            memcpy(text + n, s, (size_t)length), n += (size_t)length;
     }
     text[n] = 0;
     return text;
@@ -140,7 +145,9 @@ static void built_in_templates_have_their_format(void) {
         const char *name, *text;
         int end;
     } cases[] = {
-        {"llama-2", "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhello [/INST] fine </s><s>[INST] bye [/INST]", 2},
+        {"llama-2",
+         "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhello [/INST] fine </s><s>[INST] bye [/INST]",
+         2},
         {"mistral", "<s>[INST] Be brief.\n\nhello [/INST] fine</s>[INST] bye  [/INST]", 2},
         {"gemma",
          "<s><start_of_turn>user\nBe brief.\n\nhello<end_of_turn>\n<start_of_turn>model\nfine<end_of_turn>\n"
@@ -173,7 +180,8 @@ static void built_in_templates_have_their_format(void) {
         CHECK(!chat_tokens(&chat, &o.t, "Be brief.", messages, 2, &tokens), "%s", cases[i].name);
         CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "%s: %s, expected %s", cases[i].name,
               text_of(&o.t, &tokens), cases[i].text);
-        CHECK(chat.end == cases[i].end, "%s ends with %d, expected %d", cases[i].name, chat.end, cases[i].end);
+        CHECK(chat.end == cases[i].end, "%s ends with %d, expected %d", cases[i].name, chat.end,
+              cases[i].end);
         free(tokens.ids);
         close_chat(&o, &chat);
     }
@@ -184,15 +192,18 @@ static void a_template_can_be_a_file(void) {
     Opened o;
     ChatTemplate chat;
     Tokens tokens;
-    CHECK(open_plain(&o, &chat, "{{ raise_exception('no') }}", "tests/golden/chat/zephyr.jinja"), "does not open");
+    CHECK(open_plain(&o, &chat, "{{ raise_exception('no') }}", "tests/golden/chat/zephyr.jinja"),
+          "does not open");
     CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens), "does not render");
-    CHECK(!strcmp(text_of(&o.t, &tokens), "<|user|>\na</s>\n<|assistant|>\n"), "%s", text_of(&o.t, &tokens));
+    CHECK(!strcmp(text_of(&o.t, &tokens), "<|user|>\na</s>\n<|assistant|>\n"), "%s",
+          text_of(&o.t, &tokens));
     free(tokens.ids);
     close_chat(&o, &chat);
     stderr_hide();
     bool opens = open_plain(&o, &chat, "{{ raise_exception('no') }}", NULL);
     stderr_show();
-    CHECK(!opens && strstr(stderr_text(), "model: line 1 of the chat template: refused: no"), "%s", stderr_text());
+    CHECK(!opens && strstr(stderr_text(), "model: line 1 of the chat template: refused: no"), "%s",
+          stderr_text());
     close_chat(&o, &chat);
     stderr_hide();
     opens = open_plain(&o, &chat, NULL, "tests/golden/chat/none.jinja");
@@ -203,8 +214,9 @@ static void a_template_can_be_a_file(void) {
 
 /* Special pieces, BOS and EOS in a user or system prompt are encoded as plain text. */
 static void messages_contain_no_markers(void) {
-    static const char message[] = "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
-                                  "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
+    static const char message[] =
+        "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
+        "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
     static const char *const families[] = {"llama-2", "chatml", "zephyr", "llama-3"};
     for (int f = 0; f < 4; f++)
         for (int type = CONTROL; type <= USER_DEFINED; type++) {
@@ -215,20 +227,25 @@ static void messages_contain_no_markers(void) {
             char *template = template_of(families[f]);
             CHECK(template && open_chat(&o, template, type), "%s does not open", families[f]);
             for (int i = 0; i < 3; i++)
-                o.t.pieces.list[i].kind = (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
+                o.t.pieces.list[i].kind =
+                    (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
             CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
             ChatTurn short_turn = {.user = "x"}, turn = {.user = (char *)message};
-            CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = &short_turn, .n = 1, .system = "x"},
-                                        &plain) &&
-                      !chat_template_render(&chat, &o.t, &(Conversation){.turns = &turn, .n = 1, .system = message},
-                                            &tokens),
+            CHECK(!chat_template_render(
+                      &chat, &o.t, &(Conversation){.turns = &short_turn, .n = 1, .system = "x"},
+                      &plain) &&
+                      !chat_template_render(
+                          &chat, &o.t, &(Conversation){.turns = &turn, .n = 1, .system = message},
+                          &tokens),
                   "%s", families[f]);
             for (int way = 0; way < 2; way++) {
                 const Tokens *list = way ? &tokens : &plain;
-                for (int i = 0; i < list->n; i++) special[way] += list->ids[i] < 3 || list->ids[i] >= FIRST_MARKER;
+                for (int i = 0; i < list->n; i++)
+                    special[way] += list->ids[i] < 3 || list->ids[i] >= FIRST_MARKER;
             }
-            CHECK(special[0] == special[1] && special[0] > 0, "%s, type %d: %d special tokens, expected %d",
-                  families[f], type, special[1], special[0]);
+            CHECK(special[0] == special[1] && special[0] > 0,
+                  "%s, type %d: %d special tokens, expected %d", families[f], type, special[1],
+                  special[0]);
             char text[1024] = ""; /* the message appears twice, unchanged */
             for (int i = 0; i < tokens.n; i++) {
                 int length;
@@ -237,7 +254,8 @@ static void messages_contain_no_markers(void) {
             }
             text[n < (int)sizeof text ? n : 0] = 0;
             const char *first = strstr(text, message);
-            CHECK(first && strstr(first + 1, message), "%s, type %d: '%s'", families[f], type, text);
+            CHECK(first && strstr(first + 1, message), "%s, type %d: '%s'", families[f], type,
+                  text);
             free(plain.ids);
             free(tokens.ids);
             free(template);
@@ -245,7 +263,8 @@ static void messages_contain_no_markers(void) {
         }
 }
 
-/* An added token absorbs the white space next to it, as Hugging Face's tokenizers do for Phi 3's markers. */
+/* An added token absorbs the white space next to it, as Hugging Face's tokenizers do for Phi 3's
+ * markers. */
 static void markers_absorb_white_space(void) {
     Opened o;
     ChatTemplate chat;
@@ -255,7 +274,8 @@ static void markers_absorb_white_space(void) {
     o.t.pieces.list[FIRST_MARKER + 3].strips_right = true; /* <|user|> */
     o.t.pieces.list[FIRST_MARKER + 4].strips_left = true;  /* <|assistant|> */
     CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &out), "does not render");
-    CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"), "%s", text_of(&o.t, &out));
+    CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"), "%s",
+          text_of(&o.t, &out));
     free(out.ids);
     close_chat(&o, &chat);
 }
@@ -268,7 +288,8 @@ static void special_tokens_of_an_answer_are_kept(void) {
     int ids[] = {300, FIRST_MARKER + 2, 300}, n = 0; /* <|system|> */
     CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
     ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}}, {.user = "<|system|>"}};
-    CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = turns, .n = 2}, &out), "does not render");
+    CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = turns, .n = 2}, &out),
+          "does not render");
     for (int i = 0; i < out.n; i++) n += out.ids[i] == FIRST_MARKER + 2;
     CHECK(n == 1, "%d of %d: %s", n, out.n, list_of(&out));
     free(out.ids);
@@ -284,14 +305,17 @@ static void messages_contain_no_end_tokens(void) {
             Tokens out;
             int n = 0;
             char message[64];
-            CHECK(open_chat(&o, "{% for m in messages %}{{ m.content }}{% endfor %}", CONTROL), "does not open");
+            CHECK(open_chat(&o, "{% for m in messages %}{{ m.content }}{% endfor %}", CONTROL),
+                  "does not open");
             *(which == 0 ? &o.t.bos : which == 1 ? &o.t.eos : &o.t.eot) = id;
             o.t.pieces.list[id].kind = PIECE_USER;
             o.t.no_bos = true;
             CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL), "does not open");
-            snprintf(message, sizeof message, "%.*s", o.t.pieces.list[id].length, o.t.pieces.list[id].text);
-            CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
-                                        &out),
+            snprintf(message, sizeof message, "%.*s", o.t.pieces.list[id].length,
+                     o.t.pieces.list[id].text);
+            CHECK(!chat_template_render(
+                      &chat, &o.t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
+                      &out),
                   "does not render");
             for (int i = 0; i < out.n; i++) n += out.ids[i] == id;
             CHECK(n == 0, "'%s' is token %d, number %d", message, id, which);
@@ -306,8 +330,9 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
         const char *name;
         bool adds_bos;
         int first, next;
-    } cases[] = {{"llama-2", true, 1, 2}, {"llama-2", false, 1, 2}, {"chatml", true, 1, 1},  {"chatml", false, 0, 0},
-                 {"zephyr", true, 1, 1},  {"zephyr", false, 0, 0},  {"llama-3", true, 1, 1}, {"llama-3", false, 1, 1}};
+    } cases[] = {{"llama-2", true, 1, 2}, {"llama-2", false, 1, 2}, {"chatml", true, 1, 1},
+                 {"chatml", false, 0, 0}, {"zephyr", true, 1, 1},   {"zephyr", false, 0, 0},
+                 {"llama-3", true, 1, 1}, {"llama-3", false, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int n = 1; n <= 2; n++) {
             Opened o;
@@ -317,10 +342,12 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             CHECK(open_chat(&o, NULL, CONTROL), "%s does not open", cases[i].name);
             o.t.no_bos = !cases[i].adds_bos;
             const Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
-            CHECK(open_template(&o, &chat, cases[i].name) && !chat_tokens(&chat, &o.t, NULL, messages, n, &tokens),
+            CHECK(open_template(&o, &chat, cases[i].name) &&
+                      !chat_tokens(&chat, &o.t, NULL, messages, n, &tokens),
                   "%s", cases[i].name);
             for (int k = 0; k < tokens.n; k++) n_bos += tokens.ids[k] == 1;
-            CHECK(n_bos == (n == 1 ? cases[i].first : cases[i].next), "case %zu, %d turns: %d BOS", i, n, n_bos);
+            CHECK(n_bos == (n == 1 ? cases[i].first : cases[i].next), "case %zu, %d turns: %d BOS",
+                  i, n, n_bos);
             free(tokens.ids);
             close_chat(&o, &chat);
         }
@@ -328,15 +355,18 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
 
 /* --think sets enable_thinking; without it the variable is undefined. */
 static void think_sets_a_variable(void) {
-    static const char template[] = "{{ enable_thinking if enable_thinking is defined else '-' }}{{ eos_token }}";
-    static const char *const values[] = {NULL, "on", "off"}, *const texts[] = {"-</s>", "True</s>", "False</s>"};
+    static const char template[] =
+        "{{ enable_thinking if enable_thinking is defined else '-' }}{{ eos_token }}";
+    static const char *const values[] = {NULL, "on", "off"}, *const texts[] = {"-</s>", "True</s>",
+                                                                               "False</s>"};
     for (int i = 0; i < 3; i++) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
         CHECK(open_plain(&o, &chat, template, NULL), "does not open");
         chat.think = values[i];
-        CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens), "does not render");
+        CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
+              "does not render");
         CHECK(!strcmp(text_of(&o.t, &tokens), texts[i]), "%s", text_of(&o.t, &tokens));
         free(tokens.ids);
         close_chat(&o, &chat);

@@ -21,10 +21,11 @@ static bool open_model(void) {
     return realpath("models/stories.gguf", model);
 }
 
-/* The text ends before the first stop string, wherever tokens begin and end, with and without draft tokens, and
- * together with other texts. */
+/* The text ends before the first stop string, wherever tokens begin and end, with and without draft
+ * tokens, and together with other texts. */
 static void stop_strings_end_a_text(void) {
-    static const char prompt[] = "Once upon a time", *const options[] = {"--lookup 0", "", "-b 3 -j 2"};
+    static const char prompt[] = "Once upon a time", *const options[] = {"--lookup 0", "",
+                                                                         "-b 3 -j 2"};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i '%s' -t 0 -n 120", model, prompt);
     memcpy(plain, out, sizeof plain);
@@ -37,18 +38,22 @@ static void stop_strings_end_a_text(void) {
             const size_t end = (size_t)(strstr(plain + first, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
             for (int i = 0; i < 3; i++) {
-                CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'", model, prompt, options[i], stop);
-                CHECK(!strcmp(out, expected), "--stop '%s' %s: '%s', expected '%s'", stop, options[i], out, expected);
+                CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'", model, prompt,
+                          options[i], stop);
+                CHECK(!strcmp(out, expected), "--stop '%s' %s: '%s', expected '%s'", stop,
+                      options[i], out, expected);
             }
-            CHECK_RUN("%s -i '%s' -t 0 -n 120 --samples 3 --parallel 2 --no-echo --stop '%s'", model, prompt, stop);
+            CHECK_RUN("%s -i '%s' -t 0 -n 120 --samples 3 --parallel 2 --no-echo --stop '%s'",
+                      model, prompt, stop);
             const char *last = strstr(out, "=== prompt 1");
             for (int i = 0; i < 2 && last; i++) last = strstr(last + 1, "=== prompt 1");
-            CHECK(last && !strcmp(strchr(last, '\n') + 1, expected + first), "samples, --stop '%s': '%s'", stop, out);
+            CHECK(last && !strcmp(strchr(last, '\n') + 1, expected + first),
+                  "samples, --stop '%s': '%s'", stop, out);
         }
 }
 
-/* Half of a stop string is written if the other half does not follow, and a stop string may contain part of a
- * character. */
+/* Half of a stop string is written if the other half does not follow, and a stop string may contain
+ * part of a character. */
 static void parts_of_stop_strings_are_written(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60", model);
@@ -61,8 +66,8 @@ static void parts_of_stop_strings_are_written(void) {
     }
 }
 
-/* A stop string may begin inside a character: the bytes before it are written. Almost uniform sampling produces
- * characters of several byte pieces. */
+/* A stop string may begin inside a character: the bytes before it are written. Almost uniform
+ * sampling produces characters of several byte pieces. */
 static void stop_strings_begin_inside_characters(void) {
     size_t at = 0, length;
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -77,14 +82,15 @@ static void stop_strings_begin_inside_characters(void) {
             const size_t end = (size_t)(strstr(plain + 4, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
             CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d --stop '%s'", model, seed, stop);
-            CHECK(!strcmp(out, expected), "--stop of %zu bytes: '%s', expected '%s'", strlen(stop), out, expected);
+            CHECK(!strcmp(out, expected), "--stop of %zu bytes: '%s', expected '%s'", strlen(stop),
+                  out, expected);
         }
     }
     CHECK(at > 0, "no text has a character of several bytes");
 }
 
-/* Log-probabilities, JSON, stop strings that do not occur, other texts beside it, draft tokens and the size of a chunk
- * do not change a text. */
+/* Log-probabilities, JSON, stop strings that do not occur, other texts beside it, draft tokens and
+ * the size of a chunk do not change a text. */
 static void options_do_not_change_a_text(void) {
     static const char *const options[] = {"--json",
                                           "--json --logprobs 3",
@@ -100,7 +106,8 @@ static void options_do_not_change_a_text(void) {
         JsonFile json;
         CHECK_RUN("%s -i 'Once upon a time' -s 11 -n 90 %s", model, options[i]);
         CHECK(!json_parse(&json, "output", out, strcspn(out, "\n")), "%s", out);
-        CHECK(json_is(json_get(json.values, "completion"), plain), "%s: %s, expected %s", options[i], out, plain);
+        CHECK(json_is(json_get(json.values, "completion"), plain), "%s: %s, expected %s",
+              options[i], out, plain);
         json_close(&json);
     }
 }
@@ -111,17 +118,22 @@ static void json_says_why_a_text_ended(void) {
     int64_t tokens[2];
     CHECK(open_model(), "models/stories.gguf is missing");
     for (int i = 0; i < 2; i++) {
-        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --json -s 7 --lookup %d --stop 'quiet v'", model, 15 * i);
+        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --json -s 7 --lookup %d --stop 'quiet v'",
+                  model, 15 * i);
         CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
         const Json *completion = json_get(json.values, "completion");
-        CHECK(json_is(json_get(json.values, "prompt"), "Once upon a time") && json_has_kind(completion, JSON_STRING) &&
+        CHECK(json_is(json_get(json.values, "prompt"), "Once upon a time") &&
+                  json_has_kind(completion, JSON_STRING) &&
                   json_is(json_get(json.values, "finish_reason"), "stop") &&
-                  !strcmp(json_shown(json_get(json.values, "seed")), "7") && !strstr(completion->text, "quiet v"),
+                  !strcmp(json_shown(json_get(json.values, "seed")), "7") &&
+                  !strstr(completion->text, "quiet v"),
               "%s", out);
-        CHECK(json_integer(json_get(json.values, "tokens"), &tokens[i]) && tokens[i] > 3, "%s", out);
+        CHECK(json_integer(json_get(json.values, "tokens"), &tokens[i]) && tokens[i] > 3, "%s",
+              out);
         json_close(&json);
     }
-    CHECK(tokens[0] == tokens[1], "%lld and %lld tokens", (long long)tokens[0], (long long)tokens[1]);
+    CHECK(tokens[0] == tokens[1], "%lld and %lld tokens", (long long)tokens[0],
+          (long long)tokens[1]);
 }
 
 /* The logarithm of the sum of exp. */
@@ -131,8 +143,8 @@ static double log_sum(const float *logits, int n) {
     return log(sum) + (double)logits[0];
 }
 
-/* Each log-probability equals a softmax in double of the logits that -m logits writes, and the likeliest tokens are in
- * order. */
+/* Each log-probability equals a softmax in double of the logits that -m logits writes, and the
+ * likeliest tokens are in order. */
 static void logprobs_follow_from_the_logits(void) {
     enum { N = 12, TOP = 4, PROMPT = 3 };
     char ids[1024] = "5,9,300", *at = ids + strlen(ids);
@@ -153,22 +165,29 @@ static void logprobs_follow_from_the_logits(void) {
         const Json *top = json_get(t, "top");
         double found, before = 0;
         int64_t id;
-        CHECK(json_integer(json_get(t, "token"), &id) && json_real(json_get(t, "logprob"), &found), "%s", out);
-        CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g", (int)id, found);
-        CHECK(top && top->n_members == TOP && json_members(json_get(t, "bytes"), JSON_ARRAY), "%s", out);
+        CHECK(json_integer(json_get(t, "token"), &id) && json_real(json_get(t, "logprob"), &found),
+              "%s", out);
+        CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g",
+              (int)id, found);
+        CHECK(top && top->n_members == TOP && json_members(json_get(t, "bytes"), JSON_ARRAY), "%s",
+              out);
         for (const Json *k = json_first(top); k; k = json_next(top, k), before = found) {
             int better = 0;
-            CHECK(json_integer(json_get(k, "token"), &id) && json_real(json_get(k, "logprob"), &found), "%s", out);
+            CHECK(json_integer(json_get(k, "token"), &id) &&
+                      json_real(json_get(k, "logprob"), &found),
+                  "%s", out);
             for (int i = 0; i < vocab_size; i++) better += row[i] > row[id];
             CHECK(better < TOP && found <= before, "token %d: %d are likelier", (int)id, better);
-            CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g", (int)id, found);
+            CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g",
+                  (int)id, found);
         }
     }
     free(logits);
     json_close(&json);
 }
 
-/* The sampling of a model's files applies unless the user chooses; values outside an option's range are ignored. */
+/* The sampling of a model's files applies unless the user chooses; values outside an option's range
+ * are ignored. */
 static void files_recommend_a_sampling(void) {
     static GgufFile file;
     CHECK(open_model() && !samples_write(folder), "no samples");
@@ -183,22 +202,25 @@ static void files_recommend_a_sampling(void) {
     gguf_free(&file);
     const struct {
         const char *files, *own, *note;
-    } cases[] = {{"advice.gguf", "-t 0.25 -k 3", "--temperature 0.25 --top-k 3; --sampling llama2c turns it off"},
+    } cases[] = {{"advice.gguf", "-t 0.25 -k 3",
+                  "--temperature 0.25 --top-k 3; --sampling llama2c turns it off"},
                  {"bpe", "-t 0", "--temperature 0 --top-p 0.5; --sampling llama2c turns it off"}};
-    write_file("bpe/generation_config.json",
-               "{\"do_sample\": false, \"temperature\": 0.6, \"top_p\": 0.5, \"top_k\": -1, \"min_p\": 1e999}");
+    write_file(
+        "bpe/generation_config.json",
+        "{\"do_sample\": false, \"temperature\": 0.6, \"top_p\": 0.5, \"top_k\": -1, \"min_p\": 1e999}");
     for (int i = 0; i < 2; i++) {
         CHECK_RUN("%s -i a -n 30 -s 5 %s", cases[i].files, cases[i].own);
         memcpy(plain, out, sizeof plain);
         CHECK(!strstr(err, "note: "), "%s", err);
         CHECK_RUN("%s -i a -n 30 -s 5", cases[i].files);
-        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note), "%s: '%s', expected '%s'; %s", cases[i].files, out,
-              plain, err);
+        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note), "%s: '%s', expected '%s'; %s",
+              cases[i].files, out, plain, err);
         CHECK(strstr(err, "note: --top-"), "no note of a bad value: %s", err);
         CHECK_RUN("%s -i a -n 30 -s 5 -t 1", cases[i].files);
         memcpy(plain, out, sizeof plain);
         CHECK_RUN("%s -i a -n 30 -s 5 --sampling llama2c", cases[i].files);
-        CHECK(!strcmp(out, plain) && !strstr(err, "note: "), "'%s', expected '%s'; %s", out, plain, err);
+        CHECK(!strcmp(out, plain) && !strstr(err, "note: "), "'%s', expected '%s'; %s", out, plain,
+              err);
         CHECK_RUN("%s -m tokenize -i a", cases[i].files);
         CHECK(!*err, "%s", err);
     }

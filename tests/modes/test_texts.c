@@ -1,7 +1,7 @@
 /* test_texts.c: many texts in one run of the program.
  *
- * Each text is byte-identical to the text of a separate run, for any number of concurrent sequences. Also tests the
- * messages about prompts that cannot run.
+ * Each text is byte-identical to the text of a separate run, for any number of concurrent
+ * sequences. Also tests the messages about prompts that cannot run.
  */
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -43,7 +43,8 @@ static bool real_model(void) {
     return true;
 }
 
-/* ---- the expected output -------------------------------------------------------------------------- */
+/* ---- the expected output
+ * -------------------------------------------------------------------------- */
 
 typedef struct {
     int line;
@@ -61,8 +62,8 @@ static int expect_texts(const ExpectedText *list, int n, const char *options) {
         const long long seed = list[i].seed;
         if (run("%s %s -s %lld -i '%s'", model, options, seed, list[i].prompt)) return -1;
         snprintf(texts[i], sizeof texts[i], "%.16000s", out);
-        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s", list[i].line, seed,
-                               texts[i]);
+        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s",
+                               list[i].line, seed, texts[i]);
     }
     return 0;
 }
@@ -87,13 +88,18 @@ static void check_objects(const ExpectedText *list, int n, const char *reason) {
         int64_t number = 0;
         const size_t size = strcspn(line, "\n");
         char text[1 << 14];
-        CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size), "object %d: %s", i, line);
+        CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size), "object %d: %s", i,
+              line);
         const Json *o = json.values;
-        CHECK(json_integer(json_get(o, "index"), &number) && number == list[i].line, "object %d: %s", i, line);
-        CHECK(json_integer(json_get(o, "seed"), &number) && number == list[i].seed, "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "index"), &number) && number == list[i].line,
+              "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "seed"), &number) && number == list[i].seed, "object %d: %s",
+              i, line);
         CHECK(json_is(json_get(o, "prompt"), list[i].prompt), "object %d: %s", i, line);
-        snprintf(text, sizeof text, "%s%s\n", list[i].prompt, json_shown(json_get(o, "completion")));
-        CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text, texts[i]);
+        snprintf(text, sizeof text, "%s%s\n", list[i].prompt,
+                 json_shown(json_get(o, "completion")));
+        CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text,
+              texts[i]);
         CHECK(json_integer(json_get(o, "tokens"), &number) &&
                   (number > 0 || json_is(json_get(o, "finish_reason"), "stop")),
               "object %d: %s", i, line);
@@ -104,25 +110,31 @@ static void check_objects(const ExpectedText *list, int n, const char *reason) {
     CHECK(!*line, "more: %s", line);
 }
 
-static const char *const WAYS[] = {
-    "--parallel 1 -j 1", "--parallel 3 -j 2", "--parallel 8 -j 3", "-j 1", "--parallel 2 -j 2 -b 3", "-b 1"};
-static const char *const CHOICES[] = {"-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
+static const char *const WAYS[] = {"--parallel 1 -j 1",      "--parallel 3 -j 2",
+                                   "--parallel 8 -j 3",      "-j 1",
+                                   "--parallel 2 -j 2 -b 3", "-b 1"};
+static const char *const CHOICES[] = {"-t 0", "-t 1",
+                                      "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
 
 /* The arguments give these texts for any number of sequences and threads, as text and as JSON. */
-static void check_ways(const ExpectedText *list, int n, const char *arguments, const char *options) {
+static void check_ways(const ExpectedText *list, int n, const char *arguments,
+                       const char *options) {
     CHECK(!expect_texts(list, n, options), "no plain texts: %s", err);
     for (int way = 0; way < (test_fast() ? 2 : 6); way++) {
         CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
-        CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options, arguments, WAYS[way], out, expected);
+        CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options, arguments,
+              WAYS[way], out, expected);
         CHECK(strstr(err, " tokens/s\n"), "no statistics: %s", err);
     }
     CHECK_RUN("%s %s %s --json", model, options, arguments);
     check_objects(list, n, NULL);
 }
 
-/* ---- the same texts ---------------------------------------------------------------------------------- */
+/* ---- the same texts
+ * ---------------------------------------------------------------------------------- */
 
-/* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11 bits; computed in Python. */
+/* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11 bits; computed in
+ * Python. */
 static const ExpectedText SAMPLES[] = {{1, 7, "One day, Tim"},
                                        {1, 3511274219185729, "One day, Tim"},
                                        {1, 151215513962380, "One day, Tim"},
@@ -146,12 +158,14 @@ static void check_texts(void) {
         char options[128];
         snprintf(options, sizeof options, "%s -n 70", CHOICES[i]);
         check_ways(SAMPLES, 5, "-s 7 --samples 5 -i 'One day, Tim'", options);
-        write_file("prompts.txt", "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
+        write_file("prompts.txt",
+                   "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
         check_ways(PROMPTS, 5, "-s 3 --prompts prompts.txt", options);
-        write_file("prompts.jsonl", "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 9, \"n\": 3}\n"
-                                    "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
-                                    "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
-                                    "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
+        write_file("prompts.jsonl",
+                   "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 9, \"n\": 3}\n"
+                   "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
+                   "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
+                   "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
         check_ways(OBJECTS, 7, "-s 2 --prompts prompts.jsonl", options);
     }
 }
@@ -169,10 +183,12 @@ static void texts_of_a_real_checkpoint(void) {
         test_skip(NO_CHECKPOINTS);
 }
 
-/* Some texts end long before others; their sequences are used again. --samples applies to each prompt. */
+/* Some texts end long before others; their sequences are used again. --samples applies to each
+ * prompt. */
 static void texts_of_different_lengths(void) {
-    static const ExpectedText list[] = {{1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
-                                        {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
+    static const ExpectedText list[] = {
+        {1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
+        {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
     CHECK(bundled_model(), "models/stories.gguf is missing");
     write_file("two.txt", "Once\nTwo\n");
     check_ways(list, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
@@ -191,7 +207,8 @@ static void standard_input_has_prompts(void) {
     check_objects(PROMPTS, 1, "length");
 }
 
-/* Each sample runs the last token of the prompt again, so a window must keep the keys that this token sees. */
+/* Each sample runs the last token of the prompt again, so a window must keep the keys that this
+ * token sees. */
 static void windows_keep_what_samples_need(void) {
     static const char tokens[] = "1,5,9,14,3,20,8,31,2,17,39,6";
     CHECK(!samples_write(folder) && !samples_write_families(folder), "no samples");
@@ -199,15 +216,16 @@ static void windows_keep_what_samples_need(void) {
     for (int i = 0; i < 4; i += test_fast() ? 3 : 1) {
         char *at = expected;
         for (int n = 0; n < 4; n++) {
-            static const long long seeds[] = {1, 5103132997656651, 6717404888216029, 8746015278458442};
+            static const long long seeds[] = {1, 5103132997656651, 6717404888216029,
+                                              8746015278458442};
             CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %lld", models[i], tokens, seeds[n]);
             at += sprintf(at, "=== prompt 1, seed %lld\n", seeds[n]);
             memcpy(at, out, n_out);
             at += n_out;
         }
         CHECK_RUN("%s --tokens %s -n 0 -b 4 -s 1 --samples 4 --parallel 3", models[i], tokens);
-        CHECK(n_out == (size_t)(at - expected) && !memcmp(out, expected, n_out), "%s: %s, expected %s", models[i], out,
-              expected);
+        CHECK(n_out == (size_t)(at - expected) && !memcmp(out, expected, n_out),
+              "%s: %s, expected %s", models[i], out, expected);
     }
     CHECK_RUN("gemma2.gguf --tokens 3 -n 4 -t 0 --json");
     CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"completion\": \",", 43), "%s", out);
@@ -226,7 +244,8 @@ static void steps_may_end_in_the_prompt(void) {
     }
 }
 
-/* ---- prompts that cannot run, and other mistakes ------------------------------------------------------------ */
+/* ---- prompts that cannot run, and other mistakes
+ * ------------------------------------------------------------ */
 
 /* Invalid lines between two valid ones. */
 static void bad_lines_are_reported_and_skipped(void) {
@@ -238,13 +257,16 @@ static void bad_lines_are_reported_and_skipped(void) {
         {"[1]", "\"prompt\" is missing, expected a string"},
         {"{\"prompt\": \"Tom\", \"seed\": -1}",
          "\"seed\" is -1, expected a whole number from 0 to 9223372036854775807"},
-        {"{\"prompt\": \"B\", \"n\": 0}", "\"n\" is 0, expected a whole number from 1 to 2147483647"},
+        {"{\"prompt\": \"B\", \"n\": 0}",
+         "\"n\" is 0, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": 3}", "\"prompt\" is 3, expected a string"},
         {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
         {"{\"prompt\": \"A\"} B", "byte 17: text after the end"},
         {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
-        {"{\"prompt\": \"\", \"n\": 2147483648}", "\"n\" is 2147483648, expected a whole number from 1 to 2147483647"},
-        {"{\"prompt\": \"\", \"seed\": 1.5}", "\"seed\" is 1.5, expected a whole number from 0 to 9223372036854775807"},
+        {"{\"prompt\": \"\", \"n\": 2147483648}",
+         "\"n\" is 2147483648, expected a whole number from 1 to 2147483647"},
+        {"{\"prompt\": \"\", \"seed\": 1.5}",
+         "\"seed\" is 1.5, expected a whole number from 0 to 9223372036854775807"},
     };
     enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
     for (int first = 0; first < N_CASES; first += A_FILE) {
@@ -257,18 +279,21 @@ static void bad_lines_are_reported_and_skipped(void) {
         write_file("bad.jsonl", lines);
         for (int parallel = 1; parallel < 4; parallel += test_fast() ? 2 : 1) {
             run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
-            CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status, out, expected);
+            CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status,
+                  out, expected);
             CHECK(strstr(err, "prompts: 2 (") && !strstr(err, "could not run: "), "%s", err);
             for (int i = first; i < first + n; i++) {
                 char message[128];
-                snprintf(message, sizeof message, "run: bad.jsonl: line %d: %s\n", i - first + 2, cases[i].message);
+                snprintf(message, sizeof message, "run: bad.jsonl: line %d: %s\n", i - first + 2,
+                         cases[i].message);
                 CHECK(strstr(err, message), "no '%s' in %s", message, err);
             }
         }
     }
     write_file("bad.jsonl", "{]\n");
     check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
-    check_refused(1, "run: prompt: 7 positions do not fit in a context of 6", "spm.gguf -c 6 -i ABCDE --samples 2");
+    check_refused(1, "run: prompt: 7 positions do not fit in a context of 6",
+                  "spm.gguf -c 6 -i ABCDE --samples 2");
 }
 
 static int lines_of(const char *text) {
@@ -288,14 +313,22 @@ static int write_lines(const char *name, const char *first, const char *line, in
 static void many_bad_lines_are_counted(void) {
     write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
     CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
-    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 includes") && !strstr(err, "line 6:"), "%s", err);
-    CHECK(strstr(err, "note: many.txt: messages about 2 more lines are not shown; lines that could not run: 0\n"), "%s",
-          err);
+    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 includes") && !strstr(err, "line 6:"),
+          "%s", err);
+    CHECK(
+        strstr(
+            err,
+            "note: many.txt: messages about 2 more lines are not shown; lines that could not run: 0\n"),
+        "%s", err);
     write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
     run("spm.gguf -n 8 --prompts many.jsonl");
-    CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "), "%s", err);
-    CHECK(strstr(err, "many.jsonl: messages about 1 more lines are not shown; lines that could not run: 6\n"), "%s",
-          err);
+    CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "),
+          "%s", err);
+    CHECK(
+        strstr(
+            err,
+            "many.jsonl: messages about 1 more lines are not shown; lines that could not run: 6\n"),
+        "%s", err);
     write_lines("many.jsonl", "", "{\"prompt\": \"aa ba ca aa\"}\n", 6);
     run("spm.gguf -c 3 --prompts many.jsonl");
     CHECK(status == 1 && lines_of(err) == 6 && strstr(err, "could not run: 6\n"), "%s", err);
@@ -309,14 +342,16 @@ static void texts_that_end_at_once_take_no_memory(void) {
     setup.memory = 400 << 20;
     CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
     CHECK(strstr(err, "texts: 20001 (tokens: 5)"), "%s", err);
-    write_lines("long.txt", "a\n", "aa ba ca\n", 400000); /* these texts are not kept until the first one ends */
+    /* these texts are not kept until the first one ends */
+    write_lines("long.txt", "a\n", "aa ba ca\n", 400000);
     setup.memory = 100 << 20;
     CHECK_RUN("spm.gguf -j 1 -n 3 -t 0 --prompts long.txt --parallel 3");
     CHECK(strstr(err, "texts: 400001 ("), "%s", err);
 #endif
 }
 
-/* ---- mutated files of prompts ------------------------------------------------------------------------ */
+/* ---- mutated files of prompts
+ * ------------------------------------------------------------------------ */
 
 static uint64_t mutant, choice;
 
@@ -359,8 +394,12 @@ static size_t mutate(char *bytes, size_t n) {
     case 0: /* another byte, also NUL */
         if (at < n) bytes[at] = (char)any(256);
         return n;
-    case 1: /* bytes are missing */ memmove(bytes + at, bytes + at + count, n - at - count); return n - count;
-    case 2: /* bytes occur twice */ memmove(bytes + at + count, bytes + at, n - at); return n + count;
+    case 1: /* bytes are missing */
+        memmove(bytes + at, bytes + at + count, n - at - count);
+        return n - count;
+    case 2: /* bytes occur twice */
+        memmove(bytes + at + count, bytes + at, n - at);
+        return n + count;
     case 3: return at; /* the end is missing */
     default: break;
     }
@@ -369,7 +408,8 @@ static size_t mutate(char *bytes, size_t n) {
     return n + size;
 }
 
-/* Reads a file of prompts as texts.c does; returns whether the results are as prompts.h documents. */
+/* Reads a file of prompts as texts.c does; returns whether the results are as prompts.h
+ * documents. */
 static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompts prompts;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
@@ -381,14 +421,17 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     bool good = n > 0;
     while ((more = prompts_next(&prompts)) > 0) {
         const Prompt prompt = prompts.prompt;
-        good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 && prompt.seed > 0;
+        good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 &&
+               prompt.seed > 0;
         good = good && prompt.ids.n > 0 && prompt.ids.n <= run->session.context && prompt.size <= n;
         for (int i = 0; i < prompt.ids.n; i++)
-            good = good && prompt.ids.ids[i] >= 0 && prompt.ids.ids[i] < run->model.config.vocab_size;
+            good =
+                good && prompt.ids.ids[i] >= 0 && prompt.ids.ids[i] < run->model.config.vocab_size;
         last = prompt.line;
         found++;
     }
-    good = good && more == 0 && found + prompts.n_failed == lines && (prompts_report(&prompts) < 0) == (found < lines);
+    good = good && more == 0 && found + prompts.n_failed == lines &&
+           (prompts_report(&prompts) < 0) == (found < lines);
     prompts_close(&prompts);
     return good;
 }
@@ -438,7 +481,8 @@ static void bad_usage_is_refused(void) {
         {2, "not in perplexity", "spm.gguf -m perplexity --prompts b"},
         {2, "not in bench", "spm.gguf -m bench --parallel 2"},
         {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
-        {2, "--parallel is '0', expected a whole number from 1", "spm.gguf --samples 2 --parallel 0"},
+        {2, "--parallel is '0', expected a whole number from 1",
+         "spm.gguf --samples 2 --parallel 0"},
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
         {1, "empty.txt: contains no prompt", "spm.gguf --prompts empty.txt"},
         {1, "standard input: contains no prompt", "spm.gguf --prompts -"},
@@ -462,19 +506,21 @@ static void memory_and_batch_limit_the_sequences(void) {
     hashmodel_write(&longer, inside("long/model.bin"), 1, 0);
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 --samples 2 --parallel 2 --kv f32");
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"), "status %d, %s",
-          status, err);
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"),
+          "status %d, %s", status, err);
 }
 
-/* Two texts and the root need three caches; if each takes 45 % of the available memory, one text runs. */
+/* Two texts and the root need three caches; if each takes 45 % of the available memory, one text
+ * runs. */
 static void the_root_cache_counts_as_memory(void) {
-    const int position = 2 * 2 * 4 * 8 * 4; /* bytes: layers, keys and values, heads, head size, float32 */
+    /* bytes: layers, keys and values, heads, head size, float32 */
+    const int position = 2 * 2 * 4 * 8 * 4;
     const double positions = 0.45 * (double)memory_available("") / position;
     const int context = positions < INT_MAX ? (int)positions : INT_MAX;
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1", context);
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"), "status %d, %s",
-          status, err);
+    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"),
+          "status %d, %s", status, err);
 }
 
 /* kv_bytes is at least the memory that a filled cache takes, and at most twice as much. */
@@ -488,12 +534,14 @@ static void cache_size_estimate(void) {
         for (int i = 1; i <= n; i++) CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
         for (int l = 0; l < 3; l++) blocks += kv.layers[l].blocks;
         const double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
-        CHECK(taken <= estimate && estimate <= 2 * taken, "%d positions: %g bytes, estimate %g", n, taken, estimate);
+        CHECK(taken <= estimate && estimate <= 2 * taken, "%d positions: %g bytes, estimate %g", n,
+              taken, estimate);
         kv_close(&kv);
     }
 }
 
-/* ---- Ctrl-C -------------------------------------------------------------------------------------------- */
+/* ---- Ctrl-C
+ * -------------------------------------------------------------------------------------------- */
 
 /* The number after `words` on standard error; -1: the words are missing. */
 static int number_after(const char *words) {
@@ -501,21 +549,25 @@ static int number_after(const char *words) {
     return at ? atoi(at + strlen(words)) : -1;
 }
 
-/* Prompts that cannot run and texts that end at once need no forward pass; Ctrl-C must end these loops too. */
+/* Prompts that cannot run and texts that end at once need no forward pass; Ctrl-C must end these
+ * loops too. */
 static void ctrl_c_ends_prompts_that_run_nothing(void) {
     enum { LINES = 1000000 };
     write_lines("bad.jsonl", "", "{}\n", LINES);
     setup.interrupt = WHEN_HANDLED;
     run("spm.gguf --prompts bad.jsonl");
-    CHECK(status == 130 && number_after("could not run: ") < LINES, "bad lines: status %d, %s", status, err);
+    CHECK(status == 130 && number_after("could not run: ") < LINES, "bad lines: status %d, %s",
+          status, err);
     write_lines("long.txt", "", "aa ba ca\n", LINES);
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 130 && number_after("messages about ") < LINES, "long prompts: status %d, %s", status, err);
+        CHECK(status == 130 && number_after("messages about ") < LINES,
+              "long prompts: status %d, %s", status, err);
         setup.closed_output = true;
         run("spm.gguf -n 1 --prompts long.txt %s", json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output") && number_after("messages about ") < LINES,
+        CHECK(status == 1 && strstr(err, "cannot write the output") &&
+                  number_after("messages about ") < LINES,
               "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = AT_OUTPUT;
@@ -528,8 +580,10 @@ static void ctrl_c_ends_a_line_cleanly(void) {
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "status %d, %s", status, err);
-        CHECK(n_out > 0 && n_out < sizeof out && out[n_out - 1] == '\n', "no newline at the end of: %s", out);
+        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "status %d, %s", status,
+              err);
+        CHECK(n_out > 0 && n_out < sizeof out && out[n_out - 1] == '\n',
+              "no newline at the end of: %s", out);
         for (char *line = out, *end; json && (end = strchr(line, '\n')); line = end + 1) {
             *end = '\0';
             CHECK(json_valid(line), "half an object: %s", line);
@@ -537,10 +591,12 @@ static void ctrl_c_ends_a_line_cleanly(void) {
         setup.interrupt = WHEN_BLOCKED;
         setup.blocked_output = true;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "blocked: status %d, %s", status, err);
+        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"),
+              "blocked: status %d, %s", status, err);
         setup.closed_output = true;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output"), "closed pipe: status %d, %s", status, err);
+        CHECK(status == 1 && strstr(err, "cannot write the output"), "closed pipe: status %d, %s",
+              status, err);
     }
     setup.interrupt = WHEN_HANDLED;
     setup.endless_input = true;

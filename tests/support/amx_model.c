@@ -1,7 +1,8 @@
 /* amx_model.c: a model of Intel's AMX in plain C.
  *
- * Models the tile instructions as in Intel's manual (Software Developer's Manual, volume 2): shapes, loads, stores and
- * the order of sums. kernels/amx.c is compiled here again with the model in place of the instructions.
+ * Models the tile instructions as in Intel's manual (Software Developer's Manual, volume 2):
+ * shapes, loads, stores and the order of sums. kernels/amx.c is compiled here again with the model
+ * in place of the instructions.
  */
 #define amx_unit amx_model
 #include "tests/support/amx_model.h"
@@ -18,7 +19,9 @@ enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, COLUMNS = 32 };
 /* Denormal operands and results are flushed to zero. */
 static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
-static float multiply_add(float a, float b, float c) { return flushed(fmaf(flushed(a), flushed(b), c)); }
+static float multiply_add(float a, float b, float c) {
+    return flushed(fmaf(flushed(a), flushed(b), c));
+}
 
 /* Sums the even and the odd columns separately, adds the two sums, and adds the result to `sum`. */
 float amx_model_step(float sum, const float *w, const float *x) {
@@ -36,7 +39,9 @@ float amx_model_step(float sum, const float *w, const float *x) {
 static _Thread_local uint8_t tile_shapes[64];
 static _Thread_local uint8_t tiles[TILES][ROWS][ROW_BYTES];
 
-static int row_bytes(int tile) { return tile_shapes[16 + 2 * tile] | tile_shapes[17 + 2 * tile] << 8; }
+static int row_bytes(int tile) {
+    return tile_shapes[16 + 2 * tile] | tile_shapes[17 + 2 * tile] << 8;
+}
 static int rows(int tile) { return tile_shapes[48 + tile]; }
 
 static void clear(int tile) { memset(tiles[tile], 0, sizeof tiles[tile]); }

@@ -1,4 +1,5 @@
-/* binary.c: runs the program (NORMA_RUN, else ./run) with a chosen folder, input, output, terminal and limits. */
+/* binary.c: runs the program (NORMA_RUN, else ./run) with a chosen folder, input, output, terminal
+ * and limits. */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
@@ -71,7 +72,8 @@ static void redirect(int fd, const char *path, int flags) {
 }
 
 /* terminal: the master side of the program's terminal, or -1. */
-static void child(const char *binary, char **args, const int *input, const int *output, int terminal) {
+static void child(const char *binary, char **args, const int *input, const int *output,
+                  int terminal) {
     alarm(TIME_LIMIT);
     signal(SIGINT, SIG_DFL);      /* background processes of a shell ignore it */
     if (setup.terminal) setsid(); /* the next terminal opened becomes the controlling terminal */
@@ -87,7 +89,8 @@ static void child(const char *binary, char **args, const int *input, const int *
     for (int fd = 0; fd < 3; fd++)
         if (setup.closed & 1 << fd) close(fd);
     const struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
-    if (setup.file_size) setenv("GCOV_PREFIX", "/dev/null", 1); /* gcov cannot write there, see tests/support/wrap.c */
+    /* gcov cannot write there, see tests/support/wrap.c */
+    if (setup.file_size) setenv("GCOV_PREFIX", "/dev/null", 1);
     if (setup.file_size) setrlimit(RLIMIT_FSIZE, &limit);
     if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
@@ -140,8 +143,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         abort();
 }
 
-/* Waits until the program has written `text` `times` times and more than `size` bytes. Returns false if it ends
- * first. */
+/* Waits until the program has written `text` `times` times and more than `size` bytes. Returns
+ * false if it ends first. */
 static bool wait_for(pid_t pid, const char *name, const char *text, int times, size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
         int n = 0;
@@ -157,7 +160,8 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times, s
 static void resume(pid_t pid, int terminal) {
     struct termios settings;
     siginfo_t stopped = {0};
-    while (!stopped.si_pid && !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT)) usleep(10000);
+    while (!stopped.si_pid && !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
+        usleep(10000);
     suspended_echo = !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
     kill(pid, SIGCONT);
 }
@@ -196,15 +200,16 @@ static int split(char *line, char **args, int max) {
 
 int run(const char *format, ...) {
     static char binary[PATH_MAX], line[1 << 16], *args[64];
-    int input[2], output[2], state, terminal = setup.terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
+    int input[2], output[2], state,
+        terminal = setup.terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
     va_list list;
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
     args[0] = binary;
     split(line, args + 1, 62);
-    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) || pipe(output) ||
-        (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
+    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) ||
+        pipe(output) || (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
     unlink(inside("stdout"));
@@ -241,7 +246,8 @@ bool one_line(const char *text) {
 
 void check_refused(int expected, const char *mention, const char *arguments) {
     run("%s", arguments);
-    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s", arguments, status, expected, err);
+    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s", arguments, status,
+          expected, err);
     CHECK(one_line(err), "run %s: not one line: %s", arguments, err);
     CHECK(strstr(err, mention), "run %s: no '%s' in: %s", arguments, mention, err);
     CHECK(n_out == 0, "run %s: on stdout: %s", arguments, out);

@@ -8,24 +8,26 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* When Ctrl-C is sent: after the first output, when the program has a handler, when it is blocked on its output, or
- * when it prompts for a line on its terminal (then as a key). */
+/* When Ctrl-C is sent: after the first output, when the program has a handler, when it is blocked
+ * on its output, or when it prompts for a line on its terminal (then as a key). */
 typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interrupt;
 
 /* The setup of the next run; each run resets it. */
 typedef struct {
-    const char *input;        /* standard input; NULL: /dev/null */
-    bool endless_input;       /* a pipe that is neither written to nor closed */
-    size_t input_size;        /* bytes of input, if it contains zero bytes; 0: it ends at the first one */
-    const char *output;       /* file for standard output; NULL: it is captured */
-    bool closed_output;       /* a pipe without a reader */
-    bool blocked_output;      /* a full pipe whose reader does not read */
-    bool terminal;            /* standard input is a terminal */
-    const char *const *typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
-                                 \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
-    int closed;               /* closed descriptors, as a sum of 1 << descriptor */
-    long file_size;           /* max bytes of a file (ulimit -f); 0: no limit */
-    const char *environment;  /* "NAME=VALUE" */
+    const char *input;  /* standard input; NULL: /dev/null */
+    bool endless_input; /* a pipe that is neither written to nor closed */
+    /* bytes of input, if it contains zero bytes; 0: it ends at the first one */
+    size_t input_size;
+    const char *output;  /* file for standard output; NULL: it is captured */
+    bool closed_output;  /* a pipe without a reader */
+    bool blocked_output; /* a full pipe whose reader does not read */
+    bool terminal;       /* standard input is a terminal */
+    const char *const
+        *typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
+                   \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
+    int closed; /* closed descriptors, as a sum of 1 << descriptor */
+    long file_size;          /* max bytes of a file (ulimit -f); 0: no limit */
+    const char *environment; /* "NAME=VALUE" */
     Interrupt interrupt;
     size_t memory; /* max bytes of address space; 0: no limit */
 } Setup;
@@ -47,7 +49,8 @@ const char *inside(const char *name);
 void write_file(const char *name, const char *text);
 int files_in(const char *name);
 
-/* Runs the program with these arguments, separated by spaces ('one argument' may be quoted). Returns the status. */
+/* Runs the program with these arguments, separated by spaces ('one argument' may be quoted).
+ * Returns the status. */
 int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Checks that the run succeeds. */
@@ -55,5 +58,6 @@ int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool one_line(const char *text);
 
-/* Checks that a run ends with this status, without output, and with one line on stderr that contains `mention`. */
+/* Checks that a run ends with this status, without output, and with one line on stderr that
+ * contains `mention`. */
 void check_refused(int expected, const char *mention, const char *arguments);

@@ -1,6 +1,7 @@
 /* book.c: compares a chapter and its translation with the tests of their statements.
  *
- * Records the numbers that the tests computed for their statements and compares them with the numbers in the chapters.
+ * Records the numbers that the tests computed for their statements and compares them with the
+ * numbers in the chapters.
  */
 #include "base/file.h"
 
@@ -23,7 +24,8 @@ static struct {
 } computed[MAX_STATEMENTS], *current;
 
 void holds(const double *values, size_t n) {
-    for (size_t i = 0; i < n && current->n < MAX_NUMBERS; i++) current->values[current->n++] = values[i];
+    for (size_t i = 0; i < n && current->n < MAX_NUMBERS; i++)
+        current->values[current->n++] = values[i];
 }
 
 void holds_unknown(void) { current->unknown = true; }
@@ -34,7 +36,8 @@ static const Statement *statement(int i) {
     return i < book->n[0] ? &book->tables[0][i] : &book->tables[1][i - book->n[0]];
 }
 
-/* The index of the test named after a statement's arrow; tests_of(book) for a command or the file `given`; else -1. */
+/* The index of the test named after a statement's arrow; tests_of(book) for a command or the file
+ * `given`; else -1. */
 static int shown_by(const char *text, const char *end) {
     const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
     if (!arrow) return -1;
@@ -47,29 +50,33 @@ static int shown_by(const char *text, const char *end) {
     return command || !strncmp(name, book->given, strlen(book->given)) ? tests_of(book) : -1;
 }
 
-/* Every test is named in the chapter, in this order; every statement names its test, command or file. */
+/* Every test is named in the chapter, in this order; every statement names its test, command or
+ * file. */
 static void every_statement_is_shown(void) {
     const int tests = tests_of(book);
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
         int next = 0;
         CHECK(!chapter_open(&chapter, book->chapters[c]), "%s does not open", book->chapters[c]);
-        CHECK(chapter.n_statements == book->n_statements, "%s: %d statements", chapter.path, chapter.n_statements);
+        CHECK(chapter.n_statements == book->n_statements, "%s: %d statements", chapter.path,
+              chapter.n_statements);
         for (int i = 1; i <= chapter.n_statements; i++) {
             const int shown = shown_by(chapter.start[i], chapter.end[i]);
-            CHECK(shown == next || shown == tests, "%s: statement %d is not shown by %s or a command", chapter.path, i,
+            CHECK(shown == next || shown == tests,
+                  "%s: statement %d is not shown by %s or a command", chapter.path, i,
                   next < tests ? statement(next)->name : "a test");
             if (shown < 0 || shown == tests) continue;
             computed[shown].number = i;
             next++;
         }
-        CHECK(next == tests, "%s: no statement is shown by %s", chapter.path, statement(next)->name);
+        CHECK(next == tests, "%s: no statement is shown by %s", chapter.path,
+              statement(next)->name);
         chapter_close(&chapter);
     }
 }
 
-/* Numbers that no test computes, because they are given or measured. Lines "STATEMENT: ..." list each number as often
- * as it occurs in the statement. */
+/* Numbers that no test computes, because they are given or measured. Lines "STATEMENT: ..." list
+ * each number as often as it occurs in the statement. */
 typedef struct {
     Number numbers[MAX_STATEMENTS + 1][MAX_NUMBERS];
     int n[MAX_STATEMENTS + 1];
@@ -106,8 +113,8 @@ static bool take_given(Given *given, int number, const char *text) {
     return false;
 }
 
-/* Whether a statement's number is given or computed by its test. Outside of statements, a number of four characters or
- * more may be computed by any test. */
+/* Whether a statement's number is given or computed by its test. Outside of statements, a number of
+ * four characters or more may be computed by any test. */
 static bool is_covered(const Number *n, int number, Given *given) {
     const bool prose = number == PROSE;
     if (take_given(given, number, n->text)) return true;
@@ -127,7 +134,8 @@ static bool is_shown(double value, const Chapter *c, int number) {
     return false;
 }
 
-/* Every number of the chapters is computed by a test or given; every computed number is in the chapters. */
+/* Every number of the chapters is computed by a test or given; every computed number is in the
+ * chapters. */
 static void every_number_is_covered(void) {
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
@@ -139,17 +147,17 @@ static void every_number_is_covered(void) {
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < chapter.n_numbers[i]; k++)
                 if (!is_covered(&chapter.numbers[i][k], i, given))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: no test computes %s", chapter.path, i,
-                              chapter.numbers[i][k].text);
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: no test computes %s",
+                              chapter.path, i, chapter.numbers[i][k].text);
         for (int t = 0; t < tests_of(book); t++)
             for (size_t i = 0; i < computed[t].n; i++)
                 if (!is_shown(computed[t].values[i], &chapter, computed[t].number))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it", chapter.path,
-                              computed[t].number, computed[t].values[i]);
+                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it",
+                              chapter.path, computed[t].number, computed[t].values[i]);
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < given->n[i]; k++)
-                test_fail(__FILE__, __LINE__, "%s, statement %d: %s is given, but not in it", chapter.path, i,
-                          given->numbers[i][k].text);
+                test_fail(__FILE__, __LINE__, "%s, statement %d: %s is given, but not in it",
+                          chapter.path, i, given->numbers[i][k].text);
         chapter_close(&chapter);
         free(given);
     }
@@ -164,18 +172,22 @@ void same_numbers(const char *english, const char *chinese) {
     CHECK(!chapter_open(&twins[0], english), "%s does not open", english);
     CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
     for (int i = 0; i <= MAX_STATEMENTS; i++) {
-        for (int c = 0; c < 2; c++) qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
+        for (int c = 0; c < 2; c++)
+            qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
         for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
             const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
             if (!strcmp(a, b)) continue;
-            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese, i, a, b);
+            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese,
+                      i, a, b);
             break;
         }
     }
     for (int c = 0; c < 2; c++) chapter_close(&twins[c]);
 }
 
-static void twins_have_the_same_numbers(void) { same_numbers(book->chapters[0], book->chapters[1]); }
+static void twins_have_the_same_numbers(void) {
+    same_numbers(book->chapters[0], book->chapters[1]);
+}
 
 void book_test(const Book *b) {
     book = b;

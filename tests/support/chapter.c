@@ -1,4 +1,5 @@
-/* chapter.c: reads a chapter of docs/: its statements and their numbers. book.c checks the numbers. */
+/* chapter.c: reads a chapter of docs/: its statements and their numbers. book.c checks the
+ * numbers. */
 #include "base/file.h"
 
 #include "tests/support/chapter.h"
@@ -12,10 +13,14 @@
 
 static const char MINUS[] = "\xe2\x88\x92"; /* U+2212 */
 
-static bool begins(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+static bool begins(const char *text, const char *with) {
+    return !strncmp(text, with, strlen(with));
+}
 
 /* The length of a minus sign, ASCII or U+2212; 0: none. */
-static size_t sign_length(const char *at) { return *at == '-' ? 1 : begins(at, MINUS) ? strlen(MINUS) : 0; }
+static size_t sign_length(const char *at) {
+    return *at == '-' ? 1 : begins(at, MINUS) ? strlen(MINUS) : 0;
+}
 
 size_t number_read(Number *n, const char *text) {
     const char *at = text + sign_length(text);
@@ -25,8 +30,8 @@ size_t number_read(Number *n, const char *text) {
     if (!isdigit((unsigned char)*at)) return 0;
     if (at > text) n->text[length++] = '-';
     for (; length < sizeof n->text - 8; at++) {
-        const bool comma =
-            !point && *at == ',' && isdigit(at[1]) && isdigit(at[2]) && isdigit(at[3]) && !isdigit(at[4]);
+        const bool comma = !point && *at == ',' && isdigit(at[1]) && isdigit(at[2]) &&
+                           isdigit(at[3]) && !isdigit(at[4]);
         if (comma) continue;
         if (*at == '.' && !point && isdigit((unsigned char)at[1]))
             point = true;
@@ -51,21 +56,27 @@ size_t number_read(Number *n, const char *text) {
 
 bool number_shows(const Number *n, double value) {
     const char *digits = n->text + (*n->text == '-');
-    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false; /* 016 does not show 16 */
-    if (n->half > 0.2 * fabs(value) && n->value != value) return false;      /* 0 does not show 0.27 */
+    /* 016 does not show 16 */
+    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false;
+    /* 0 does not show 0.27 */
+    if (n->half > 0.2 * fabs(value) && n->value != value) return false;
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
 /* The end of the code, the address or the file name of a picture that begins at `at`; else `at`. */
 static const char *skip_code(const char *at, const char *line) {
     if (at == line && begins(at, "```")) {
-        const bool code = begins(at, "```c\n") || begins(at, "```sh\n"); /* numbers in programs' output count */
+        /* numbers in programs' output count */
+        const bool code = begins(at, "```c\n") || begins(at, "```sh\n");
         const char *end = code ? strstr(at + 3, "\n```") : NULL;
         return end ? end + 4 : at + 3;
     }
-    const char *end = *at == '`' && at[1] != '`' ? strchr(at + 1, '`') : begins(at, "](") ? strchr(at, ')') : NULL;
+    const char *end = *at == '`' && at[1] != '`' ? strchr(at + 1, '`')
+                      : begins(at, "](")         ? strchr(at, ')')
+                                                 : NULL;
     if (end) return end + 1;
-    if (begins(at, "arXiv:")) return at + strlen("arXiv:") + strspn(at + strlen("arXiv:"), "0123456789.");
+    if (begins(at, "arXiv:"))
+        return at + strlen("arXiv:") + strspn(at + strlen("arXiv:"), "0123456789.");
     return at;
 }
 
@@ -85,7 +96,8 @@ static void read_numbers(Chapter *c) {
     const char *line = c->text;
     for (const char *at = c->text; *at;) {
         const char *after = skip_code(at, line);
-        if (at == line && begins(at, "**") && isdigit((unsigned char)at[2])) after = at + strcspn(at + 2, "*") + 4;
+        if (at == line && begins(at, "**") && isdigit((unsigned char)at[2]))
+            after = at + strcspn(at + 2, "*") + 4;
         if (after > at) {
             at = after;
             continue;

@@ -15,18 +15,20 @@ typedef struct {
     const char *path;
     char *text; /* owned */
     int n_statements;
-    const char *start[MAX_STATEMENTS + 1], *end[MAX_STATEMENTS + 1]; /* of statements 1 to n_statements */
-    Number *numbers[MAX_STATEMENTS + 1]; /* [MAX_STATEMENTS + 1][n_numbers], owned; PROSE and the statements */
+    /* of statements 1 to n_statements */
+    const char *start[MAX_STATEMENTS + 1], *end[MAX_STATEMENTS + 1];
+    /* [MAX_STATEMENTS + 1][n_numbers], owned; PROSE and the statements */
+    Number *numbers[MAX_STATEMENTS + 1];
     int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if there is one; the caller frees it. NULL
- * if the file is missing. */
+/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if there is one; the
+ * caller frees it. NULL if the file is missing. */
 char *chapter_text(const char *path);
 
-/* A statement begins with "**N.** " at the start of a line and ends at the next statement or heading ("# " or "## ").
- * Digits in names (float32), code, commands, addresses and pictures are not numbers. Returns -1 if the file is
- * missing. */
+/* A statement begins with "**N.** " at the start of a line and ends at the next statement or
+ * heading ("# " or "## "). Digits in names (float32), code, commands, addresses and pictures are
+ * not numbers. Returns -1 if the file is missing. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
 

@@ -1,7 +1,7 @@
 /* family_writer.c: small models of other families than LLaMA, as folders.
  *
- * Reads tests/golden/families/NAME.json, written by scripts/families.py, and computes the weights that this script
- * defines. folder_writer.c writes the folders.
+ * Reads tests/golden/families/NAME.json, written by scripts/families.py, and computes the weights
+ * that this script defines. folder_writer.c writes the folders.
  */
 #include "base/file.h"
 #include "formats/json.h"
@@ -29,7 +29,8 @@ static char *config_of(const char *path) {
     size_t size;
     char *text = file_read(path, &size), *config = NULL;
     const char *from = text ? strstr(text, begins) : NULL, *to = from ? strstr(from, ends) : NULL;
-    if (!to || asprintf(&config, "{\n%.*s\n}\n", (int)(to - from - (int)strlen(begins)), from + strlen(begins)) < 0)
+    if (!to || asprintf(&config, "{\n%.*s\n}\n", (int)(to - from - (int)strlen(begins)),
+                        from + strlen(begins)) < 0)
         abort();
     free(text);
     return config;
@@ -54,15 +55,18 @@ static bool ends_with(const char *name, const char *end) {
     return n >= length && !strcmp(name + n - length, end);
 }
 
-/* Computes the values of a tensor: a bias, a norm, the embedding or another matrix. adds_one: gamma - 1 is stored. */
+/* Computes the values of a tensor: a bias, a norm, the embedding or another matrix. adds_one: gamma
+ * - 1 is stored. */
 static void fill_part(FolderPart *p, uint64_t seed, uint64_t id, bool adds_one) {
     const bool bias = ends_with(p->name, ".bias"), norm = p->n_dims == 1 && !bias;
     const double mean = norm && !adds_one ? 1 : 0;
-    const double factor = bias                              ? 1
-                          : norm                            ? 0.5
-                          : strstr(p->name, "embed_tokens") ? 2
-                                                            : (double)hash_factor(p->dims[p->n_dims - 1]);
-    for (size_t i = 0; i < p->count; i++) p->values[i] = (float)(mean + factor * (double)hash_uniform(seed, id, i));
+    const double factor = bias   ? 1
+                          : norm ? 0.5
+                          : strstr(p->name, "embed_tokens")
+                              ? 2
+                              : (double)hash_factor(p->dims[p->n_dims - 1]);
+    for (size_t i = 0; i < p->count; i++)
+        p->values[i] = (float)(mean + factor * (double)hash_uniform(seed, id, i));
 }
 
 int family_open(Family *f, const char *name) {
@@ -71,7 +75,8 @@ int family_open(Family *f, const char *name) {
     snprintf(path, sizeof path, "tests/golden/families/%s.json", name);
     *f = (Family){0};
     if (json_open(&json, path)) return -1;
-    const Json *config = json_get(json.values, "config"), *tensors = json_get(json.values, "tensors");
+    const Json *config = json_get(json.values, "config"),
+               *tensors = json_get(json.values, "tensors");
     const Json *tokens = json_get(json.values, "tokens"), *type = json_get(config, "model_type");
     const uint64_t seed = (uint64_t)integer(json_get(json.values, "seed"));
     f->config = config_of(path);
@@ -84,7 +89,8 @@ int family_open(Family *f, const char *name) {
         fill_part(part, seed, (uint64_t)f->n_parts++, !strncmp(type->text, "gemma", 5));
     }
     int n = 0;
-    for (const Json *t = json_first(tokens); t; t = json_next(tokens, t)) f->tokens[n++] = integer(t);
+    for (const Json *t = json_first(tokens); t; t = json_next(tokens, t))
+        f->tokens[n++] = integer(t);
     json_close(&json);
     return 0;
 }
@@ -109,7 +115,8 @@ void family_round(Family *f, Type type) {
         uint8_t *bytes = malloc(2 * p->count);
         if (!bytes) abort();
         quantize_row(bytes, type, p->values, (int)p->count);
-        dequantize_row(p->values, &(Tensor){.type = type, .rows = 1, .cols = (int)p->count, .data = bytes}, 0);
+        dequantize_row(p->values,
+                       &(Tensor){.type = type, .rows = 1, .cols = (int)p->count, .data = bytes}, 0);
         free(bytes);
     }
 }

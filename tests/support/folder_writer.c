@@ -1,4 +1,5 @@
-/* folder_writer.c: writes a Model as a Hugging Face folder: config.json, safetensors files with or without an index.
+/* folder_writer.c: writes a Model as a Hugging Face folder: config.json, safetensors files with or
+ * without an index.
  *
  * Tests that need an invalid folder change its files.
  */
@@ -37,7 +38,8 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *f
         if (!f->parts) abort();
     }
     FolderPart *p = &f->parts[f->n_parts++];
-    *p = (FolderPart){.n_dims = n_dims, .dims = {a, b, c}, .count = (size_t)a * (size_t)b * (size_t)c};
+    *p = (FolderPart){
+        .n_dims = n_dims, .dims = {a, b, c}, .count = (size_t)a * (size_t)b * (size_t)c};
     p->values = calloc(p->count + 1, sizeof *p->values);
     va_list args;
     va_start(args, format);
@@ -46,7 +48,8 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *f
     return p;
 }
 
-/* The index, in the layout of adjacent pairs, of the row with index `row` in the layout of halves. */
+/* The index, in the layout of adjacent pairs, of the row with index `row` in the layout of
+ * halves. */
 static int row_in_pairs(const Config *c, int row) {
     const int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;
@@ -123,7 +126,9 @@ static void add_layer(Folder *f, const Layer *layer, int l) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static const char *dtype(Type type) { return type == TYPE_F32 ? "F32" : type == TYPE_F16 ? "F16" : "BF16"; }
+static const char *dtype(Type type) {
+    return type == TYPE_F32 ? "F32" : type == TYPE_F16 ? "F16" : "BF16";
+}
 
 static int write_header(const Folder *f, int first, int step, FILE *out) {
     char *text = NULL;
@@ -133,7 +138,8 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
     for (int i = first; i < f->n_parts; i += step) {
         const FolderPart *p = &f->parts[i];
         const size_t end = at + p->count * (f->form->type == TYPE_F32 ? 4 : 2);
-        fprintf(header, ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%d", p->name, dtype(f->form->type), p->dims[0]);
+        fprintf(header, ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%d", p->name,
+                dtype(f->form->type), p->dims[0]);
         for (int d = 1; d < p->n_dims; d++) fprintf(header, ", %d", p->dims[d]);
         fprintf(header, "], \"data_offsets\": [%zu, %zu]}", at, end);
         at = end;
@@ -187,7 +193,8 @@ static int write_index(const Folder *f, const char *folder, int n_files) {
     if (!out) return -1;
     fputs("{\n  \"metadata\": {\"total_size\": 1},\n  \"weight_map\": {", out);
     for (int i = 0; i < f->n_parts; i++)
-        fprintf(out, "%s\n    \"%s\": \"%s\"", i ? "," : "", f->parts[i].name, shard_name(i % n_files, n_files));
+        fprintf(out, "%s\n    \"%s\": \"%s\"", i ? "," : "", f->parts[i].name,
+                shard_name(i % n_files, n_files));
     fputs("\n  }\n}\n", out);
     return fclose(out);
 }
@@ -206,16 +213,20 @@ int folder_write_parts(FolderPart *parts, int n, const char *folder, const Folde
     return write_weights(&f, folder) ? -1 : 0;
 }
 
-/* ---- config.json ------------------------------------------------------------------------------- */
+/* ---- config.json -------------------------------------------------------------------------------
+ */
 
 static void write_experts_options(FILE *out, const Model *m, const char *type) {
     const Config *c = &m->config;
     int n_dense = 0;
-    if (!strcmp(type, "minimind")) fprintf(out, "  \"use_moe\": %s,\n", c->n_experts ? "true" : "false");
+    if (!strcmp(type, "minimind"))
+        fprintf(out, "  \"use_moe\": %s,\n", c->n_experts ? "true" : "false");
     if (!c->n_experts) return;
-    fprintf(out, "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n", c->n_experts, c->n_experts_used);
+    fprintf(out, "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n", c->n_experts,
+            c->n_experts_used);
     fprintf(out, "  \"moe_intermediate_size\": %d,\n", c->expert_dim);
-    fprintf(out, "  \"norm_topk_prob\": %s,\n  \"mlp_only_layers\": [", c->norm_topk ? "true" : "false");
+    fprintf(out, "  \"norm_topk_prob\": %s,\n  \"mlp_only_layers\": [",
+            c->norm_topk ? "true" : "false");
     for (int l = 0; l < c->n_layers; l++)
         if (!m->layers[l].experts) fprintf(out, n_dense++ ? ", %d" : "%d", l);
     fputs("],\n", out);
@@ -228,9 +239,12 @@ static int write_config(const Model *m, const FolderForm *form, const char *fold
     if (!out) return -1;
     fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"silu\",\n", form->model_type);
     fprintf(out, "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n", c->dim, c->hidden_dim);
-    fprintf(out, "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n", c->n_layers, c->n_heads);
-    fprintf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c->n_kv_heads, c->head_size);
-    fprintf(out, "  \"vocab_size\": %d,\n  \"max_position_embeddings\": %d,\n", c->vocab_size, c->context);
+    fprintf(out, "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n", c->n_layers,
+            c->n_heads);
+    fprintf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c->n_kv_heads,
+            c->head_size);
+    fprintf(out, "  \"vocab_size\": %d,\n  \"max_position_embeddings\": %d,\n", c->vocab_size,
+            c->context);
     fprintf(out, "  \"rms_norm_eps\": %.9g,\n", (double)layer->attn_norm.eps);
     write_experts_options(out, m, form->model_type);
     if (layer->wo.bias) fputs("  \"attention_bias\": true,\n", out);
@@ -247,7 +261,8 @@ int folder_write(const Model *m, const char *folder, const FolderForm *form) {
     for (int l = 0; l < m->config.n_layers; l++) add_layer(&f, &m->layers[l], l);
     add_norm(&f, "model.norm", &m->final_norm, m->config.dim);
     if (!m->tied) add_weight(&f, "lm_head", &m->output, false);
-    const int status = folder_write_parts(f.parts, f.n_parts, folder, form) | write_config(m, form, folder);
+    const int status =
+        folder_write_parts(f.parts, f.n_parts, folder, form) | write_config(m, form, folder);
     for (int i = 0; i < f.n_parts; i++) free(f.parts[i].values);
     free(f.parts);
     return status ? -1 : 0;

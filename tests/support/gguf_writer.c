@@ -35,8 +35,12 @@ void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, s
     memcpy(key->value, value, bytes);
 }
 
-void gguf_set_int(GgufFile *f, const char *name, int value) { gguf_set(f, name, GGUF_U32, &value, sizeof value); }
-void gguf_set_real(GgufFile *f, const char *name, float value) { gguf_set(f, name, GGUF_F32, &value, sizeof value); }
+void gguf_set_int(GgufFile *f, const char *name, int value) {
+    gguf_set(f, name, GGUF_U32, &value, sizeof value);
+}
+void gguf_set_real(GgufFile *f, const char *name, float value) {
+    gguf_set(f, name, GGUF_F32, &value, sizeof value);
+}
 
 void gguf_set_text(GgufFile *f, const char *name, const char *value) {
     const uint64_t n = strlen(value);
@@ -56,7 +60,8 @@ void gguf_remove(GgufFile *f, const char *name) {
     for (int i = 0; i < f->n_tensors; i++)
         if (!strcmp(f->tensors[i].name, name)) {
             free(f->tensors[i].values);
-            memmove(&f->tensors[i], &f->tensors[i + 1], (size_t)(--f->n_tensors - i) * sizeof *f->tensors);
+            memmove(&f->tensors[i], &f->tensors[i + 1],
+                    (size_t)(--f->n_tensors - i) * sizeof *f->tensors);
         }
     gguf_place(f);
 }
@@ -84,23 +89,25 @@ GgufTensor *gguf_tensor(GgufFile *f, const char *name) {
     return NULL;
 }
 
-GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id) {
+GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width,
+                     uint64_t id) {
     if (f->n_tensors == sizeof f->tensors / sizeof *f->tensors) abort();
     GgufTensor *t = &f->tensors[f->n_tensors++];
     *t = (GgufTensor){.n_dims = rows > 1 ? 2 : 1, .dims = {(uint64_t)cols, (uint64_t)rows, 1, 1}};
     snprintf(t->name, sizeof t->name, "%s", name);
     t->count = (size_t)rows * (size_t)cols;
     t->values = malloc(t->count * sizeof *t->values);
-    for (size_t i = 0; i < t->count; i++) t->values[i] = mean + hash_uniform(id >> 32, id & 0xffffffff, i) * width;
+    for (size_t i = 0; i < t->count; i++)
+        t->values[i] = mean + hash_uniform(id >> 32, id & 0xffffffff, i) * width;
     gguf_place(f);
     return t;
 }
 
 /* Adds n_matrices matrices with the weights of hashmodel.c as one tensor. */
-static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices, int rows,
-                         int cols) {
-    GgufTensor *t =
-        gguf_add(f, name, n_matrices * rows, cols, 0, id ? hash_factor(cols) : 2, m->seed << 32 | (uint64_t)id);
+static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices,
+                         int rows, int cols) {
+    GgufTensor *t = gguf_add(f, name, n_matrices * rows, cols, 0, id ? hash_factor(cols) : 2,
+                             m->seed << 32 | (uint64_t)id);
     if (n_matrices == 1) return;
     t->n_dims = 3;
     t->dims[1] = (uint64_t)rows;
@@ -117,8 +124,10 @@ enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
 
 static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l) {
     const int head_size = r->head_size ? r->head_size : m->dim / m->n_heads;
-    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size, hidden = m->hidden_dim;
-    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l, n = r->n_experts, expert_dim = r->expert_dim;
+    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size,
+              hidden = m->hidden_dim;
+    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l, n = r->n_experts,
+              expert_dim = r->expert_dim;
     char name[64];
 #define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
     add_norm(f, m, NAME("attn_norm.weight"), id + 0, m->dim);
@@ -132,8 +141,10 @@ static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l)
     }
     if (r->biases) {
         gguf_add(f, NAME("attn_q.bias"), 1, q_dim, 0, 1, m->seed << 32 | (uint64_t)(more + Q_BIAS));
-        gguf_add(f, NAME("attn_k.bias"), 1, kv_dim, 0, 1, m->seed << 32 | (uint64_t)(more + K_BIAS));
-        gguf_add(f, NAME("attn_v.bias"), 1, kv_dim, 0, 1, m->seed << 32 | (uint64_t)(more + V_BIAS));
+        gguf_add(f, NAME("attn_k.bias"), 1, kv_dim, 0, 1,
+                 m->seed << 32 | (uint64_t)(more + K_BIAS));
+        gguf_add(f, NAME("attn_v.bias"), 1, kv_dim, 0, 1,
+                 m->seed << 32 | (uint64_t)(more + V_BIAS));
     }
     add_norm(f, m, NAME("ffn_norm.weight"), id + 5, m->dim);
     if (l < r->n_dense || !n) {
@@ -150,11 +161,17 @@ static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l)
 }
 
 const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES] = {
-    {"qwen2", {48, 80, 2, 4, 2, 60, 64, true, 21}, {.architecture = "qwen2", .head_size = 12, .biases = true}},
+    {"qwen2",
+     {48, 80, 2, 4, 2, 60, 64, true, 21},
+     {.architecture = "qwen2", .head_size = 12, .biases = true}},
     {"qwen3", {64, 96, 2, 4, 2, 60, 64, false, 22}, {.architecture = "qwen3", .head_size = 24}},
     {"qwen3moe",
      {64, 96, 2, 4, 1, 60, 64, true, 23},
-     {.architecture = "qwen3moe", .head_size = 16, .n_experts = 8, .n_experts_used = 2, .expert_dim = 32}},
+     {.architecture = "qwen3moe",
+      .head_size = 16,
+      .n_experts = 8,
+      .n_experts_used = 2,
+      .expert_dim = 32}},
     {"plain_moe",
      {40, 72, 3, 2, 2, 60, 64, true, 24},
      {.architecture = "qwen3moe",
@@ -166,7 +183,11 @@ const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES] = {
       .plain_weights = true}},
     {"yarn",
      {64, 96, 2, 4, 2, 60, 64, false, 25},
-     {.architecture = "qwen2", .head_size = 24, .biases = true, .rope_amplitude = 1.25f, .rope_factors = true}},
+     {.architecture = "qwen2",
+      .head_size = 24,
+      .biases = true,
+      .rope_amplitude = 1.25f,
+      .rope_factors = true}},
 };
 
 const char *gguf_key(const Relative *r, const char *name) {
@@ -194,8 +215,10 @@ static void set_sizes(GgufFile *f, const HashModel *m, const Relative *r) {
         gguf_set_int(f, gguf_key(r, "expert_used_count"), r->n_experts_used);
         gguf_set_int(f, gguf_key(r, "expert_feed_forward_length"), r->expert_dim);
     }
-    if (r->plain_weights) gguf_set(f, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &(bool){false}, 1);
-    if (r->rope_amplitude != 0) gguf_set_real(f, gguf_key(r, "rope.scaling.attn_factor"), r->rope_amplitude);
+    if (r->plain_weights)
+        gguf_set(f, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &(bool){false}, 1);
+    if (r->rope_amplitude != 0)
+        gguf_set_real(f, gguf_key(r, "rope.scaling.attn_factor"), r->rope_amplitude);
 }
 
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
@@ -206,8 +229,11 @@ void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
     add_matrices(f, m, "token_embd.weight", 0, 1, m->vocab_size, m->dim);
     for (int l = 0; l < m->n_layers; l++) add_layer(f, m, r, l);
     add_norm(f, m, "output_norm.weight", 1 + 9 * m->n_layers, m->dim);
-    if (m->untied) add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1, m->vocab_size, m->dim);
-    if (r->rope_factors) gguf_add(f, "rope_freqs.weight", 1, r->head_size / 2, 4, 4, m->seed << 32 | (MORE_PARTS - 1));
+    if (m->untied)
+        add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1, m->vocab_size, m->dim);
+    if (r->rope_factors)
+        gguf_add(f, "rope_freqs.weight", 1, r->head_size / 2, 4, 4,
+                 m->seed << 32 | (MORE_PARTS - 1));
 }
 
 void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
@@ -224,11 +250,13 @@ static void rename_all(GgufFile *f, const char *from, const char *to) {
         char rest[64], *at = strstr(f->tensors[i].name, from);
         if (!at) continue;
         snprintf(rest, sizeof rest, "%s", at + strlen(from));
-        snprintf(at, sizeof f->tensors[i].name - (size_t)(at - f->tensors[i].name), "%s%s", to, rest);
+        snprintf(at, sizeof f->tensors[i].name - (size_t)(at - f->tensors[i].name), "%s%s", to,
+                 rest);
     }
 }
 
-/* Replaces several tensors, whose names are separated by spaces, by one tensor of all their rows. */
+/* Replaces several tensors, whose names are separated by spaces, by one tensor of all their
+ * rows. */
 static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
     char full[64], list[64], *next = list;
     float *values = malloc(1 << 22);
@@ -340,7 +368,8 @@ static uint16_t to_q8_0(int8_t *q, const float *x) {
     for (int i = 0; i < 32; i++) max = fmaxf(max, fabsf(x[i]));
     const uint16_t half = f32_to_f16(max / 127);
     const float scale = f16_to_f32(half);
-    for (int i = 0; i < 32; i++) q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale))) : 0;
+    for (int i = 0; i < 32; i++)
+        q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale))) : 0;
     return half;
 }
 
@@ -371,12 +400,15 @@ void gguf_convert(GgufFile *f, Type type) {
 /* Writes random blocks with small float16 scales and offsets, so that the weights are small. */
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
-    const size_t weights = (size_t)TYPES[t->stored].weights, bytes = stored_bytes(t->stored, weights);
+    const size_t weights = (size_t)TYPES[t->stored].weights,
+                 bytes = stored_bytes(t->stored, weights);
     const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* of a scale or a min */
     for (size_t b = 0; b < t->count / weights; b++) {
-        for (size_t i = 0; i < bytes; i++) block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
+        for (size_t i = 0; i < bytes; i++)
+            block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
         for (int i = 0; i <= TYPES[t->stored].min; i++) {
-            const float uniform = (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) / 8388608.0f - 1;
+            const float uniform =
+                (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) / 8388608.0f - 1;
             const uint16_t half = f32_to_f16(uniform * largest);
             memcpy(block + TYPES[t->stored].at + 2 * i, &half, sizeof half);
         }
@@ -396,7 +428,8 @@ static void write_values(FILE *out, const GgufTensor *t) {
             if (i % 32) continue;
             half = to_q8_0(q, t->values + i);
         }
-        fwrite(t->stored == TYPE_F32 ? (const void *)&t->values[i] : &half, t->stored == TYPE_F32 ? 4 : 2, 1, out);
+        fwrite(t->stored == TYPE_F32 ? (const void *)&t->values[i] : &half,
+               t->stored == TYPE_F32 ? 4 : 2, 1, out);
         if (t->stored == TYPE_Q8_0) fwrite(q, 1, sizeof q, out);
     }
 }
@@ -446,11 +479,16 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n
     start_array(&types, GGUF_I32, (uint64_t)vocab_size);
     for (int i = 0; pieces && i < vocab_size; i++) {
         const GgufPiece *other = i < vocab_size - n_last ? NULL : &last[i - (vocab_size - n_last)];
-        const int type = other ? other->type : i == 0 ? UNKNOWN : i < 3 ? CONTROL : i < 259 ? BYTE : NORMAL;
+        const int type = other     ? other->type
+                         : i == 0  ? UNKNOWN
+                         : i < 3   ? CONTROL
+                         : i < 259 ? BYTE
+                                   : NORMAL;
         int length;
         memcpy(&length, pieces + at + 4, sizeof length);
         append(&scores, pieces + at, 4);
-        append_piece(&texts, other ? other->text : pieces + at + 8, other ? (int)strlen(other->text) : length);
+        append_piece(&texts, other ? other->text : pieces + at + 8,
+                     other ? (int)strlen(other->text) : length);
         append(&types, &type, sizeof type);
         at += 8 + (size_t)length;
     }

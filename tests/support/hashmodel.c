@@ -1,7 +1,7 @@
 /* hashmodel.c: small random models.
  *
- * Every weight is computed from an integer hash, as in scripts/random_model.py, so that the repository stores only the
- * logits. Also writes these models as llama2.c files.
+ * Every weight is computed from an integer hash, as in scripts/random_model.py, so that the
+ * repository stores only the logits. Also writes these models as llama2.c files.
  */
 #include "tests/support/test.h"
 
@@ -99,7 +99,8 @@ static void write_layers(Writer *w, const HashModel *m, int part) {
 
 static void write_header(Writer *w, const HashModel *m, int version) {
     uint8_t header[256] = {0};
-    int32_t ints[7] = {m->dim, m->hidden_dim, m->n_layers, m->n_heads, m->n_kv_heads, m->vocab_size, m->context};
+    int32_t ints[7] = {m->dim,        m->hidden_dim, m->n_layers, m->n_heads,
+                       m->n_kv_heads, m->vocab_size, m->context};
     if (version == 0) {
         if (m->untied) ints[5] = -ints[5];
         fwrite(ints, sizeof ints, 1, w->out);
@@ -160,8 +161,8 @@ int hashtokenizer_write(const char *path, int vocab_size) {
     for (char c = 32; c < 127 && n < vocab_size; c++, n++) write_piece(out, -(float)n, &c, 1);
     for (int i = 0; n < vocab_size; i++, n++) { /* aa, ba, ..., then " aa" and so on */
         char text[8];
-        const int length =
-            snprintf(text, sizeof text, "%s%c%c", i / 676 % 2 ? " " : "", 'a' + i % 26, 'a' + i / 26 % 26);
+        const int length = snprintf(text, sizeof text, "%s%c%c", i / 676 % 2 ? " " : "",
+                                    'a' + i % 26, 'a' + i / 26 % 26);
         write_piece(out, -(float)n, text, length);
     }
     return fclose(out);

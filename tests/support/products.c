@@ -1,4 +1,5 @@
-/* products.c: checks that a product has the same bits in parts of rows and tokens, with threads, and from panels. */
+/* products.c: checks that a product has the same bits in parts of rows and tokens, with threads,
+ * and from panels. */
 #include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -26,7 +27,8 @@ void input_buffer_close(InputBuffer *buffer) {
 
 float product_before(int i) { return 0.5f + (float)(i % 5); }
 
-/* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not change. */
+/* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not
+ * change. */
 static void check_pieces(const Product *p, int n_rows, int max) {
     static float pieces[PRODUCT_TOKENS * (PRODUCT_ROWS + GAP)];
     const Tensor *w = p->w;
@@ -37,14 +39,15 @@ static void check_pieces(const Product *p, int n_rows, int max) {
         const int tokens = p->n - t < max ? p->n - t : max;
         const Input in = input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
         for (int r = 0; r < rows; r += n_rows)
-            matmul_rows(pieces + t * stride, (size_t)stride, w, r, rows - r < n_rows ? rows - r : n_rows, &in, tokens,
-                        p->add);
+            matmul_rows(pieces + t * stride, (size_t)stride, w, r,
+                        rows - r < n_rows ? rows - r : n_rows, &in, tokens, p->add);
     }
     for (int t = 0; t < p->n; t++) {
         CHECK(!memcmp(pieces + t * stride, p->y + t * rows, (size_t)rows * sizeof *pieces),
-              "%s %d x %d, %d tokens, group %d: other bits with %d rows and %d tokens at a time", type_name(w->type),
-              rows, w->cols, p->n, w->group, n_rows, max);
-        for (int i = rows; i < stride; i++) CHECK(pieces[t * stride + i] == -9, "wrote past the requested rows");
+              "%s %d x %d, %d tokens, group %d: other bits with %d rows and %d tokens at a time",
+              type_name(w->type), rows, w->cols, p->n, w->group, n_rows, max);
+        for (int i = rows; i < stride; i++)
+            CHECK(pieces[t * stride + i] == -9, "wrote past the requested rows");
     }
 }
 
@@ -59,8 +62,8 @@ static void check_threads(const Product *p) {
         (p->add ? matmul_add : matmul)(shared, w, &in, p->n);
     }
     CHECK(!memcmp(shared, p->y, (size_t)(p->n * w->rows) * sizeof *shared),
-          "%s %d x %d, %d tokens, group %d: other bits with 3 threads", type_name(w->type), w->rows, w->cols, p->n,
-          w->group);
+          "%s %d x %d, %d tokens, group %d: other bits with 3 threads", type_name(w->type), w->rows,
+          w->cols, p->n, w->group);
 }
 
 void check_divisions(const Product *p) {

@@ -4,8 +4,8 @@
  *     tests/all A B ...   these suites
  *     tests/all A         this suite, in this process
  *
- * NORMA_JOBS limits the number of processes. The suite `growth` runs in the program tests/growth, which counts the
- * steps of the code that reads files (steps.c).
+ * NORMA_JOBS limits the number of processes. The suite `growth` runs in the program tests/growth,
+ * which counts the steps of the code that reads files (steps.c).
  */
 #include "base/process.h"
 #include "base/ranks.h"
@@ -79,7 +79,8 @@ static void add_reason(const char *reason) {
     }
 }
 
-/* Prints the output of a suite, except its counts and the reasons for skipped tests, which are collected. */
+/* Prints the output of a suite, except its counts and the reasons for skipped tests, which are
+ * collected. */
 static void report(const Suite *s, int state) {
     bool found = false;
     int counts[3] = {0};
@@ -101,8 +102,8 @@ static void report(const Suite *s, int state) {
     n_passed += counts[0];
     n_failed += counts[1] + !ended;
     n_skipped += counts[2];
-    printf("%-6s  %-12s %4d tests %6.1f s\n", ended && !counts[1] ? "ok" : "FAILED", s->name, counts[0] + counts[1],
-           now() - s->start);
+    printf("%-6s  %-12s %4d tests %6.1f s\n", ended && !counts[1] ? "ok" : "FAILED", s->name,
+           counts[0] + counts[1], now() - s->start);
     fflush(stdout);
 }
 

@@ -23,7 +23,8 @@ static int write_text(const char *path, const char *text) {
     return f && fputs(text, f) >= 0 && fclose(f) == 0 ? 0 : -1;
 }
 
-/* Copies a tokenizer.json of tests/golden with only its first 16 merges, because each merge allocates memory. */
+/* Copies a tokenizer.json of tests/golden with only its first 16 merges, because each merge
+ * allocates memory. */
 static int write_tokenizer(const char *from, const char *to) {
     static char text[1 << 15];
     FILE *source = fopen(from, "rb");
@@ -52,7 +53,8 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
     static GgufFile f;
     gguf_make_relative(&f, &model, relative);
     gguf_convert(&f, type);
-    gguf_set_text(&f, "tokenizer.chat_template", "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
+    gguf_set_text(&f, "tokenizer.chat_template",
+                  "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
     gguf_set_int(&f, "tokenizer.ggml.eot_token_id", VOCAB - 1);
     const int status = gguf_add_tokenizer(&f, VOCAB, markers, 2) || gguf_write(&f, path) ? -1 : 0;
     gguf_free(&f);
@@ -62,7 +64,8 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
 /* Writes a folder with a model of vocab_size tokens, its weights in n_files files. */
 static int write_folder(const char *folder, const char *scratch, int vocab_size, int n_files) {
     const HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
-    const FolderForm form = {.model_type = "llama", .type = n_files > 1 ? TYPE_BF16 : TYPE_F32, .n_files = n_files};
+    const FolderForm form = {
+        .model_type = "llama", .type = n_files > 1 ? TYPE_BF16 : TYPE_F32, .n_files = n_files};
     Model m;
     if (hashmodel_write(&hash, scratch, 1, 0) || model_open(&m, scratch)) return -1;
     const int status = folder_write(&m, folder, &form);
@@ -72,16 +75,21 @@ static int write_folder(const char *folder, const char *scratch, int vocab_size,
 }
 
 static int write_folders(const char *folder) {
-    static const char generation[] = "{\"bos_token_id\": 0, \"eos_token_id\": [1, 4], \"temperature\": 0.6}\n";
+    static const char generation[] =
+        "{\"bos_token_id\": 0, \"eos_token_id\": [1, 4], \"temperature\": 0.6}\n";
     static const char tokens[] =
         "{\"bos_token\": \"<|begin_of_text|>\", \"eos_token\": {\"content\": \"<|eot_id|>\"}}\n";
-    static const char words[] = "{\"add_bos_token\": true, \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", "
-                                "\"chat_template\": \"<|im_start|>{{ content }}<|im_end|> {{ eos_token }}\"}\n";
+    static const char words[] =
+        "{\"add_bos_token\": true, \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", "
+        "\"chat_template\": \"<|im_start|>{{ content }}<|im_end|> {{ eos_token }}\"}\n";
     return write_folder(in(folder, "bpe"), in(folder, "scratch"), N_BPE, 2) ||
                    write_folder(in(folder, "words"), in(folder, "scratch"), N_WORDS, 1) ||
-                   write_tokenizer("tests/golden/bpe_llama3.json", in(folder, "bpe/tokenizer.json")) ||
-                   copy_file("tests/golden/chat/llama-3.jinja", in(folder, "bpe/chat_template.jinja")) ||
-                   write_tokenizer("tests/golden/bpe_llama2.json", in(folder, "words/tokenizer.json")) ||
+                   write_tokenizer("tests/golden/bpe_llama3.json",
+                                   in(folder, "bpe/tokenizer.json")) ||
+                   copy_file("tests/golden/chat/llama-3.jinja",
+                             in(folder, "bpe/chat_template.jinja")) ||
+                   write_tokenizer("tests/golden/bpe_llama2.json",
+                                   in(folder, "words/tokenizer.json")) ||
                    write_text(in(folder, "bpe/generation_config.json"), generation) ||
                    write_text(in(folder, "bpe/tokenizer_config.json"), tokens) ||
                    write_text(in(folder, "words/tokenizer_config.json"), words)
@@ -106,8 +114,11 @@ static int convert_folder(const char *folder) {
 int samples_write(const char *folder) {
     static const HashModel small = {16, 24, 2, 4, 2, VOCAB, 40, true, 6};
     const Relative llama = {.architecture = "llama"};
-    const Relative mixture = {
-        .architecture = "qwen3moe", .head_size = 8, .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
+    const Relative mixture = {.architecture = "qwen3moe",
+                              .head_size = 8,
+                              .n_experts = 4,
+                              .n_experts_used = 2,
+                              .expert_dim = 32};
     int status = 0;
     for (int version = 0; version < 3; version++) {
         const char name[] = {'v', (char)('0' + version), '.', 'b', 'i', 'n', '\0'};
@@ -120,8 +131,9 @@ int samples_write(const char *folder) {
 }
 
 const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {
-    "gemma2",  "gemma3_1b", "gemma3_nested", "olmo", "olmo2", "olmo3",    "phi3",    "phi4",    "granite",
-    "smollm3", "stablelm",  "mixtral",       "glm4", "olmoe", "seed_oss", "hunyuan", "cohere2", "arcee"};
+    "gemma2", "gemma3_1b", "gemma3_nested", "olmo",    "olmo2",    "olmo3",
+    "phi3",   "phi4",      "granite",       "smollm3", "stablelm", "mixtral",
+    "glm4",   "olmoe",     "seed_oss",      "hunyuan", "cohere2",  "arcee"};
 
 static int write_family(const char *folder, const char *name) {
     Family f;
@@ -131,8 +143,8 @@ static int write_family(const char *folder, const char *name) {
     return status;
 }
 
-/* Writes a model with seven layers, because every sixth layer of Gemma 3 has no window, and with a context longer than
- * a window's cache. Gemma 2 is always tied. */
+/* Writes a model with seven layers, because every sixth layer of Gemma 3 has no window, and with a
+ * context longer than a window's cache. Gemma 2 is always tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
     const HashModel model = {32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
     static GgufFile f;

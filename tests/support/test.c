@@ -1,4 +1,5 @@
-/* test.c: counts of one suite, its temporary folder, capture of stderr, paths of real checkpoints. */
+/* test.c: counts of one suite, its temporary folder, capture of stderr, paths of real
+ * checkpoints. */
 #include "base/file.h"
 
 #include "tests/support/test.h"
@@ -54,7 +55,9 @@ void replace_in_file(const char *path, const char *old, const char *new) {
     size_t size;
     char *text = file_read(path, &size), *at = text ? strstr(text, old) : NULL;
     FILE *out = at ? fopen(path, "wb") : NULL;
-    if (!out || fprintf(out, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0 || fclose(out)) abort();
+    if (!out || fprintf(out, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0 ||
+        fclose(out))
+        abort();
     free(text);
 }
 

@@ -1,7 +1,7 @@
 /* test.h: what all tests share: counting, checks, and writers of test models.
  *
- * A suite is a function that calls TEST(f) for each of its tests; a test ends at its first CHECK that fails. Suite X is
- * in test_X.c; SUITE_LIST lists all suites.
+ * A suite is a function that calls TEST(f) for each of its tests; a test ends at its first CHECK
+ * that fails. Suite X is in test_X.c; SUITE_LIST lists all suites.
  */
 #pragma once
 
@@ -19,28 +19,29 @@
 
 /* Runs and counts a test. Fails the running test with a message. Skips the running test. */
 void test_run(const char *name, void (*test)(void));
-void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void test_skip(const char *why);
 
 #define TEST(f) test_run(#f, f)
 
 /* CHECK(condition, "found %d", value): ends the test with a failure if the condition is false. */
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            test_fail(__FILE__, __LINE__, __VA_ARGS__);                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            test_fail(__FILE__, __LINE__, __VA_ARGS__);                                            \
+            return;                                                                                \
+        }                                                                                          \
     } while (0)
 
-/* Called before and after a suite: make and remove its temporary folder. test_counts() prints the numbers of tests and
- * returns whether one failed. */
+/* Called before and after a suite: make and remove its temporary folder. test_counts() prints the
+ * numbers of tests and returns whether one failed. */
 void test_begin(void);
 void test_end(void);
 int test_counts(void);
 
-/* temporary_folder() makes a new folder with a unique name and writes its path; folder_remove() removes a folder with
- * its contents. */
+/* temporary_folder() makes a new folder with a unique name and writes its path; folder_remove()
+ * removes a folder with its contents. */
 void temporary_folder(char *path, size_t room);
 void folder_remove(const char *path);
 
@@ -53,8 +54,8 @@ void replace_in_file(const char *path, const char *old, const char *new);
 /* The path of a file in the folder NORMA_CHECKPOINTS. NULL if it is missing; the test then calls
  * test_skip(NO_CHECKPOINTS). */
 const char *real_checkpoint(const char *name);
-#define NO_CHECKPOINTS                                                                                                 \
-    "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own "      \
+#define NO_CHECKPOINTS                                                                                            \
+    "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own " \
     "models), llama32k.bin, minimind/tokenizer.json"
 
 /* Between these calls stderr is captured; stderr_show() returns the number of its lines. */
@@ -64,8 +65,8 @@ int stderr_show(void);
 /* The first 16383 bytes of the captured stderr. */
 const char *stderr_text(void);
 
-/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether NORMA_THOROUGH is set, as in .ci/run: also the cases
- * that `make test` omits. */
+/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether NORMA_THOROUGH is set, as in
+ * .ci/run: also the cases that `make test` omits. */
 bool test_fast(void);
 bool test_thorough(void);
 
@@ -82,7 +83,8 @@ extern size_t bytes_available;
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
 
-/* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only in tests/growth. */
+/* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only
+ * in tests/growth. */
 extern uint64_t steps_taken;
 void no_rope_factors_before_the_weights_fit(void); /* a test of suite growth, in test_folder.c */
 
@@ -108,19 +110,20 @@ extern const HashModel GQA_TIED, MHA_UNTIED, ODD_MQA, WIDE;
 
 uint64_t hash64(uint64_t seed, uint64_t tensor, uint64_t i);
 
-/* Element i of a tensor, in [-0.5, 0.5), before it is multiplied by the factor of a matrix with `cols` columns. The
- * embedding has another factor. */
+/* Element i of a tensor, in [-0.5, 0.5), before it is multiplied by the factor of a matrix with
+ * `cols` columns. The embedding has another factor. */
 float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i);
 float hash_factor(int cols);
 
 /* Token i of a model's test sequence. */
 int hash_token(const HashModel *m, int i);
 
-/* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). Returns -1 on failure. */
+/* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). Returns -1 on
+ * failure. */
 int hashmodel_write(const HashModel *m, const char *path, int version, int group);
 
-/* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the bytes, the printable ASCII characters,
- * then short words. */
+/* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the bytes, the printable
+ * ASCII characters, then short words. */
 int hashtokenizer_write(const char *path, int vocab_size);
 
 /* ---- gguf_writer.c: valid and invalid GGUF files ----------------------------------- */
@@ -146,7 +149,8 @@ typedef struct {
 typedef struct {
     uint32_t magic, version;
     uint64_t n_keys_claimed, n_tensors_claimed; /* 0: n_keys, n_tensors */
-    size_t alignment;                           /* of the data section; tensor offsets are multiples of 64 */
+    /* of the data section; tensor offsets are multiples of 64 */
+    size_t alignment;
     int n_keys, n_tensors;
     GgufKey keys[64];
     GgufTensor tensors[400];
@@ -179,7 +183,8 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size);
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
 
-/* Makes the file of a random model of one of GGUF_FAMILIES (layers unlike LLaMA's), with the usual keys. */
+/* Makes the file of a random model of one of GGUF_FAMILIES (layers unlike LLaMA's), with the usual
+ * keys. */
 extern const char *const GGUF_FAMILIES[];
 enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
 void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture);
@@ -200,10 +205,11 @@ void gguf_remove(GgufFile *f, const char *name);
 GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 
 /* Adds a tensor with random values, chosen by `id`: mean + width * [-0.5, 0.5). */
-GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width, uint64_t id);
+GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width,
+                     uint64_t id);
 
-/* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block types random blocks
- * are written, independent of `values`. */
+/* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block
+ * types random blocks are written, independent of `values`. */
 void gguf_convert(GgufFile *f, Type type);
 
 /* Places the tensors one after another, at multiples of 64. */
@@ -214,8 +220,8 @@ typedef struct {
     int type;
 } GgufPiece;
 
-/* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with last[n_last] as its last pieces. Returns -1
- * on failure. */
+/* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with last[n_last] as its last
+ * pieces. Returns -1 on failure. */
 int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last);
 
 /* Writes the file. Returns -1 on failure. */
@@ -235,7 +241,8 @@ typedef struct {
     const char *options; /* added to config.json: "key": value, ...; NULL: none */
 } FolderForm;
 
-/* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1 on failure. */
+/* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1
+ * on failure. */
 int folder_write(const Model *m, const char *folder, const FolderForm *form);
 
 typedef struct {
@@ -255,15 +262,18 @@ enum { FAMILY_TOKENS = 40 };
 typedef struct {
     char *config; /* config.json, owned */
     int vocab_size, tokens[FAMILY_TOKENS];
-    FolderPart *parts; /* [n_parts], owned: named as in the published files; weights from scripts/families.py */
+    /* [n_parts], owned: named as in the published files; weights from scripts/families.py */
+    FolderPart *parts;
     int n_parts;
 } Family;
 
-/* Opens a model of tests/golden/families. Returns -1 if it is missing; else the caller closes it. */
+/* Opens a model of tests/golden/families. Returns -1 if it is missing; else the caller closes
+ * it. */
 int family_open(Family *f, const char *name);
 void family_close(Family *f);
 
-/* Writes the model as a folder, in the type and number of files of `form`. Returns -1 on failure. */
+/* Writes the model as a folder, in the type and number of files of `form`. Returns -1 on
+ * failure. */
 int family_write(const Family *f, const char *folder, const FolderForm *form);
 
 /* Rounds the weights of a family to F16 or BF16. */
@@ -280,7 +290,8 @@ static inline void rmsnorm(float *y, const float *x, const float *gamma, int dim
     norm_token(y, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
 }
 
-static inline void layernorm(float *y, const float *x, const float *gamma, const float *beta, int dim, float eps) {
+static inline void layernorm(float *y, const float *x, const float *gamma, const float *beta,
+                             int dim, float eps) {
     norm_token(y, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma, .beta = beta}, dim);
 }
 
@@ -289,9 +300,9 @@ static inline void layernorm(float *y, const float *x, const float *gamma, const
 enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MAX_DIM = 8192 };
 extern const int NORM_DIMS[N_NORM_DIMS];
 
-/* Random values in [-1, 1); TINY: times 1e-20; TINY_NO_EPS: the same with eps = 0 instead of 1e-5; HUGE: times 1e18, so
- * that sums of squares overflow float32; CONSTANT: all equal; SPIKE: one element of 1000 among 0.01; OFFSET: around 5;
- * FAR_OFFSET: around 1000. */
+/* Random values in [-1, 1); TINY: times 1e-20; TINY_NO_EPS: the same with eps = 0 instead of 1e-5;
+ * HUGE: times 1e18, so that sums of squares overflow float32; CONSTANT: all equal; SPIKE: one
+ * element of 1000 among 0.01; OFFSET: around 5; FAR_OFFSET: around 1000. */
 typedef enum {
     SET_RANDOM,
     SET_TINY,
@@ -315,10 +326,11 @@ typedef struct {
 /* The inputs of a set for one of NORM_DIMS. */
 void norm_inputs(NormInputs *in, NormSet set, int dim);
 
-/* Results in double precision, [NORM_TOKENS][dim]; dgamma: the contribution of each token. (Its contribution to dbeta
- * is dy.) */
+/* Results in double precision, [NORM_TOKENS][dim]; dgamma: the contribution of each token. (Its
+ * contribution to dbeta is dy.) */
 typedef struct {
-    double y[NORM_TOKENS * NORM_MAX_DIM], dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_TOKENS * NORM_MAX_DIM];
+    double y[NORM_TOKENS * NORM_MAX_DIM], dx[NORM_TOKENS * NORM_MAX_DIM],
+        dgamma[NORM_TOKENS * NORM_MAX_DIM];
 } ExactNorm;
 
 void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
@@ -326,19 +338,20 @@ void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
 /* The distance between float32 numbers near `value`. */
 double ulp(double value);
 
-/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of its own exact[i]. Infinite for
- * NaN. */
+/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of its own
+ * exact[i]. Infinite for NaN. */
 double error_in_ulp(const float *found, const double *exact, int n, bool each);
 
-/* PyTorch's largest float32 error on a set, over all dims, of "y" (RMSNorm: in ulp of each element), "dx" or one
- * token's "dgamma". -1: not listed. */
+/* PyTorch's largest float32 error on a set, over all dims, of "y" (RMSNorm: in ulp of each
+ * element), "dx" or one token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
 /* ---- products.c: products computed in parts  ----------------------------------------- */
 
 enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* max */
 
-/* A product y[n][w->rows] of x[n][w->cols]; if `add` is set, it was added to y[i] = product_before(i). */
+/* A product y[n][w->rows] of x[n][w->cols]; if `add` is set, it was added to y[i] =
+ * product_before(i). */
 typedef struct {
     Tensor *w; /* without panels */
     const InputBuffer *buffer;
@@ -353,17 +366,19 @@ float product_before(int i);
 int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads, bool bf16);
 void input_buffer_close(InputBuffer *buffer);
 
-/* Checks that the product has the same bits if it is computed in parts of rows and tokens, by three threads, or from
- * panels. */
+/* Checks that the product has the same bits if it is computed in parts of rows and tokens, by three
+ * threads, or from panels. */
 void check_divisions(const Product *p);
 
 /* ---- texts.c: tokens of other libraries ---------------------------------------------- */
 
-/* The texts that a library accepts: any bytes; only valid UTF-8; only valid UTF-8, which decoding may change. */
+/* The texts that a library accepts: any bytes; only valid UTF-8; only valid UTF-8, which decoding
+ * may change. */
 typedef enum { ALL_BYTES, VALID_TEXT, VALID_TEXT_CHANGES } TextCheck;
 
-/* Checks that 12,000 random texts have the tokens of tests/golden/tokens_NAME.bin, and that the tokens decode to the
- * text. `check`: which texts the library accepts; with VALID_TEXT, the decoding of invalid texts is checked, too. */
+/* Checks that 12,000 random texts have the tokens of tests/golden/tokens_NAME.bin, and that the
+ * tokens decode to the text. `check`: which texts the library accepts; with VALID_TEXT, the
+ * decoding of invalid texts is checked, too. */
 void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck check);
 
 /* Checks that two tokenizers give the same tokens for 1,000 valid texts. */
@@ -378,58 +393,58 @@ typedef struct {
     const char *user, *answer;
 } Exchange;
 
-/* The tokens of n turns up to the last answer (exclusive); each answer is encoded separately. The caller frees
- * all->ids. */
-int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system, const Exchange *turns, int n,
-                Tokens *all);
+/* The tokens of n turns up to the last answer (exclusive); each answer is encoded separately. The
+ * caller frees all->ids. */
+int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
+                const Exchange *turns, int n, Tokens *all);
 
 /* ---- suites, the longest first -------------------------------------------------------- */
 
-#define SUITE_LIST(SUITE)                                                                                              \
-    SUITE(lab)        /* norm_spec.c and --norm; -m norms */                                                           \
-    SUITE(texts)      /* texts.c, prompts.c */                                                                         \
-    SUITE(text)       /* text.c: stop strings, log-probabilities */                                                    \
-    SUITE(chat)       /* chat.c, input.c */                                                                            \
-    SUITE(memory)     /* failing allocations in every mode */                                                          \
-    SUITE(sequences)  /* the same bits whatever other sequences run; also with several ranks */                        \
-    SUITE(convert)    /* convert.c, for the newer architectures */                                                     \
-    SUITE(cli)        /* the binary */                                                                                 \
-    SUITE(bpe)        /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */                \
-    SUITE(families)   /* folder.c, gguf_write.c: other families than LLaMA */                                          \
-    SUITE(gguf)       /* gguf.c */                                                                                     \
-    SUITE(tokenizer)  /* tokenizer.c */                                                                                \
-    SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                                                   \
-    SUITE(folder)     /* folder.c, safetensors.c */                                                                    \
-    SUITE(profile)    /* profile.c, --profile */                                                                       \
-    SUITE(mutants)    /* mutated files */                                                                              \
-    SUITE(invariance) /* the same bits for any chunks and threads */                                                   \
-    SUITE(growth)     /* number of steps to open and encode, by the input's size */                                    \
-    SUITE(damage)     /* damaged files */                                                                              \
-    SUITE(batching)   /* the statements of docs/batching.md */                                                         \
-    SUITE(matmul)     /* matmul.c, quant.c */                                                                          \
-    SUITE(pieces)     /* tokenizer.c against sentencepiece */                                                          \
-    SUITE(jinja)      /* jinja.c */                                                                                    \
-    SUITE(template)   /* template.c */                                                                                 \
-    SUITE(guess)      /* guess.c */                                                                                    \
-    SUITE(json)       /* json.c */                                                                                     \
-    SUITE(base)       /* error.c, memory.c, file.c, process.c */                                                       \
-    SUITE(team)       /* the barrier */                                                                                \
-    SUITE(simd)       /* simd.h */                                                                                     \
-    SUITE(norm)       /* norm.c, forward */                                                                            \
-    SUITE(half)       /* norm.c, half precision */                                                                     \
-    SUITE(backward)   /* norm.c, backward */                                                                           \
-    SUITE(amx)        /* amx.c */                                                                                      \
-    SUITE(attention)  /* attention.c, mlp.c */                                                                         \
-    SUITE(golden)     /* whole models against float64 */                                                               \
-    SUITE(bits)       /* whole models: the pinned bits */                                                              \
-    SUITE(sampler)    /* sampler.c */                                                                                  \
-    SUITE(stream)     /* stream.c */                                                                                   \
-    SUITE(checkpoint) /* llama2c.c */                                                                                  \
-    SUITE(pack)       /* pack.c */                                                                                     \
-    SUITE(norms)      /* -m norms */                                                                                   \
-    SUITE(tune)       /* tune.c */                                                                                     \
-    SUITE(stories)    /* the real checkpoint */                                                                        \
-    SUITE(textbook)   /* the statements of docs/norms.md */                                                            \
+#define SUITE_LIST(SUITE)                                                                          \
+    SUITE(lab)       /* norm_spec.c and --norm; -m norms */                                        \
+    SUITE(texts)     /* texts.c, prompts.c */                                                      \
+    SUITE(text)      /* text.c: stop strings, log-probabilities */                                 \
+    SUITE(chat)      /* chat.c, input.c */                                                         \
+    SUITE(memory)    /* failing allocations in every mode */                                       \
+    SUITE(sequences) /* the same bits whatever other sequences run; also with several ranks */     \
+    SUITE(convert)   /* convert.c, for the newer architectures */                                  \
+    SUITE(cli)       /* the binary */                                                              \
+    SUITE(bpe) /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */   \
+    SUITE(families)   /* folder.c, gguf_write.c: other families than LLaMA */                      \
+    SUITE(gguf)       /* gguf.c */                                                                 \
+    SUITE(tokenizer)  /* tokenizer.c */                                                            \
+    SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                               \
+    SUITE(folder)     /* folder.c, safetensors.c */                                                \
+    SUITE(profile)    /* profile.c, --profile */                                                   \
+    SUITE(mutants)    /* mutated files */                                                          \
+    SUITE(invariance) /* the same bits for any chunks and threads */                               \
+    SUITE(growth)     /* number of steps to open and encode, by the input's size */                \
+    SUITE(damage)     /* damaged files */                                                          \
+    SUITE(batching)   /* the statements of docs/batching.md */                                     \
+    SUITE(matmul)     /* matmul.c, quant.c */                                                      \
+    SUITE(pieces)     /* tokenizer.c against sentencepiece */                                      \
+    SUITE(jinja)      /* jinja.c */                                                                \
+    SUITE(template)   /* template.c */                                                             \
+    SUITE(guess)      /* guess.c */                                                                \
+    SUITE(json)       /* json.c */                                                                 \
+    SUITE(base)       /* error.c, memory.c, file.c, process.c */                                   \
+    SUITE(team)       /* the barrier */                                                            \
+    SUITE(simd)       /* simd.h */                                                                 \
+    SUITE(norm)       /* norm.c, forward */                                                        \
+    SUITE(half)       /* norm.c, half precision */                                                 \
+    SUITE(backward)   /* norm.c, backward */                                                       \
+    SUITE(amx)        /* amx.c */                                                                  \
+    SUITE(attention)  /* attention.c, mlp.c */                                                     \
+    SUITE(golden)     /* whole models against float64 */                                           \
+    SUITE(bits)       /* whole models: the pinned bits */                                          \
+    SUITE(sampler)    /* sampler.c */                                                              \
+    SUITE(stream)     /* stream.c */                                                               \
+    SUITE(checkpoint) /* llama2c.c */                                                              \
+    SUITE(pack)       /* pack.c */                                                                 \
+    SUITE(norms)      /* -m norms */                                                               \
+    SUITE(tune)       /* tune.c */                                                                 \
+    SUITE(stories)    /* the real checkpoint */                                                    \
+    SUITE(textbook)   /* the statements of docs/norms.md */                                        \
     SUITE(ranks)      /* with MPI: the program under mpirun */
 
 /* NULL if the suite's file is not linked. */

@@ -1,7 +1,7 @@
 /* texts.c: compares the tokens of random texts with tests/golden/tokens_NAME.bin.
  *
- * scripts/golden_tokens.py defines the texts and writes these files. This file makes the same texts, from the same
- * integer hash.
+ * scripts/golden_tokens.py defines the texts and writes these files. This file makes the same
+ * texts, from the same integer hash.
  */
 #include "base/file.h"
 #include "text/pieces.h"
@@ -52,17 +52,21 @@ static void put_code(Draw *d, unsigned code) {
 static const struct {
     unsigned start, count;
 } SCRIPTS[] = {
-    {0x21, 94},      {0xa1, 95},      {0x100, 384},   {0x250, 96},   {0x300, 112},    {0x370, 144},    {0x400, 304},
-    {0x531, 86},     {0x591, 100},    {0x600, 256},   {0x700, 80},   {0x780, 50},     {0x7c0, 60},     {0x900, 128},
-    {0x980, 128},    {0xa00, 128},    {0xa80, 128},   {0xb00, 128},  {0xb80, 128},    {0xc00, 128},    {0xc80, 128},
-    {0xd00, 128},    {0xd80, 128},    {0xe01, 91},    {0xe80, 96},   {0xf00, 256},    {0x1000, 160},   {0x10a0, 96},
-    {0x1100, 256},   {0x1200, 384},   {0x13a0, 96},   {0x1400, 640}, {0x1680, 29},    {0x16a0, 89},    {0x1700, 96},
-    {0x1780, 128},   {0x1800, 176},   {0x1e00, 512},  {0x2000, 112}, {0x2070, 48},    {0x20a0, 33},    {0x2100, 80},
-    {0x2190, 112},   {0x2200, 256},   {0x2500, 128},  {0x25a0, 96},  {0x2600, 256},   {0x2800, 256},   {0x2c00, 96},
-    {0x2d30, 80},    {0x3001, 63},    {0x3041, 191},  {0x3105, 43},  {0x4e00, 20000}, {0x4e00, 500},   {0xa000, 1165},
-    {0xac00, 11172}, {0xac00, 300},   {0xe000, 100},  {0xf900, 300}, {0xfb00, 80},    {0xfb50, 600},   {0xfe00, 16},
-    {0xff01, 94},    {0xfff9, 7},     {0x10000, 128}, {0x10330, 27}, {0x12000, 900},  {0x13000, 1000}, {0x1d400, 1000},
-    {0x1f000, 44},   {0x20000, 9000}, {0xe0100, 240},
+    {0x21, 94},     {0xa1, 95},      {0x100, 384},   {0x250, 96},     {0x300, 112},
+    {0x370, 144},   {0x400, 304},    {0x531, 86},    {0x591, 100},    {0x600, 256},
+    {0x700, 80},    {0x780, 50},     {0x7c0, 60},    {0x900, 128},    {0x980, 128},
+    {0xa00, 128},   {0xa80, 128},    {0xb00, 128},   {0xb80, 128},    {0xc00, 128},
+    {0xc80, 128},   {0xd00, 128},    {0xd80, 128},   {0xe01, 91},     {0xe80, 96},
+    {0xf00, 256},   {0x1000, 160},   {0x10a0, 96},   {0x1100, 256},   {0x1200, 384},
+    {0x13a0, 96},   {0x1400, 640},   {0x1680, 29},   {0x16a0, 89},    {0x1700, 96},
+    {0x1780, 128},  {0x1800, 176},   {0x1e00, 512},  {0x2000, 112},   {0x2070, 48},
+    {0x20a0, 33},   {0x2100, 80},    {0x2190, 112},  {0x2200, 256},   {0x2500, 128},
+    {0x25a0, 96},   {0x2600, 256},   {0x2800, 256},  {0x2c00, 96},    {0x2d30, 80},
+    {0x3001, 63},   {0x3041, 191},   {0x3105, 43},   {0x4e00, 20000}, {0x4e00, 500},
+    {0xa000, 1165}, {0xac00, 11172}, {0xac00, 300},  {0xe000, 100},   {0xf900, 300},
+    {0xfb00, 80},   {0xfb50, 600},   {0xfe00, 16},   {0xff01, 94},    {0xfff9, 7},
+    {0x10000, 128}, {0x10330, 27},   {0x12000, 900}, {0x13000, 1000}, {0x1d400, 1000},
+    {0x1f000, 44},  {0x20000, 9000}, {0xe0100, 240},
 };
 
 static unsigned script_of(Draw *d) { return any(d, sizeof SCRIPTS / sizeof *SCRIPTS); }
@@ -98,7 +102,8 @@ static void emoji(Draw *d) {
 }
 
 static void spaces(Draw *d) {
-    static const unsigned kinds[] = {0x20, 0x20, 0x20, 0x09, 0x0a, 0x0a, 0x0d, 0x0b, 0xa0, 0x2009, 0x3000, 0x2028};
+    static const unsigned kinds[] = {0x20, 0x20, 0x20, 0x09,   0x0a,   0x0a,
+                                     0x0d, 0x0b, 0xa0, 0x2009, 0x3000, 0x2028};
     const unsigned kind = kinds[any(d, 12)];
     for (unsigned n = 1 + any(d, 9); n > 0; n--) put_code(d, kind);
 }
@@ -111,8 +116,8 @@ static void controls(Draw *d) {
 }
 
 static void invalid(Draw *d) {
-    static const char *const kinds[] = {"\xc0\xaf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                                        "\xf8\x88\x80\x80\x80"};
+    static const char *const kinds[] = {"\xc0\xaf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+                                        "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80"};
     switch (any(d, 4)) {
     case 0: put_byte(d, 0x80 + any(d, 128)); break;
     case 1:
@@ -136,7 +141,8 @@ static void numbers(Draw *d) {
 }
 
 static void contraction(Draw *d) {
-    static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d", "S", "LL", "Re", "\xc5\xbf", "x"};
+    static const char *const endings[] = {"s", "t", "re", "ve", "m",        "ll",
+                                          "d", "S", "LL", "Re", "\xc5\xbf", "x"};
     const char *ending = endings[any(d, 12)];
     put_code(d, any(d, 8) ? '\'' : 0x2019);
     put(d, ending, (int)strlen(ending));
@@ -177,8 +183,9 @@ static void piece(Draw *d) {
 }
 
 static void make_text(Draw *d, int i) {
-    static void (*const kinds[])(Draw *) = {word,     script, emoji,       spaces, controls, invalid, numbers,
-                                            anywhere, piece,  contraction, lines,  digits,   marks};
+    static void (*const kinds[])(Draw *) = {word,    script,  emoji,    spaces, controls,
+                                            invalid, numbers, anywhere, piece,  contraction,
+                                            lines,   digits,  marks};
     enum { N_KINDS = sizeof kinds / sizeof *kinds };
     const unsigned kind = (unsigned)i % (N_KINDS + 4);
     d->text = (uint64_t)i;
@@ -205,13 +212,18 @@ static uint32_t hash_vocabulary(const Tokenizer *t) {
     return h;
 }
 
-/* The text with invalid UTF-8 replaced by U+FFFD, without norma's code. Returns whether it was valid. */
+/* The text with invalid UTF-8 replaced by U+FFFD, without norma's code. Returns whether it was
+ * valid. */
 static bool replace_invalid(Draw *d, char *to, int *n) {
     bool valid = true;
     *n = 0;
     for (int at = 0; at < d->n;) {
         const uint8_t *s = (const uint8_t *)d->bytes + at;
-        const int length = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+        const int length = s[0] < 0x80       ? 1
+                           : s[0] >> 5 == 6  ? 2
+                           : s[0] >> 4 == 14 ? 3
+                           : s[0] >> 3 == 30 ? 4
+                                             : 0;
         static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
         uint32_t code = length > 1 ? s[0] & (0x7fu >> length) : 0;
         bool good = length > 0 && at + length <= d->n;
@@ -219,7 +231,8 @@ static bool replace_invalid(Draw *d, char *to, int *n) {
             good = s[i] >> 6 == 2;
             code = code << 6 | (s[i] & 0x3f);
         }
-        if (length > 1) good = good && code >= min[length] && code <= 0x10ffff && code >> 11 != 0x1b;
+        if (length > 1)
+            good = good && code >= min[length] && code <= 0x10ffff && code >> 11 != 0x1b;
         memcpy(to + *n, good ? (const char *)s : "\xef\xbf\xbd", good ? (size_t)length : 3);
         *n += good ? length : 3;
         at += good ? length : 1;
@@ -233,7 +246,8 @@ static bool decodes_to(const Tokenizer *t, const Tokens *tokens, const char *tex
     int at = 0;
     for (int i = 0; i < tokens->n; i++) {
         int length;
-        const char *s = tokenizer_decode(t, i ? tokens->ids[i - 1] : t->bos, tokens->ids[i], &length);
+        const char *s =
+            tokenizer_decode(t, i ? tokens->ids[i - 1] : t->bos, tokens->ids[i], &length);
         if (length > n - at || memcmp(s, text + at, (size_t)length)) return false;
         at += length;
     }
@@ -249,7 +263,8 @@ static void check_text(const Tokenizer *t, const char *name, int i, TextCheck ch
     const bool valid = replace_invalid(&draw, replaced, &n);
     const bool valid_only = check != ALL_BYTES;
     const char *text = valid_only ? replaced : draw.bytes;
-    CHECK(!tokenizer_encode(t, text, (size_t)(valid_only ? n : draw.n), false, &tokens), "text %d", i);
+    CHECK(!tokenizer_encode(t, text, (size_t)(valid_only ? n : draw.n), false, &tokens), "text %d",
+          i);
     CHECK(check == VALID_TEXT_CHANGES || decodes_to(t, &tokens, replaced, n),
           "%s, text %d: '%.*s' decodes to another text", name, i, draw.n, draw.bytes);
     *h = hash_word(*h, (uint32_t)tokens.n);
@@ -257,8 +272,8 @@ static void check_text(const Tokenizer *t, const char *name, int i, TextCheck ch
     free(tokens.ids);
     if (valid || check != VALID_TEXT) return;
     CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-    CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' decodes to another text", name, i, draw.n,
-          draw.bytes);
+    CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "%s, text %d: '%.*s' decodes to another text",
+          name, i, draw.n, draw.bytes);
     free(tokens.ids);
 }
 
@@ -267,9 +282,11 @@ void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck check) 
     size_t size;
     snprintf(path, sizeof path, "tests/golden/tokens_%s.bin", name);
     uint32_t *golden = (void *)file_read(path, &size);
-    CHECK(golden && size >= 12 && golden[1] == N_TEXTS && golden[2] > 0 && size == 4 * (3 + N_TEXTS / golden[2]),
+    CHECK(golden && size >= 12 && golden[1] == N_TEXTS && golden[2] > 0 &&
+              size == 4 * (3 + N_TEXTS / golden[2]),
           "%s has %zu bytes", path, golden ? size : 0);
-    CHECK(golden[0] == hash_vocabulary(t), "%s has a different tokenizer: run scripts/golden_tokens.py", path);
+    CHECK(golden[0] == hash_vocabulary(t),
+          "%s has a different tokenizer: run scripts/golden_tokens.py", path);
     const int group = (int)golden[2];
     uint32_t h = HASH_START;
     draw.t = t;
@@ -277,7 +294,8 @@ void check_golden_tokens(const Tokenizer *t, const char *name, TextCheck check) 
         make_text(&draw, i);
         check_text(t, name, i, check, &h);
         if (i % group < group - 1) continue;
-        CHECK(h == golden[3 + i / group], "%s: one of the texts %d to %d has other tokens", name, i - group + 1, i);
+        CHECK(h == golden[3 + i / group], "%s: one of the texts %d to %d has other tokens", name,
+              i - group + 1, i);
         h = HASH_START;
     }
     free(golden);
@@ -291,9 +309,11 @@ void check_same_tokens(const Tokenizer *a, const Tokenizer *b) {
         int n;
         make_text(&draw, i);
         replace_invalid(&draw, text, &n);
-        CHECK(!tokenizer_encode(a, text, (size_t)n, true, &x) && !tokenizer_encode(b, text, (size_t)n, true, &y),
+        CHECK(!tokenizer_encode(a, text, (size_t)n, true, &x) &&
+                  !tokenizer_encode(b, text, (size_t)n, true, &y),
               "text %d", i);
-        CHECK(x.n == y.n && !memcmp(x.ids, y.ids, (size_t)x.n * sizeof *x.ids), "text %d: '%.*s'", i, n, text);
+        CHECK(x.n == y.n && !memcmp(x.ids, y.ids, (size_t)x.n * sizeof *x.ids), "text %d: '%.*s'",
+              i, n, text);
         free(x.ids);
         free(y.ids);
     }
@@ -305,8 +325,8 @@ void check_all_bytes_return(const Tokenizer *t) {
         Tokens tokens;
         make_text(&draw, i);
         CHECK(!tokenizer_encode(t, draw.bytes, (size_t)draw.n, false, &tokens), "text %d", i);
-        CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' decodes to another text", i, draw.n,
-              draw.bytes);
+        CHECK(decodes_to(t, &tokens, draw.bytes, draw.n), "text %d: '%.*s' decodes to another text",
+              i, draw.n, draw.bytes);
         free(tokens.ids);
     }
 }

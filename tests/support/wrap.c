@@ -1,7 +1,9 @@
-/* wrap.c: replaces system functions: mapped files end at an inaccessible page, and allocations can fail.
+/* wrap.c: replaces system functions: mapped files end at an inaccessible page, and allocations can
+ * fail.
  *
- * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for the functions in
- * WRAPPED of the Makefile: calls of malloc in the sources become calls of __wrap_malloc.
+ * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for
+ * the functions in WRAPPED of the Makefile: calls of malloc in the sources become calls of
+ * __wrap_malloc.
  *
  * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its
  *   end is fatal. NORMA_REAL_MAPS in the environment disables this.
@@ -44,16 +46,19 @@
 #endif
 
 /* Declares the original function and its replacement. */
-#define WRAP(type, name, ...)                                                                                          \
-    type __real_##name(__VA_ARGS__);                                                                                   \
-    type __wrap_##name(__VA_ARGS__);                                                                                   \
+#define WRAP(type, name, ...)                                                                      \
+    type __real_##name(__VA_ARGS__);                                                               \
+    type __wrap_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__)
 
-/* ---- context switches, available memory ---------------------------------------------------------- */
+/* ---- context switches, available memory
+ * ---------------------------------------------------------- */
 
 long processors_lost = -1;
 
-WRAP(long, lost_processors, void) { return processors_lost >= 0 ? processors_lost : __real_lost_processors(); }
+WRAP(long, lost_processors, void) {
+    return processors_lost >= 0 ? processors_lost : __real_lost_processors();
+}
 
 size_t bytes_available;
 
@@ -61,7 +66,8 @@ WRAP(size_t, memory_available, const char *root) {
     return bytes_available ? bytes_available : __real_memory_available(root);
 }
 
-/* ---- failing allocations ------------------------------------------------------------------------- */
+/* ---- failing allocations
+ * ------------------------------------------------------------------------- */
 
 static atomic_long n_allocations;
 
@@ -82,8 +88,8 @@ static bool fails(void) {
     return true;
 }
 
-/* Allocations after main() do not fail, because gcov allocates. With GCOV_PREFIX gcov cannot write, and its messages
- * are dropped. */
+/* Allocations after main() do not fail, because gcov allocates. With GCOV_PREFIX gcov cannot write,
+ * and its messages are dropped. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
@@ -96,13 +102,21 @@ __attribute__((destructor)) static void write_count(void) {
 }
 
 WRAP(void *, malloc, size_t size) { return fails() ? NULL : __real_malloc(size); }
-WRAP(void *, calloc, size_t count, size_t size) { return fails() ? NULL : __real_calloc(count, size); }
+WRAP(void *, calloc, size_t count, size_t size) {
+    return fails() ? NULL : __real_calloc(count, size);
+}
 WRAP(void *, realloc, void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
-WRAP(void *, aligned_alloc, size_t unit, size_t size) { return fails() ? NULL : __real_aligned_alloc(unit, size); }
+WRAP(void *, aligned_alloc, size_t unit, size_t size) {
+    return fails() ? NULL : __real_aligned_alloc(unit, size);
+}
 WRAP(char *, strdup, const char *s) { return fails() ? NULL : __real_strdup(s); }
 WRAP(char *, strndup, const char *s, size_t max) { return fails() ? NULL : __real_strndup(s, max); }
-WRAP(char *, realpath, const char *path, char *to) { return !to && fails() ? NULL : __real_realpath(path, to); }
-WRAP(FILE *, fopen, const char *path, const char *mode) { return fails() ? NULL : __real_fopen(path, mode); }
+WRAP(char *, realpath, const char *path, char *to) {
+    return !to && fails() ? NULL : __real_realpath(path, to);
+}
+WRAP(FILE *, fopen, const char *path, const char *mode) {
+    return fails() ? NULL : __real_fopen(path, mode);
+}
 WRAP(FILE *, fdopen, int fd, const char *mode) { return fails() ? NULL : __real_fdopen(fd, mode); }
 
 WRAP(int, asprintf, char **to, const char *format, ...) {
@@ -113,9 +127,13 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
     return n;
 }
 
-/* ---- guard pages ---------------------------------------------------------------------------------------- */
+/* ---- guard pages
+ * ---------------------------------------------------------------------------------------- */
 
-enum { MAX_GUARDED = 16 << 20 /* bytes of a file; larger files are mapped without a guard page */, MAX_MAPS = 256 };
+enum {
+    MAX_GUARDED = 16 << 20 /* bytes of a file; larger files are mapped without a guard page */,
+    MAX_MAPS = 256
+};
 
 typedef struct {
     uint8_t *start; /* of all pages, including the guard; NULL: unused */
@@ -125,8 +143,8 @@ typedef struct {
 
 static Guarded maps[MAX_MAPS];
 
-/* Bytes between the end of the file and the guard page. Data of binary files must stay aligned to 4 bytes (the smallest
- * general.alignment of GGUF); texts need no alignment. */
+/* Bytes between the end of the file and the guard page. Data of binary files must stay aligned to 4
+ * bytes (the smallest general.alignment of GGUF); texts need no alignment. */
 static size_t bytes_before_guard(int fd, size_t size) {
     char start[64];
     const ssize_t n = pread(fd, start, sizeof start, 0);
@@ -164,7 +182,8 @@ static void *map_guarded(int fd, size_t size) {
     if (copy < 0) return NULL;
     uint8_t *start = __real_mmap(NULL, pages + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const bool mapped =
-        start != MAP_FAILED && __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy, 0) == (void *)start;
+        start != MAP_FAILED &&
+        __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy, 0) == (void *)start;
     close(copy);
     if (!mapped && start != MAP_FAILED) __real_munmap(start, pages + page);
     if (!mapped) return NULL;
@@ -196,7 +215,8 @@ WRAP(int, munmap, void *data, size_t size) {
 #include <mpi.h>
 #include <time.h>
 
-/* Polls instead of sleeping, because a sleep may last much longer. Lets MPI process other messages. */
+/* Polls instead of sleeping, because a sleep may last much longer. Lets MPI process other
+ * messages. */
 static void wait_longer(void) {
     int there;
     const char *delay = getenv("NORMA_MESSAGE_DELAY");
@@ -206,7 +226,8 @@ static void wait_longer(void) {
     do {
         if (delay) MPI_Iprobe(MPI_ANY_SOURCE, 1000, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
         clock_gettime(CLOCK_MONOTONIC, &t);
-    } while ((double)(t.tv_sec - start.tv_sec) + 1e-9 * (double)(t.tv_nsec - start.tv_nsec) < seconds);
+    } while ((double)(t.tv_sec - start.tv_sec) + 1e-9 * (double)(t.tv_nsec - start.tv_nsec) <
+             seconds);
 }
 
 int __real_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
@@ -217,9 +238,12 @@ int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses) {
     return result;
 }
 
-int __real_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status);
-int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status);
-int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {
+int __real_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                    MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                    MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                    MPI_Status *status) {
     const int result = __real_MPI_Recv(to, n, type, from, tag, comm, status);
     wait_longer();
     return result;

@@ -1,8 +1,8 @@
 /* test_bpe.c: byte-pair encoding by ranked merges, and tokenizer.json files.
  *
- * Compares with Hugging Face's tokenizers library, on vocabularies trained by scripts/golden_bpe.py and on a
- * real one. Checks what is refused in tokenizer.json and in the other files of its folder, and the tokenizer in a
- * converted GGUF file.
+ * Compares with Hugging Face's tokenizers library, on vocabularies trained by scripts/golden_bpe.py
+ * and on a real one. Checks what is refused in tokenizer.json and in the other files of its folder,
+ * and the tokenizer in a converted GGUF file.
  */
 #include "base/file.h"
 #include "base/utf8.h"
@@ -43,7 +43,8 @@ static void trained_tokenizers_match_the_library(void) {
                  {"llama2", "tests/golden/bpe_llama2.json", N_LLAMA2, VALID_TEXT_CHANGES}};
     for (int i = 0; i < 3; i++) {
         Tokenizer t;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open", files[i].path);
+        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open",
+              files[i].path);
         check_golden_tokens(&t, files[i].name, files[i].sort);
         tokenizer_close(&t);
     }
@@ -93,7 +94,8 @@ static void patterns_are_recognized_by_their_regular_expressions(void) {
     const char *const patterns[] = {LLAMA_3, QWEN_2, GPT_4O, TEKKEN};
     size_t size, old = strlen("\"Regex\":");
     char *json = file_read("tests/golden/bpe_qwen2.json", &size), line[1024];
-    char *at = json ? strstr(json, "\"Regex\":") : NULL, *end = at ? strstr(at, "},\"behavior\"") : NULL;
+    char *at = json ? strstr(json, "\"Regex\":") : NULL,
+         *end = at ? strstr(at, "},\"behavior\"") : NULL;
     FILE *list = fopen("tests/golden/patterns.txt", "rb");
     CHECK(end && list, "no pattern in bpe_qwen2.json, or no patterns.txt");
     for (int i = 0; end && list && fgets(line, sizeof line, list); i++) {
@@ -103,8 +105,10 @@ static void patterns_are_recognized_by_their_regular_expressions(void) {
         if (!out_) abort();
         fprintf(out_, "%.*s%s%s", (int)(at + old - json), json, strchr(line, ' ') + 1, end);
         fclose(out_);
-        CHECK(i < 4 && !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2), "%s does not open", line);
-        CHECK(!strcmp(t.pretokenizer.steps[0], patterns[i]), "%s: pattern %s", line, t.pretokenizer.steps[0]);
+        CHECK(i < 4 && !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2),
+              "%s does not open", line);
+        CHECK(!strcmp(t.pretokenizer.steps[0], patterns[i]), "%s: pattern %s", line,
+              t.pretokenizer.steps[0]);
         tokenizer_close(&t);
     }
     free(json);
@@ -160,17 +164,21 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
 }
 
 static void check_turn(const char *family, bool system, int turn, const char *ids) {
-    static const Exchange messages[] = {
-        {"hello there", "good day"}, {"and you? [yes]\xc3\xa9", "I am well"}, {"ab  abc </ s>", NULL}};
+    static const Exchange messages[] = {{"hello there", "good day"},
+                                        {"and you? [yes]\xc3\xa9", "I am well"},
+                                        {"ab  abc </ s>", NULL}};
     Tokenizer t;
     ChatTemplate chat;
     Tokens tokens;
     CHECK(!open_chat(&t, &chat, family), "%s does not open", family);
-    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, messages, turn + 1, &tokens), "%s", family);
+    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, messages, turn + 1,
+                       &tokens),
+          "%s", family);
     for (int i = 0; i < tokens.n; i++) {
         char *end;
         CHECK(strtol(ids, &end, 10) == tokens.ids[i] && *end == (i + 1 < tokens.n ? ',' : 0),
-              "%s, system %d, turn %d: token %d is %d, expected %s", family, system, turn, i, tokens.ids[i], ids);
+              "%s, system %d, turn %d: token %d is %d, expected %s", family, system, turn, i,
+              tokens.ids[i], ids);
         ids = end + 1;
     }
     CHECK(tokens.n > 0, "no tokens");
@@ -201,9 +209,11 @@ static void messages_contain_no_added_tokens(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(
-              &chat, &t, &(Conversation){.turns = &(ChatTurn){.user = (char *)message}, .n = 1, .system = message},
-              &tokens),
+    CHECK(!chat_template_render(&chat, &t,
+                                &(Conversation){.turns = &(ChatTurn){.user = (char *)message},
+                                                .n = 1,
+                                                .system = message},
+                                &tokens),
           "does not render");
     for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
     CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
@@ -221,18 +231,21 @@ static void closed_bytes_are_in_no_added_token(void) {
     int n_ends = 0, n_spaces = 0;
     CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
     for (int id = 0; id < N_QWEN2; id++) t.pieces.list[id].raw = true;
-    CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) && all.n == 4, "%d tokens", all.n);
+    CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) && all.n == 4, "%d tokens",
+          all.n);
     for (int at = 10; at < 20; at++) open[at] = true;
     open[26] = true;
     CHECK(!tokenizer_append(&t, text, sizeof text - 1, open, true, &tokens), "does not encode");
-    for (int i = 0; i < tokens.n; i++) n_ends += tokens.ids[i] == 902, n_spaces += tokens.ids[i] == all.ids[2];
+    for (int i = 0; i < tokens.n; i++)
+        n_ends += tokens.ids[i] == 902, n_spaces += tokens.ids[i] == all.ids[2];
     CHECK(n_ends == 1 && n_spaces == 1, "%d ends, %d spaces", n_ends, n_spaces);
     free(tokens.ids);
     free(all.ids);
     tokenizer_close(&t);
 }
 
-/* ---- options of the files ------------------------------------------------------------------------ */
+/* ---- options of the files
+ * ------------------------------------------------------------------------ */
 
 static const char PIECES[] = "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
 
@@ -252,31 +265,42 @@ static int open_files(Tokenizer *t, const char *json, const char *config, const 
 
 static void unsupported_options_are_refused(void) {
     static const struct {
-        const char *around, *mention; /* around: tokenizer.json, with %s for PIECES; mention: part of the message */
+        /* around: tokenizer.json, with %s for PIECES; mention: part of the message */
+        const char *around, *mention;
     } cases[] = {
         {"[]", "model.type is missing"},
         {"{}", "model.type is missing"},
         {"{\"model\":{\"type\":\"Unigram\",%s}}", "model.type is Unigram, expected BPE"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", "model.vocab is a list, expected an object"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}",
+         "model.vocab is a list, expected an object"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "model.merges is missing, expected a list"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":8},\"merges\":[]}}", "has id 8, expected one of the model's 8"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":8},\"merges\":[]}}",
+         "has id 8, expected one of the model's 8"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "has id -1"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}", "has id 0.5"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "has id 0 twice, also for 'b'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}",
+         "has id 0 twice, also for 'b'"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}",
          "merge 0 is of 'a' and '', expected pieces"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "merge 0 is of 'a' and 'b'"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "a merge is a list, expected two"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[1]}}", "a merge is 1, expected two"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}",
+         "merge 0 is of 'a' and 'b'"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}",
+         "a merge is a list, expected two"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[1]}}",
+         "a merge is 1, expected two"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"1a\":2},\"merges\":[[1,\"a\"]]}}",
          "a merge is a list, expected two"},
         {"{\"model\":{\"dropout\":0.1,%s}}", "model.dropout '0.1' is not supported"},
-        {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}", "model.end_of_word_suffix '</w>' is not supported"},
-        {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}", "normalizer Lowercase is not supported"},
-        {"{\"normalizer\":{\"type\":\"Sequence\"},\"model\":{%s}}", "normalizers is missing, expected a list"},
+        {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}",
+         "model.end_of_word_suffix '</w>' is not supported"},
+        {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}",
+         "normalizer Lowercase is not supported"},
+        {"{\"normalizer\":{\"type\":\"Sequence\"},\"model\":{%s}}",
+         "normalizers is missing, expected a list"},
         {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},\"model\":{%s}}",
          "are not supported together"},
-        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{%s}}", "pre-tokenizer Whitespace is not supported"},
+        {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{%s}}",
+         "pre-tokenizer Whitespace is not supported"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Isolated\"},\"model\":{%"
          "s}}",
          "with the pattern x is not supported"},
@@ -293,10 +317,13 @@ static void unsupported_options_are_refused(void) {
          "post-processor BertProcessing is not supported"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":true}],\"model\":{%s}}",
          "'<s>' has single_word set"},
-        {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}", "'<s>' has id 0 of another piece"},
-        {"{\"added_tokens\":[{\"id\":0,\"content\":5}],\"model\":{%s}}", "an added token is 5, expected text"},
+        {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}",
+         "'<s>' has id 0 of another piece"},
+        {"{\"added_tokens\":[{\"id\":0,\"content\":5}],\"model\":{%s}}",
+         "an added token is 5, expected text"},
         {"{\"model\":5}", "model.type is missing, expected BPE"},
-        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "model.vocab is missing, expected an object"},
+        {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}",
+         "model.vocab is missing, expected an object"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}",
          "model.merges is an object, expected a list"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"a1\":2},\"merges\":[[\"a\",1]]}}",
@@ -306,10 +333,12 @@ static void unsupported_options_are_refused(void) {
         {"{\"model\":{\"continuing_subword_prefix\":\"##\",%s}}",
          "model.continuing_subword_prefix '##' is not supported"},
         {"{\"model\":{\"dropout\":\"0\",%s}}", "model.dropout '0' is not supported"},
-        {"{\"added_tokens\":[{\"id\":3,\"content\":\"\"}],\"model\":{%s}}", "an added token is , expected text"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"\"}],\"model\":{%s}}",
+         "an added token is , expected text"},
         {"{\"added_tokens\":[{\"content\":\"<s>\"}],\"model\":{%s}}",
          "<s> has id missing, expected one of the model's 8"},
-        {"{\"added_tokens\":[{\"id\":3,\"content\":\"<t>\"}],\"model\":{%s}}", "'<t>' has id 3 of another piece"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"<t>\"}],\"model\":{%s}}",
+         "'<t>' has id 3 of another piece"},
         {"{\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"model\":{%s}}",
          "normalizer Prepend is not supported"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"_\"},\"model\":{%s}}",
@@ -325,7 +354,8 @@ static void unsupported_options_are_refused(void) {
          "normalizer NFKC is not supported"},
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
          "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
-         "\"}]},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},\"model\":{%s}}",
+         "\"}]},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\"},\"model\":{%s}}",
          "are not supported together"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
@@ -375,16 +405,19 @@ static void unsupported_options_are_refused(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
         const char *at = strstr(cases[i].around, "%s"), *rest = at ? at + 2 : "";
-        snprintf(json, sizeof json, "%.*s%s%s", at ? (int)(at - cases[i].around) : 1000, cases[i].around,
-                 at ? PIECES : "", rest);
+        snprintf(json, sizeof json, "%.*s%s%s", at ? (int)(at - cases[i].around) : 1000,
+                 cases[i].around, at ? PIECES : "", rest);
         Tokenizer t;
         CHECK(open_files(&t, json, NULL, NULL) < 0, "case %zu opens", i);
-        CHECK(one_line(stderr_text()) && strstr(stderr_text(), cases[i].mention), "case %zu: %s", i, stderr_text());
-        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules && !t.pieces.slots, "case %zu: not closed", i);
+        CHECK(one_line(stderr_text()) && strstr(stderr_text(), cases[i].mention), "case %zu: %s", i,
+              stderr_text());
+        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules && !t.pieces.slots,
+              "case %zu: not closed", i);
     }
 }
 
-/* BOS from the post-processor or, if set there, from tokenizer_config.json; EOS; end tokens; the chat template. */
+/* BOS from the post-processor or, if set there, from tokenizer_config.json; EOS; end tokens; the
+ * chat template. */
 static void other_files_of_the_folder_are_read(void) {
     static const char json[] =
         "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"post_processor\":{\"type\":"
@@ -393,47 +426,56 @@ static void other_files_of_the_folder_are_read(void) {
     char text[1024];
     Tokenizer t;
     snprintf(text, sizeof text, json, PIECES);
-    CHECK(!open_files(&t, text, NULL, NULL) && !t.no_bos && t.bos == 3 && t.eos < 0, "BOS %d, EOS %d", t.bos, t.eos);
+    CHECK(!open_files(&t, text, NULL, NULL) && !t.no_bos && t.bos == 3 && t.eos < 0,
+          "BOS %d, EOS %d", t.bos, t.eos);
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, "{\"add_bos_token\":false,\"eos_token\":{\"content\":\"b\"}}",
                       "{\"eos_token_id\":[2,1]}"),
           "%s", stderr_text());
-    CHECK(t.no_bos && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 && t.ends[1] == 1, "EOS %d, %d ends", t.eos,
-          t.n_ends);
+    CHECK(t.no_bos && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 && t.ends[1] == 1,
+          "EOS %d, %d ends", t.eos, t.n_ends);
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text,
-                      "{\"chat_template\":[{\"name\":\"x\",\"template\":\"1\"},{\"name\":\"default\","
-                      "\"template\":\"23\"}]}",
-                      "{\"eos_token_id\":2}"),
+    CHECK(
+        !open_files(&t, text,
+                    "{\"chat_template\":[{\"name\":\"x\",\"template\":\"1\"},{\"name\":\"default\","
+                    "\"template\":\"23\"}]}",
+                    "{\"eos_token_id\":2}"),
+        "%s", stderr_text());
+    CHECK(t.chat_template.n == 2 && !memcmp(t.chat_template.bytes, "23", 2) && t.eos == 2,
+          "template of %zu bytes", t.chat_template.n);
+    tokenizer_close(&t);
+    CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}",
+                      NULL),
           "%s", stderr_text());
-    CHECK(t.chat_template.n == 2 && !memcmp(t.chat_template.bytes, "23", 2) && t.eos == 2, "template of %zu bytes",
-          t.chat_template.n);
-    tokenizer_close(&t);
-    CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}", NULL), "%s",
-          stderr_text());
     CHECK(!t.chat_template.bytes, "a default template without text is used");
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"), "%s",
-          stderr_text());
-    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 && t.ends[15] == 2, "%d ends, %d", t.n_ends,
-          t.ends[15]);
+    CHECK(
+        !open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"),
+        "%s", stderr_text());
+    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 && t.ends[15] == 2, "%d ends, %d",
+          t.n_ends, t.ends[15]);
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0, "%d ends", t.n_ends);
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0,
+          "%d ends", t.n_ends);
     tokenizer_close(&t);
     char *name = strstr(text, "SpecialToken");
     memcpy(name, "SpecialToken\":{\"id\":\"a\"  }", 26); /* token 0 is a valid BOS and EOS */
-    CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"), "%s",
-          stderr_text());
+    CHECK(
+        !open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"),
+        "%s", stderr_text());
     CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos, t.eos);
     tokenizer_close(&t);
     snprintf(text, sizeof text, json, PIECES);
-    CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 && strstr(stderr_text(), "eos_token_id has id 8"),
+    CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 &&
+              strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
-    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"), "%s",
-          stderr_text());
+    CHECK(!open_files(&t, text, NULL,
+                      "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"),
+          "%s", stderr_text());
     CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3, "%d ends", t.n_ends);
     tokenizer_close(&t);
-    CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"), "%s", stderr_text());
+    CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"),
+          "%s", stderr_text());
 }
 
 /* The fields that the normalizer and the pre-tokenizer set. */
@@ -448,7 +490,8 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
         {"", SPACE_NEVER, 0, NULL, false, false, false},
         {"\"normalizer\":null,\"pre_tokenizer\":null,", SPACE_NEVER, 0, NULL, false, false, false},
         {"\"normalizer\":{\"type\":\"NFC\"},", SPACE_NEVER, 0, NULL, false, true, false},
-        {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},",
+        {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+         "\"},",
          SPACE_NEVER, 0, NULL, true, false, false},
         {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
          "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
@@ -458,19 +501,22 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
          "\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
          "\"},\"behavior\":\"MergedWithPrevious\",\"invert\":false},",
          SPACE_NEVER, 0, NULL, true, false, false}, /* Gemma's */
-        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},", SPACE_NEVER, 0, NULL, false, false, false},
-        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1, PATTERN_GPT2, false, false, true},
-        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":true,\"add_prefix_space\":true},", SPACE_IF_NONE, 1,
-         PATTERN_GPT2, false, false, true},
-        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false},", SPACE_NEVER, 0,
-         NULL, false, false, true},
+        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},", SPACE_NEVER, 0, NULL, false,
+         false, false},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1, PATTERN_GPT2, false, false,
+         true},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":true,\"add_prefix_space\":true},",
+         SPACE_IF_NONE, 1, PATTERN_GPT2, false, false, true},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false},",
+         SPACE_NEVER, 0, NULL, false, false, true},
         {"\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"Digits\","
          "\"individual_digits\":true},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,3}\"},\"behavior\":"
          "\"Isolated\"},{\"type\":\"ByteLevel\"}]},",
          SPACE_NEVER, 4, PATTERN_GPT2, false, false, true},
-        {"\"pre_tokenizer\":{\"type\":\"Digits\"},", SPACE_NEVER, 1, PATTERN_DIGITS, false, false, false},
-        {"\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true},", SPACE_NEVER, 1, PATTERN_DIGIT, false,
-         false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\"},", SPACE_NEVER, 1, PATTERN_DIGITS, false, false,
+         false},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true},", SPACE_NEVER, 1,
+         PATTERN_DIGIT, false, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
          "?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":true},",
          SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
@@ -479,8 +525,8 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
          SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,3}\"},\"behavior\":\"Isolated\"},",
          SPACE_NEVER, 1, "\\p{N}{1,3}", false, false, false},
-        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},", SPACE_IF_NONE, 1,
-         PATTERN_SPACED, true, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},",
+         SPACE_IF_NONE, 1, PATTERN_SPACED, true, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
          "\",\"add_prefix_space\":false,\"split\":true},",
          SPACE_NEVER, 1, PATTERN_SPACED, true, false, false},
@@ -493,7 +539,8 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
         {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
          "\",\"prepend_scheme\":\"always\",\"add_prefix_space\":false},",
          SPACE_IF_NONE, 1, PATTERN_SPACED, true, false, false},
-        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\",\"prepend_scheme\":\"first\"},",
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\",\"prepend_scheme\":\"first\"},",
          SPACE_ONCE, 1, PATTERN_SPACED, true, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -504,13 +551,16 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
         const Pretokenizer *p = &t.pretokenizer;
         int n = 0;
         while (p->steps[n]) n++;
-        CHECK(t.space_prefix == cases[i].prefix && n == cases[i].n_steps, "case %zu: prefix %d, %d steps", i,
-              t.space_prefix, n);
-        CHECK(!n || !strcmp(p->steps[n - 1], cases[i].last), "case %zu: the last step is %s", i, p->steps[n - 1]);
-        CHECK(t.normalizer.replaces_mark == cases[i].replaces_mark && t.normalizer.composes == cases[i].composes,
+        CHECK(t.space_prefix == cases[i].prefix && n == cases[i].n_steps,
+              "case %zu: prefix %d, %d steps", i, t.space_prefix, n);
+        CHECK(!n || !strcmp(p->steps[n - 1], cases[i].last), "case %zu: the last step is %s", i,
+              p->steps[n - 1]);
+        CHECK(t.normalizer.replaces_mark == cases[i].replaces_mark &&
+                  t.normalizer.composes == cases[i].composes,
               "case %zu: the normalizer", i);
         CHECK(t.pieces.byte_level == cases[i].byte_level, "case %zu: byte level?", i);
-        CHECK(!t.pieces.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model", i);
+        CHECK(!t.pieces.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model",
+              i);
         tokenizer_close(&t);
     }
 }
@@ -522,9 +572,10 @@ static void default_values_are_accepted(void) {
         int unk;
         bool fuses, whole;
     } cases[] = {
-        {"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":\"\",\"dropout\":null,\"fuse_unk\":false,", -1,
-         false, false},
-        {"\"type\":\"BPE\",\"dropout\":0.0,\"unk_token\":\"<s>\",\"fuse_unk\":true,", 3, true, false},
+        {"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":\"\",\"dropout\":null,\"fuse_unk\":false,",
+         -1, false, false},
+        {"\"type\":\"BPE\",\"dropout\":0.0,\"unk_token\":\"<s>\",\"fuse_unk\":true,", 3, true,
+         false},
         {"\"unk_token\":\"<t>\",\"ignore_merges\":true,", -1, false, true},
         {"\"unk_token\":\"\",", -1, false, false},
         {"\"unk_token\":{\"content\":\"a\"},", 0, false, false},
@@ -533,7 +584,8 @@ static void default_values_are_accepted(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
         Tokenizer t;
-        snprintf(json, sizeof json, "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options, PIECES);
+        snprintf(json, sizeof json, "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options,
+                 PIECES);
         CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
         CHECK(t.pieces.unk == cases[i].unk && t.pieces.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
@@ -566,10 +618,12 @@ static void added_tokens_match_by_their_options(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
         Tokenizer t;
-        snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}", cases[i].added, PIECES);
+        snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}", cases[i].added,
+                 PIECES);
         CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
         for (int id = 4; id < 8; id++)
-            CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id), "case %zu: wrong presence of token %d", i, id);
+            CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id),
+                  "case %zu: wrong presence of token %d", i, id);
         if (cases[i].id >= 0) {
             const Piece *p = &t.pieces.list[cases[i].id], *e = &cases[i].piece;
             CHECK(p->kind == e->kind && p->also_merged == e->also_merged && p->raw == e->raw &&
@@ -580,7 +634,8 @@ static void added_tokens_match_by_their_options(void) {
     }
 }
 
-/* A normalizer prepends a space; it also does so to the name of a token that matches normalized text. */
+/* A normalizer prepends a space; it also does so to the name of a token that matches normalized
+ * text. */
 static void normalized_special_tokens_match_after_a_space(void) {
     static const struct {
         const char *text;
@@ -592,17 +647,21 @@ static void normalized_special_tokens_match_after_a_space(void) {
                  {"a <s>b", 3, {0, 3, 1}}};
     char json[1024];
     Tokenizer t;
-    snprintf(json, sizeof json,
-             "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
-             "\"" SPACE_MARK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
-             "\"}]},\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"normalized\":true}],"
-             "\"model\":{%s}}",
-             PIECES);
+    snprintf(
+        json, sizeof json,
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+        "\"" SPACE_MARK
+        "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+        "\"}]},\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true,\"normalized\":true}],"
+        "\"model\":{%s}}",
+        PIECES);
     CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokens tokens;
-        CHECK(!tokenizer_encode(&t, cases[i].text, strlen(cases[i].text), false, &tokens), "does not encode");
-        CHECK(tokens.n == cases[i].n && !memcmp(tokens.ids, cases[i].tokens, (size_t)tokens.n * sizeof(int)),
+        CHECK(!tokenizer_encode(&t, cases[i].text, strlen(cases[i].text), false, &tokens),
+              "does not encode");
+        CHECK(tokens.n == cases[i].n &&
+                  !memcmp(tokens.ids, cases[i].tokens, (size_t)tokens.n * sizeof(int)),
               "'%s': %d tokens", cases[i].text, tokens.n);
         free(tokens.ids);
     }
@@ -615,15 +674,18 @@ static void merges_have_two_notations(void) {
     for (int i = 0; i < 2; i++) {
         char json[256];
         Tokenizer t;
-        snprintf(json, sizeof json, "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}", merges[i]);
+        snprintf(json, sizeof json,
+                 "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}", merges[i]);
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         const MergeRule *rule = merges_rule(&t.pieces, 0, 1);
-        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.pieces, 1, 0), "no rule");
+        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.pieces, 1, 0),
+              "no rule");
         tokenizer_close(&t);
     }
 }
 
-/* BOS, EOS and the template of tokenizer_config.json; the note about an EOS that follows every text. */
+/* BOS, EOS and the template of tokenizer_config.json; the note about an EOS that follows every
+ * text. */
 static void tokenizer_config_sets_bos_and_eos(void) {
     static const char model[] = "{\"model\":{%s}}";
     static const struct {
@@ -637,7 +699,8 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         {"{\"bos_token\":\"<s>\",\"add_bos_token\":null}", 3, -1, true, false, NULL},
         {"{\"add_bos_token\":true}", -1, -1, true, false, NULL},
         {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, true, NULL},
-        {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}", -1, -1, true, false, "x"},
+        {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}", -1, -1, true,
+         false, "x"},
         {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"}]}", -1, -1, true, false, NULL},
         {"{\"chat_template\":5}", -1, -1, true, false, NULL},
     };
@@ -646,12 +709,14 @@ static void tokenizer_config_sets_bos_and_eos(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer t;
         CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i, stderr_text());
-        CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos && t.no_bos == cases[i].no_bos, "case %zu: BOS %d, EOS %d",
-              i, t.bos, t.eos);
+        CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos && t.no_bos == cases[i].no_bos,
+              "case %zu: BOS %d, EOS %d", i, t.bos, t.eos);
         const char *found = t.chat_template.bytes, *expected = cases[i].template;
-        CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template", i);
-        CHECK(cases[i].noted ? one_line(stderr_text()) && strstr(stderr_text(), "adds tokens after every text")
-                             : !*stderr_text(),
+        CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template",
+              i);
+        CHECK(cases[i].noted
+                  ? one_line(stderr_text()) && strstr(stderr_text(), "adds tokens after every text")
+                  : !*stderr_text(),
               "case %zu: %s", i, stderr_text());
         tokenizer_close(&t);
     }
@@ -668,15 +733,18 @@ static void end_tokens_come_from_two_files(void) {
         const int opened = open_files(&t, json, NULL, i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
         remove(inside("t/config.json"));
         if (i == 2) {
-            CHECK(opened < 0 && strstr(stderr_text(), "t/config.json: eos_token_id has id true"), "%s", stderr_text());
+            CHECK(opened < 0 && strstr(stderr_text(), "t/config.json: eos_token_id has id true"),
+                  "%s", stderr_text());
             continue;
         }
-        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i, "%d ends, %s", t.n_ends, stderr_text());
+        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i, "%d ends, %s",
+              t.n_ends, stderr_text());
         tokenizer_close(&t);
     }
 }
 
-/* A path without a folder uses the current folder's files; a nearly too long path has no other files. */
+/* A path without a folder uses the current folder's files; a nearly too long path has no other
+ * files. */
 static void paths_of_any_length(void) {
     char json[256], here[PATH_MAX], path[PATH_MAX];
     Tokenizer t;
@@ -700,7 +768,8 @@ static void paths_of_any_length(void) {
 
 /* Of a longer list only the first MAX_ENDS are used; nothing is written past the array. */
 static void at_most_16_end_tokens(void) {
-    static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]", "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
+    static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]",
+                                        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
                                         "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
     char json[256], generation[128];
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
@@ -709,20 +778,23 @@ static void at_most_16_end_tokens(void) {
         snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}", lists[i]);
         CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
         CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i], t.n_ends);
-        for (int k = 0; k < MAX_ENDS; k++) CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
+        for (int k = 0; k < MAX_ENDS; k++)
+            CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
         tokenizer_close(&t);
     }
 }
 
 /* A repeated merge has the rank of its last occurrence: "b c" precedes the second "a b". */
 static void a_repeated_merge_has_its_last_rank(void) {
-    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
-                               "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+        "\"merges\":[\"a b\",\"b c\",\"a b\"]}}";
     Tokenizer t;
     Tokens tokens;
     CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
     CHECK(!tokenizer_encode(&t, "abc", 3, false, &tokens), "does not encode");
-    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first", tokens.n, tokens.ids[0]);
+    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first",
+          tokens.n, tokens.ids[0]);
     free(tokens.ids);
     tokenizer_close(&t);
 }
@@ -741,7 +813,8 @@ static void unknown_characters_without_unk(void) {
     tokenizer_close(&t);
 }
 
-/* With <unk>, each unknown character or, with fuse_unk, each run of them is one <unk>, as in the library. */
+/* With <unk>, each unknown character or, with fuse_unk, each run of them is one <unk>, as in the
+ * library. */
 static void unknown_characters_with_unk(void) {
     static const int ids[][6] = {{0, 0, 0, 1, 2, 0}, {0, 1, 2, 0}};
     for (int fuse = 0; fuse < 2; fuse++) {
@@ -755,7 +828,8 @@ static void unknown_characters_with_unk(void) {
                  fuse ? "true" : "false");
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         CHECK(!tokenizer_encode(&t, "x\xc3\xa9zabx", 7, false, &tokens), "does not encode");
-        CHECK(tokens.n == n && !memcmp(tokens.ids, ids[fuse], (size_t)n * sizeof **ids), "%d tokens", tokens.n);
+        CHECK(tokens.n == n && !memcmp(tokens.ids, ids[fuse], (size_t)n * sizeof **ids),
+              "%d tokens", tokens.n);
         free(tokens.ids);
         tokenizer_close(&t);
     }
@@ -785,11 +859,14 @@ static void added_tokens_have_a_max_size(void) {
         Tokenizer t;
         Tokens tokens;
         memset(name, 'z', (size_t)n);
-        snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
+        snprintf(json, sizeof json,
+                 "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
                  PIECES);
-        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512), "%d bytes: %s", n, stderr_text());
+        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512), "%d bytes: %s", n,
+              stderr_text());
         if (n > 512) {
-            CHECK(strstr(stderr_text(), "special piece 5 has 513 bytes, expected at most 512"), "%s", stderr_text());
+            CHECK(strstr(stderr_text(), "special piece 5 has 513 bytes, expected at most 512"),
+                  "%s", stderr_text());
             continue;
         }
         CHECK(!tokenizer_encode(&t, name, 512, false, &tokens), "does not encode");
@@ -799,12 +876,15 @@ static void added_tokens_have_a_max_size(void) {
     }
 }
 
-/* As in Gemma: runs of U+2581 are user-defined tokens. They match these characters and decode to spaces. */
+/* As in Gemma: runs of U+2581 are user-defined tokens. They match these characters and decode to
+ * spaces. */
 static void user_defined_names_are_decoded(void) {
     static const char json[] =
-        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},"
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+        "\"},"
         "\"added_tokens\":[{\"id\":1,\"content\":\"" SPACE_MARK SPACE_MARK
-        "\",\"special\":false,\"normalized\":false}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"" SPACE_MARK "\":0,"
+        "\",\"special\":false,\"normalized\":false}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"" SPACE_MARK
+        "\":0,"
         "\"" SPACE_MARK SPACE_MARK "\":1,\"a\":2},\"merges\":[\"" SPACE_MARK " " SPACE_MARK "\"]}}";
     static const char *const texts[] = {"a  a", "a" SPACE_MARK SPACE_MARK "a"};
     Tokenizer t;
@@ -812,7 +892,8 @@ static void user_defined_names_are_decoded(void) {
     for (int i = 0; i < 2; i++) {
         Tokens tokens;
         char back[16] = "";
-        CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), false, &tokens), "text %d does not encode", i);
+        CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), false, &tokens),
+              "text %d does not encode", i);
         CHECK(tokens.n == 3 && tokens.ids[1] == 1, "text %d: %d tokens", i, tokens.n);
         for (int k = 0, n; k < 3; k++) {
             const char *piece = tokenizer_decode(&t, -1, tokens.ids[k], &n);
@@ -830,9 +911,11 @@ static void without_a_tokenizer_the_model_sets_the_ends(void) {
     Model model;
     Tokenizer t;
     write_file("broken.json", "{");
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+          "cannot make the model");
     stderr_hide();
-    const int found = model_open_tokenizer(&t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
+    const int found =
+        model_open_tokenizer(&t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
     CHECK(stderr_show() == 1 && found == 0, "status %d: %s", found, stderr_text());
     CHECK(t.bos == 1 && t.eos == 2 && t.eot == -1 && !t.pieces.n, "BOS %d, EOS %d", t.bos, t.eos);
     model_close(&model);
@@ -849,21 +932,24 @@ static void appended_tokens_cause_one_note(void) {
         char json[2048];
         Tokenizer t;
         int length = snprintf(json, sizeof json, start, PIECES);
-        for (int i = 0; i < n; i++) length += snprintf(json + length, sizeof json - (size_t)length, "%s", processor);
+        for (int i = 0; i < n; i++)
+            length += snprintf(json + length, sizeof json - (size_t)length, "%s", processor);
         snprintf(json + length, sizeof json - (size_t)length, "]}}");
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         CHECK(t.no_bos && t.bos < 0, "BOS %d", t.bos);
         tokenizer_close(&t);
-        CHECK(n ? one_line(stderr_text()) && strstr(stderr_text(), "adds tokens after every text; norma does not\n")
+        CHECK(n ? one_line(stderr_text()) &&
+                      strstr(stderr_text(), "adds tokens after every text; norma does not\n")
                 : !*stderr_text(),
               "%d: %s", n, stderr_text());
     }
 }
 
-/* A FIFO or a device in place of a file of the folder is refused; it neither blocks nor is read without end. */
+/* A FIFO or a device in place of a file of the folder is refused; it neither blocks nor is read
+ * without end. */
 static void other_files_of_the_folder_are_regular_files(void) {
-    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json", "generation_config.json",
-                                        "config.json", "tokenizer.json"};
+    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json",
+                                        "generation_config.json", "config.json", "tokenizer.json"};
     char json[256], name[64];
     Tokenizer t;
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
@@ -872,12 +958,14 @@ static void other_files_of_the_folder_are_regular_files(void) {
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         tokenizer_close(&t);
         remove(inside(name));
-        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name)) : mkfifo(inside(name), 0600)), "no %s", name);
+        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name)) : mkfifo(inside(name), 0600)), "no %s",
+              name);
         stderr_hide();
         const int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
         stderr_show();
         remove(inside(name));
-        CHECK(opened < 0 && one_line(stderr_text()) && strstr(stderr_text(), ": is not a regular file\n") &&
+        CHECK(opened < 0 && one_line(stderr_text()) &&
+                  strstr(stderr_text(), ": is not a regular file\n") &&
                   strstr(stderr_text(), names[i / 2]),
               "%s: %s", name, stderr_text());
     }
@@ -890,17 +978,20 @@ static void a_template_may_be_a_separate_file(void) {
     mkdir(inside("t"), 0700);
     write_file("t/chat_template.jinja", "xxxxx");
     CHECK(!open_files(&t, json, "{\"chat_template\":\"y\"}", NULL), "%s", stderr_text());
-    CHECK(t.chat_template.n == 5 && !strcmp(t.chat_template.bytes, "xxxxx"), "%s", t.chat_template.bytes);
+    CHECK(t.chat_template.n == 5 && !strcmp(t.chat_template.bytes, "xxxxx"), "%s",
+          t.chat_template.bytes);
     tokenizer_close(&t);
     remove(inside("t/chat_template.jinja"));
 }
 
-/* ---- rules ------------------------------------------------------------------------------------ */
+/* ---- rules ------------------------------------------------------------------------------------
+ */
 
 /* A repeated merge has the rank of its last occurrence: compared with a linear search. */
 static void merge_lookup_matches_a_linear_search(void) {
     enum { N = 12, N_RULES = 60 };
-    static const char *const names[N] = {"a", "b", "c", "aa", "ab", "ac", "ba", "bb", "bc", "ca", "cb", "cc"};
+    static const char *const names[N] = {"a",  "b",  "c",  "aa", "ab", "ac",
+                                         "ba", "bb", "bc", "ca", "cb", "cc"};
     int twice = 0;
     for (uint64_t round = 0; round < 50; round++) {
         Pieces p = {.unk = -1, .byte_level = true};
@@ -909,7 +1000,8 @@ static void merge_lookup_matches_a_linear_search(void) {
         CHECK(!pieces_open(&p, N, 2 * N), "no memory");
         for (int id = 0; id < N; id++) {
             memcpy(p.text + 2 * id, names[id], strlen(names[id]));
-            p.list[id] = (Piece){.text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
+            p.list[id] = (Piece){
+                .text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
         }
         CHECK(!merges_begin(&p, N_RULES), "no memory");
         const int n = (int)(hash64(78, round, 0) % N_RULES);
@@ -925,9 +1017,10 @@ static void merge_lookup_matches_a_linear_search(void) {
             for (int right = 0; right < N; right++) {
                 const MergeRule *rule = merges_rule(&p, left, right);
                 const int rank = left < 3 && right < 3 ? expected[left][right] : -1;
-                CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left, right,
-                      rule ? rule->rank : -1, rank);
-                CHECK(!rule || (rule->left == left && rule->right == right && rule->result == 3 + 3 * left + right),
+                CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left,
+                      right, rule ? rule->rank : -1, rank);
+                CHECK(!rule || (rule->left == left && rule->right == right &&
+                                rule->result == 3 + 3 * left + right),
                       "%d and %d become %d", left, right, rule ? rule->result : -1);
             }
         pieces_close(&p);
@@ -947,16 +1040,20 @@ static void the_number_of_merges_has_a_limit(void) {
     const int lines = stderr_show();
     pieces_close(&p);
     CHECK(max == 0 && more == -1 && lines == 1, "%d, %d", max, more);
-    CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s", stderr_text());
+    CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s",
+          stderr_text());
 }
 
 /* With ignore_merges a word that is a piece is one token, even with id 0 and without a merge. */
 static void whole_words_may_be_token_0(void) {
     Tokenizer t;
     Tokens tokens;
-    CHECK(!open_files(&t, "{\"model\":{\"ignore_merges\":true,\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
-                      NULL, NULL),
-          "%s", stderr_text());
+    CHECK(
+        !open_files(
+            &t,
+            "{\"model\":{\"ignore_merges\":true,\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+            NULL, NULL),
+        "%s", stderr_text());
     CHECK(!tokenizer_encode(&t, "ab", 2, false, &tokens), "does not encode");
     CHECK(tokens.n == 1 && tokens.ids[0] == 0, "%d tokens", tokens.n);
     free(tokens.ids);
@@ -967,11 +1064,13 @@ static void whole_words_may_be_token_0(void) {
 static void merges_may_make_token_0(void) {
     Tokenizer t;
     Tokens tokens;
-    CHECK(!open_files(&t, "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}", NULL, NULL), "%s",
-          stderr_text());
+    CHECK(!open_files(&t, "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}",
+                      NULL, NULL),
+          "%s", stderr_text());
     for (int rules = 1; rules >= 0; rules--) {
         CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens), "does not encode");
-        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0, "%d tokens", tokens.n);
+        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0,
+              "%d tokens", tokens.n);
         free(tokens.ids);
         free(t.pieces.rules);
         t.pieces.rules = NULL;
@@ -992,15 +1091,18 @@ static void long_names_are_cut_in_messages(void) {
         stderr_hide();
         const int pair = merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
         stderr_show();
-        snprintf(expected, sizeof expected,
-                 "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece\n", shown,
-                 left, shown, right);
+        snprintf(
+            expected, sizeof expected,
+            "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece\n",
+            shown, left, shown, right);
         CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
         stderr_hide();
         const int one = merges_add(&p, "x", left, (size_t)n);
         stderr_show();
-        snprintf(expected, sizeof expected,
-                 "run: x: merge 0 is of '%.*s' and '', expected pieces whose concatenation is a piece\n", shown, left);
+        snprintf(
+            expected, sizeof expected,
+            "run: x: merge 0 is of '%.*s' and '', expected pieces whose concatenation is a piece\n",
+            shown, left);
         CHECK(one == -1 && !p.n_rules && !strcmp(stderr_text(), expected), "%s", stderr_text());
         pieces_close(&p);
     }
@@ -1029,8 +1131,10 @@ static void damaged_files(void) {
         if (!opens) continue;
         Tokens tokens;
         opened++;
-        CHECK(!tokenizer_encode(&t, "Once upon \xff 12 <think>", 23, true, &tokens), "damage %d", (int)i);
-        for (int k = 0; k < tokens.n; k++) CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < N_QWEN2, "damage %d", (int)i);
+        CHECK(!tokenizer_encode(&t, "Once upon \xff 12 <think>", 23, true, &tokens), "damage %d",
+              (int)i);
+        for (int k = 0; k < tokens.n; k++)
+            CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < N_QWEN2, "damage %d", (int)i);
         free(tokens.ids);
         tokenizer_close(&t);
     }
@@ -1038,7 +1142,8 @@ static void damaged_files(void) {
     free(json);
 }
 
-/* ---- normal forms and patterns ------------------------------------------------------------------- */
+/* ---- normal forms and patterns
+ * ------------------------------------------------------------------- */
 
 /* The normalized text and its length. */
 static void texts_are_normalized(void) {
@@ -1058,10 +1163,13 @@ static void texts_are_normalized(void) {
          "e",
          "\xcc\x81"
          "e"},
-        {{.composes = true}, false, "a\xcc\x81\xcc\x81", "\xc3\xa1\xcc\x81"},     /* blocked by its own class */
-        {{.composes = true}, false, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"}, /* in order of their classes */
+        /* blocked by its own class */
+        {{.composes = true}, false, "a\xcc\x81\xcc\x81", "\xc3\xa1\xcc\x81"},
+        /* in order of their classes */
+        {{.composes = true}, false, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"},
         {{.composes = true}, false, "\xff\xcc\x81", "\xff\xcc\x81"},
-        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xa1", "\xea\xb0\x80"}, /* Korean: first and last syllables */
+        /* Korean: first and last syllables */
+        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xa1", "\xea\xb0\x80"},
         {{.composes = true}, false, "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82", "\xed\x9e\xa3"},
         {{.composes = true},
          false,
@@ -1094,8 +1202,8 @@ static void texts_are_normalized(void) {
         char *found = normalize(&cases[i].normalizer, cases[i].text, strlen(cases[i].text), &n);
         const char *from = found && !cases[i].space ? found + 1 : found;
         n += cases[i].space;
-        CHECK(found && n == strlen(cases[i].expected) && !memcmp(from, cases[i].expected, n), "case %zu: '%.*s'", i,
-              (int)n, from);
+        CHECK(found && n == strlen(cases[i].expected) && !memcmp(from, cases[i].expected, n),
+              "case %zu: '%.*s'", i, (int)n, from);
         free(found);
     }
 }
@@ -1144,24 +1252,28 @@ static void texts_are_cut(void) {
         Cut cut = {.left = -1};
         const size_t size = strlen(cases[i].text);
         CHECK(!pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut), "case %zu", i);
-        CHECK(!strcmp(cut.words, cases[i].expected), "case %zu: '%s', expected '%s'", i, cut.words, cases[i].expected);
+        CHECK(!strcmp(cut.words, cases[i].expected), "case %zu: '%s', expected '%s'", i, cut.words,
+              cases[i].expected);
         cut = (Cut){.left = 1};
         const int status_ = pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut);
         CHECK((status_ != 0) == (size > 0), "case %zu: status %d", i, status_);
     }
 }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory
+ * --------------------------------------------------------------------------------------- */
 
 /* Opens, encodes, closes; also opens a refused file. */
 static void use_memory(const char *json, const char *refused) {
     static const char text[] = "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
-    static const char *const paths[] = {"tests/golden/bpe_llama2.json", "tests/golden/bpe_qwen2.json"};
+    static const char *const paths[] = {"tests/golden/bpe_llama2.json",
+                                        "tests/golden/bpe_qwen2.json"};
     for (int i = 0; i < 4; i++) {
         Tokenizer t;
         Tokens tokens;
-        const int opened = i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
-                                 : open_files(&t, i == 2 ? json : refused, "{\"chat_template\":\"y\"}", NULL);
+        const int opened =
+            i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+                  : open_files(&t, i == 2 ? json : refused, "{\"chat_template\":\"y\"}", NULL);
         if (opened) continue;
         if (i == 2) t.space_prefix = SPACE_IF_NONE;
         if (tokenizer_set_chat_template(&t, text, 20)) abort();
@@ -1174,7 +1286,8 @@ static void use_memory(const char *json, const char *refused) {
 /* Repeated use leaves no more memory allocated than one use. */
 static void memory_is_freed(void) {
     char json[512], refused[512];
-    snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}", PIECES);
+    snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
+             PIECES);
     snprintf(refused, sizeof refused, "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
     use_memory(json, refused);
     const struct mallinfo2 before = mallinfo2();
@@ -1184,7 +1297,8 @@ static void memory_is_freed(void) {
           after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
 }
 
-/* ---- into GGUF files --------------------------------------------------------------------------------- */
+/* ---- into GGUF files
+ * --------------------------------------------------------------------------------- */
 
 /* A llama2.c model of this vocabulary, converted with this tokenizer. */
 static int convert(const char *tokenizer, int vocab_size) {
@@ -1210,15 +1324,19 @@ static void a_gguf_file_has_the_same_tokens(void) {
     for (int i = 0; i < 3; i += test_fast() ? 2 : 1) {
         Tokenizer t, t_gguf;
         Model model;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open", files[i].path);
+        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open",
+              files[i].path);
         CHECK(convert(files[i].path, files[i].n) == 0, "%s: %s", files[i].path, err);
         CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n), "%s does not open", files[i].path);
-        CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos && t.normalizer.composes == t_gguf.normalizer.composes,
+        CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos &&
+                  t.normalizer.composes == t_gguf.normalizer.composes,
               "BOS %d", t_gguf.bos);
-        for (int id = 0; id < t.pieces.n; id++) { /* not stored in GGUF, or different in SentencePiece */
+        /* not stored in GGUF, or different in SentencePiece */
+        for (int id = 0; id < t.pieces.n; id++) {
             t.pieces.list[id].raw = true;
             t.pieces.list[id].strips_left = t.pieces.list[id].strips_right = false;
-            if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL) t.pieces.list[id].kind = PIECE_CONTROL;
+            if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL)
+                t.pieces.list[id].kind = PIECE_CONTROL;
         }
         check_same_tokens(&t, &t_gguf);
         tokenizer_close(&t);
@@ -1229,12 +1347,12 @@ static void a_gguf_file_has_the_same_tokens(void) {
 
 #define QWEN2  "tests/golden/bpe_qwen2.json", N_QWEN2
 #define LLAMA2 "tests/golden/bpe_llama2.json", N_LLAMA2
-#define LLAMA2_NORMALIZER                                                                                              \
-    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":"           \
-    "\"Replace\","                                                                                                     \
+#define LLAMA2_NORMALIZER                                                                                    \
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":" \
+    "\"Replace\","                                                                                           \
     "\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\"pre_tokenizer\":null"
-#define METASPACE(scheme)                                                                                              \
-    "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme     \
+#define METASPACE(scheme)                                                                                          \
+    "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme \
     "\",\"split\":false}"
 
 /* Converts with a tokenizer.json in which the string `from` is replaced by `to`. */
@@ -1251,11 +1369,13 @@ static int convert_changed(const char *path, int vocab_size, const char *from, c
 }
 
 static void differences_in_gguf_are_noted(void) {
-    static const char white_space[] = "note: some added tokens treat the white space in them or next to them "
-                                      "differently in GGUF\n",
-                      spaces[] =
-                          "note: GGUF always inserts a space before a text; the folder does so only if the text has "
-                          "none\n";
+    static const char
+        white_space
+            [] = "note: some added tokens treat the white space in them or next to them "
+                 "differently in GGUF\n",
+ spaces[] =
+        "note: GGUF always inserts a space before a text; the folder does so only if the text has "
+        "none\n";
     static const struct {
         const char *from, *to, *note;
     } cases[] = {
@@ -1263,7 +1383,8 @@ static void differences_in_gguf_are_noted(void) {
         {"\"lstrip\":false", "\"lstrip\":true", white_space},
         {"\"rstrip\":false", "\"rstrip\":true", white_space},
         {LLAMA2_NORMALIZER, METASPACE("first"), spaces},
-        {"false,\"special\":true},{\"id\":2", "false,\"special\":false},{\"id\":2", white_space}, /* as in Phi-3 */
+        /* as in Phi-3 */
+        {"false,\"special\":true},{\"id\":2", "false,\"special\":false},{\"id\":2", white_space},
         {LLAMA2_NORMALIZER, METASPACE("always"), spaces},
         {LLAMA2_NORMALIZER, METASPACE("never"), ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -1281,7 +1402,8 @@ static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
         {QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":true",
          "no name for its pre-tokenizer ((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}, ignore"},
         {QWEN2, "\\\\p{N}|", "\\\\p{N}{1,3}|", NULL},
-        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true", "are not supported together"},
+        {QWEN2, "\"add_prefix_space\":false", "\"add_prefix_space\":true",
+         "are not supported together"},
         {QWEN2, "\"pre_tokenizer\":{",
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
          "ByteLevel inserts a space before a text"},
@@ -1294,12 +1416,14 @@ static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
          "null", "tokenize differently: U+2581"},
         {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
          "tokenize differently: merges of added tokens"},
-        {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true", "no name for its pre-tokenizer ("},
+        {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true",
+         "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int status_ = convert_changed(cases[i].path, cases[i].n, cases[i].from, cases[i].to);
         CHECK((status_ == 0) == !cases[i].mention, "case %zu: %s", i, err);
-        CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s", i, err);
+        CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s",
+              i, err);
     }
 }
 
@@ -1308,50 +1432,59 @@ static void pieces_too_long_to_check_are_refused(void) {
     static char json[1 << 14];
     char path[PATH_MAX];
     for (int n = 512; n <= 513; n++) {
-        size_t at = (size_t)sprintf(json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
-                                          "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
-        for (int b = 0; b < 256; b++) at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+        size_t at = (size_t)sprintf(
+            json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                  "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
+        for (int b = 0; b < 256; b++)
+            at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
         sprintf(json + at, "\"%0*d\":256},\"merges\":[]}}", n, 0);
         write_file("long.json", json);
         snprintf(path, sizeof path, "%s", inside("long.json"));
         CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n, status, err);
-        CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"), "%s", err);
+        CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"),
+              "%s", err);
     }
 }
 
-/* As in Gemma: added tokens for line ends and for runs of spaces, which merge first. Only U+2581 in a text differs. A
- * run of spaces that merges do not produce is refused. */
+/* As in Gemma: added tokens for line ends and for runs of spaces, which merge first. Only U+2581 in
+ * a text differs. A run of spaces that merges do not produce is refused. */
 static void runs_of_spaces_are_kept(void) {
-    static const char *const texts[] = {"a  a\n\na", "   aa", "  ", "a    a a\n   a\n\n\n", " a<b> a"};
+    static const char *const texts[] = {"a  a\n\na", "   aa", "  ", "a    a a\n   a\n\n\n",
+                                        " a<b> a"};
     static char json[1 << 14], path[PATH_MAX];
     for (int merges = 1; merges >= 0; merges--) {
         Tokenizer t, t_gguf;
         Model model;
         size_t at = (size_t)sprintf(
             json,
-            "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"},"
+            "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
+            "\"},"
             "\"added_tokens\":[{\"id\":256,\"content\":\"" SPACE_MARK SPACE_MARK "\"},"
             "{\"id\":257,\"content\":\"\\n\\n\"},{\"id\":258,\"content\":\"<b>\"}],\"model\":{\"vocab\":{");
-        for (int b = 0; b < 256; b++) at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+        for (int b = 0; b < 256; b++)
+            at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
         sprintf(json + at,
-                "\"" SPACE_MARK SPACE_MARK "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK "\":259,\"a\":260,"
-                "\"\\n\":261,\"" SPACE_MARK "a\":262,\"aa\":263},\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK
-                " a\",\"a a\"]}}",
+                "\"" SPACE_MARK SPACE_MARK "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK
+                "\":259,\"a\":260,"
+                "\"\\n\":261,\"" SPACE_MARK
+                "a\":262,\"aa\":263},\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK " a\",\"a a\"]}}",
                 merges ? "\"" SPACE_MARK " " SPACE_MARK "\"," : "");
         write_file("spaces.json", json);
         snprintf(path, sizeof path, "%s", inside("spaces.json"));
         CHECK(convert(path, 300) == !merges, "status %d, %s", status, err);
-        CHECK(strstr(err, merges ? "note: some added tokens treat the white space" : "text next to an added token"),
+        CHECK(strstr(err, merges ? "note: some added tokens treat the white space"
+                                 : "text next to an added token"),
               "%s", err);
         if (!merges) return;
-        CHECK(!tokenizer_open_json(&t, path, 300) && !reopen(&t_gguf, &model, "m.gguf", 300), "does not open");
+        CHECK(!tokenizer_open_json(&t, path, 300) && !reopen(&t_gguf, &model, "m.gguf", 300),
+              "does not open");
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
             Tokens a, b;
             CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), true, &a) &&
                       !tokenizer_encode(&t_gguf, texts[i], strlen(texts[i]), true, &b),
                   "no memory");
-            CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids), "'%s': %d tokens, %d in GGUF",
-                  texts[i], a.n, b.n);
+            CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids),
+                  "'%s': %d tokens, %d in GGUF", texts[i], a.n, b.n);
             free(a.ids);
             free(b.ids);
         }
@@ -1361,7 +1494,8 @@ static void runs_of_spaces_are_kept(void) {
     }
 }
 
-/* ---- random tokenizers, into GGUF files ---------------------------------------------------------------- */
+/* ---- random tokenizers, into GGUF files
+ * ---------------------------------------------------------------- */
 
 enum { N_RANDOM = 300 }; /* max pieces */
 
@@ -1373,7 +1507,9 @@ typedef struct {
     char texts[24][32]; /* of the merged pieces, each made of two earlier ones */
 } Random;
 
-static int draw(Random *r, int n) { return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0; }
+static int draw(Random *r, int n) {
+    return n > 0 ? (int)(hash64(r->seed, 77, r->drawn++) % (uint64_t)n) : 0;
+}
 
 static void add_piece(Random *r, const char *text) {
     fprintf(r->out, "%s\"%s\":%d", r->n ? "," : "", text, r->n), r->n++;
@@ -1425,9 +1561,10 @@ static void write_characters(Random *r) {
                 "\",\"prepend_scheme\":\"%s\",\"split\":false},",
                 ways[way - 8]);
     else if (way)
-        fprintf(r->out, replace, way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK "\"}," : "");
-    fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{", draw(r, 2) ? "true" : "false",
-            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+        fprintf(r->out, replace,
+                way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK "\"}," : "");
+    fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{",
+            draw(r, 2) ? "true" : "false", draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
     add_piece(r, "<unk>");
     for (int b = 0; b < 256; b++) {
         char name[8];
@@ -1440,7 +1577,8 @@ static void write_characters(Random *r) {
 static void write_byte_level(Random *r) {
     static const char *const letters[] = {"a", "b", "c", "d"};
     const int missing = draw(r, 2) ? 'z' : -1;
-    fprintf(r->out, "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
+    fprintf(r->out,
+            "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
             draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
     add_piece(r, "<unk>");
     for (int b = 0; b < 256; b++) {
@@ -1453,7 +1591,8 @@ static void write_byte_level(Random *r) {
     add_texts(r, letters, 4);
 }
 
-/* At most one added token: user-defined or special, raw or normalized, with or without merges that make it. */
+/* At most one added token: user-defined or special, raw or normalized, with or without merges that
+ * make it. */
 static int write_random(Random *r, bool *byte_level) {
     const char *path = inside("random.json");
     if (!(r->out = fopen(path, "wb"))) return -1;
@@ -1466,9 +1605,11 @@ static int write_random(Random *r, bool *byte_level) {
     const int kind = draw(r, 10);
     if (kind < 5) {
         const bool own = draw(r, 3) > 0;
-        fprintf(r->out, ",\"added_tokens\":[{\"id\":%d,\"content\":\"%s\",\"special\":%s,\"normalized\":%s}]",
-                own ? r->n : r->n - 1, own ? "<u>" : r->texts[r->n_texts - 1], kind == 4 ? "true" : "false",
-                kind % 2 ? "true" : "false");
+        fprintf(
+            r->out,
+            ",\"added_tokens\":[{\"id\":%d,\"content\":\"%s\",\"special\":%s,\"normalized\":%s}]",
+            own ? r->n : r->n - 1, own ? "<u>" : r->texts[r->n_texts - 1],
+            kind == 4 ? "true" : "false", kind % 2 ? "true" : "false");
     }
     fputc('}', r->out);
     return fclose(r->out);
@@ -1476,18 +1617,24 @@ static int write_random(Random *r, bool *byte_level) {
 
 /* Whether the text contains an added token that is a control token in the GGUF file. */
 static bool has_control(const Tokenizer *t, const char *text) {
-    for (const Piece *p = t->pieces.list; p < t->pieces.list + t->pieces.n && t->space_prefix != SPACE_NEVER; p++)
-        if (p->kind == PIECE_USER && p->raw && memmem(text, strlen(text), p->text, (size_t)p->length)) return true;
+    for (const Piece *p = t->pieces.list;
+         p < t->pieces.list + t->pieces.n && t->space_prefix != SPACE_NEVER; p++)
+        if (p->kind == PIECE_USER && p->raw &&
+            memmem(text, strlen(text), p->text, (size_t)p->length))
+            return true;
     return false;
 }
 
-/* Random texts have the same ids, except for the leading space and added tokens, which notes mention. */
+/* Random texts have the same ids, except for the leading space and added tokens, which notes
+ * mention. */
 static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
-    static const char *const parts[] = {"a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
-                                        "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
+    static const char *const parts[] = {
+        "a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
+        "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
     const bool noted = t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
     const Piece *last = &t->pieces.list[r->n];
-    const bool special = last->kind == PIECE_SPECIAL || t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
+    const bool special =
+        last->kind == PIECE_SPECIAL || t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
     for (int i = 0; i < 50; i++) {
         char text[64] = "";
         for (int k = draw(r, 12); k >= 0; k--) strcat(text, parts[draw(r, 18)]);
@@ -1497,7 +1644,8 @@ static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
                   !tokenizer_encode(gguf, text, strlen(text), true, &b),
               "no memory");
         const bool same = a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
-        CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file", (int)r->seed, text, a.n, b.n);
+        CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file", (int)r->seed, text, a.n,
+              b.n);
         free(a.ids);
         free(b.ids);
     }
@@ -1508,7 +1656,8 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
     const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
     int written[2] = {0}, refused[2] = {0}, closed = 0;
     Model model;
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")), "cannot make the model");
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+          "cannot make the model");
     for (uint64_t seed = 0; seed < (test_fast() ? 60 : 600); seed++) {
         Tokenizer t, t_gguf;
         Model again;
@@ -1517,13 +1666,16 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
         stderr_hide();
         const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
-        const bool representable = opens && !gguf_write_model(&model, &t, TYPE_F16, false, "m.bin", inside("m.gguf"));
+        const bool representable =
+            opens && !gguf_write_model(&model, &t, TYPE_F16, false, "m.bin", inside("m.gguf"));
         const int lines = stderr_show();
-        CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines, stderr_text());
+        CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines,
+              stderr_text());
         (representable ? written : refused)[byte_level]++;
         if (opens && !representable) closed++;
         if (representable) {
-            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open", (int)seed);
+            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open",
+                  (int)seed);
             check_random(&t, &t_gguf, &r);
             tokenizer_close(&t_gguf);
             model_close(&again);
@@ -1531,7 +1683,8 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         if (opens) tokenizer_close(&t);
     }
     model_close(&model);
-    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 && refused[0] > 50 && refused[1] > 10 && closed > 100),
+    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 && refused[0] > 50 &&
+                          refused[1] > 10 && closed > 100),
           "%d and %d written, %d and %d refused", written[0], written[1], refused[0], refused[1]);
 }
 
@@ -1541,7 +1694,8 @@ static int count_word(void *n, const char *s, size_t size) {
     return ++*(int *)n < 0;
 }
 
-/* Every character is a digit, or none, as for the tokenizers library: 13 are not in \p{N} of Unicode 17. */
+/* Every character is a digit, or none, as for the tokenizers library: 13 are not in \p{N} of
+ * Unicode 17. */
 static void digits_are_those_of_the_library(void) {
     static const char *const steps[] = {PATTERN_DIGIT, NULL};
     unsigned first = 0, last = 0;
@@ -1556,8 +1710,8 @@ static void digits_are_those_of_the_library(void) {
         const bool is_digit = code >= first && code <= last;
         const size_t n = 1 + (size_t)utf8_encode(text + 1, code);
         text[n] = 'b';
-        CHECK(!pretokenize(steps, text, n + 1, count_word, &words) && words == (is_digit ? 3 : 1), "U+%04X: %d words",
-              code, words);
+        CHECK(!pretokenize(steps, text, n + 1, count_word, &words) && words == (is_digit ? 3 : 1),
+              "U+%04X: %d words", code, words);
         n_digits += is_digit;
     }
     fclose(in);

@@ -1,7 +1,7 @@
 /* test_pieces.c: the tokens that the sentencepiece library gives; the table of pieces.
  *
- * Compares SentencePiece tokenizers with the library (texts.c has the texts and the comparison), and the lookups of
- * pieces.c with a linear search.
+ * Compares SentencePiece tokenizers with the library (texts.c has the texts and the comparison),
+ * and the lookups of pieces.c with a linear search.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -28,7 +28,8 @@ static void stories_matches_the_library(void) {
     Model model;
     Tokenizer t;
     CHECK(!model_open(&model, "models/stories.gguf"), "does not open");
-    CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size, true) == 1,
+    CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size,
+                              true) == 1,
           "no tokenizer");
     CHECK(t.normalizer.replaces_invalid, "replaces_invalid differs from the library");
     match_as_the_library(&t);
@@ -116,7 +117,8 @@ static void control_pieces_match(void) {
     model_close(&model);
 }
 
-/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is not. */
+/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is
+ * not. */
 static void a_space_mark_in_a_text_is_a_space(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static const GgufPiece user = {"x" SPACE_MARK "y", USER_DEFINED};
@@ -136,7 +138,8 @@ static void a_space_mark_in_a_text_is_a_space(void) {
     model_close(&model);
     hashtokenizer_write(temporary("tokenizer.bin"), 1600);
     CHECK(!tokenizer_open_bin(&t, temporary("tokenizer.bin"), 1600), "does not open");
-    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 229, 153, 132, 355, -1}), "in a tokenizer.bin");
+    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 229, 153, 132, 355, -1}),
+          "in a tokenizer.bin");
     tokenizer_close(&t);
 }
 
@@ -158,8 +161,8 @@ static void random_pieces(Pieces *p, uint64_t round) {
                               .kind = (PieceKind)(bits >> 32 & 3),
                               .also_merged = (bits >> 40) & 1,
                               .raw = (bits >> 41) & 1};
-        if (p->list[id].kind == PIECE_BYTE)
-            p->list[id].kind = PIECE_CONTROL; /* byte pieces have names, which this test does not make */
+        /* byte pieces have names, which this test does not make */
+        if (p->list[id].kind == PIECE_BYTE) p->list[id].kind = PIECE_CONTROL;
     }
     if (pieces_index(p)) abort();
 }
@@ -173,7 +176,9 @@ static int match_naively(const Pieces *p, const char *s, int left, bool raw) {
     int best = -1;
     for (int id = p->n - 1; id >= 0; id--) {
         const Piece *x = &p->list[id];
-        if (!x->length || (x->kind != PIECE_USER && x->kind != PIECE_SPECIAL) || !starts(x, s, left)) continue;
+        if (!x->length || (x->kind != PIECE_USER && x->kind != PIECE_SPECIAL) ||
+            !starts(x, s, left))
+            continue;
         if (best < 0 || x->length >= p->list[best].length) best = id;
     }
     /* if the longest piece has another `raw`, a shorter piece may match */
@@ -186,8 +191,8 @@ static int match_naively(const Pieces *p, const char *s, int left, bool raw) {
 
 static int find_naively(const Pieces *p, const char *s, int n) {
     for (int id = 0; id < p->n; id++)
-        if ((p->list[id].kind == PIECE_TEXT || p->list[id].also_merged) && p->list[id].length == n &&
-            starts(&p->list[id], s, n))
+        if ((p->list[id].kind == PIECE_TEXT || p->list[id].also_merged) &&
+            p->list[id].length == n && starts(&p->list[id], s, n))
             return p->list[id].kind == PIECE_CONTROL ? -1 : id;
     return -1;
 }
@@ -201,13 +206,16 @@ static void lookup_matches_a_linear_search(void) {
             const char *s = p.text + at;
             const int left = N_PIECES * MAX_LETTERS - at < 7 ? N_PIECES * MAX_LETTERS - at : 7;
             for (int raw = 0; raw < 2; raw++) {
-                const int id = pieces_match(&p, s, (size_t)left, raw), expected = match_naively(&p, s, left, raw);
-                CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at, id, expected);
+                const int id = pieces_match(&p, s, (size_t)left, raw),
+                          expected = match_naively(&p, s, left, raw);
+                CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at,
+                      id, expected);
                 matches += id >= 0;
             }
             for (int n = 1; n <= left; n++) {
                 const int id = pieces_find(&p, s, n), expected = find_naively(&p, s, n);
-                CHECK(id == expected, "round %d, byte %d: found %d, expected %d", (int)round, at, id, expected);
+                CHECK(id == expected, "round %d, byte %d: found %d, expected %d", (int)round, at,
+                      id, expected);
                 found += id >= 0;
             }
         }
@@ -228,21 +236,24 @@ static void byte_pieces_are_recognized_by_name(void) {
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, N, 0), "no memory");
     for (int id = 0; id < N; id++)
-        p.list[id] = (Piece){.text = cases[id].name, .length = cases[id].length, .kind = PIECE_TEXT};
+        p.list[id] =
+            (Piece){.text = cases[id].name, .length = cases[id].length, .kind = PIECE_TEXT};
     CHECK(!pieces_index(&p), "no memory");
     for (int id = 0; id < N; id++) {
         const Piece *piece = &p.list[id];
-        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name, piece->kind);
+        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name,
+              piece->kind);
         if (cases[id].byte < 0) continue;
-        CHECK(piece->n_decoded == 1 && (uint8_t)*piece->decoded == cases[id].byte, "%s is byte %d", cases[id].name,
-              (uint8_t)*piece->decoded);
-        CHECK(p.byte_piece[cases[id].byte] == id && pieces_find(&p, piece->text, piece->length) < 0, "%s merges",
-              cases[id].name);
+        CHECK(piece->n_decoded == 1 && (uint8_t)*piece->decoded == cases[id].byte, "%s is byte %d",
+              cases[id].name, (uint8_t)*piece->decoded);
+        CHECK(p.byte_piece[cases[id].byte] == id && pieces_find(&p, piece->text, piece->length) < 0,
+              "%s merges", cases[id].name);
     }
     pieces_close(&p);
 }
 
-/* The bytes of the names of a byte-level vocabulary; NULL: not such a name, and the piece matches no text. */
+/* The bytes of the names of a byte-level vocabulary; NULL: not such a name, and the piece matches
+ * no text. */
 static void names_of_bytes_are_decoded(void) {
     static const struct {
         const char *name, *bytes;
@@ -274,12 +285,12 @@ static void names_of_bytes_are_decoded(void) {
     for (int id = 0; id < N; id++) {
         const Piece *piece = &p.list[id];
         const bool named = piece->kind == PIECE_TEXT;
-        CHECK(named == (cases[id].bytes != NULL) && (named || piece->kind == PIECE_CONTROL), "case %d: kind %d", id,
-              piece->kind);
+        CHECK(named == (cases[id].bytes != NULL) && (named || piece->kind == PIECE_CONTROL),
+              "case %d: kind %d", id, piece->kind);
         const char *expected = named ? cases[id].bytes : cases[id].name;
         const int n = named && !*expected ? 1 : (int)strlen(expected);
-        CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n), "case %d: '%.*s'", id, piece->length,
-              piece->text);
+        CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n), "case %d: '%.*s'",
+              id, piece->length, piece->text);
     }
     pieces_close(&p);
 }
@@ -291,12 +302,14 @@ static void bytes_of_a_byte_level_vocabulary(void) {
     CHECK(!pieces_open(&p, N, N) && p.text, "no memory");
     for (int id = 0; id < N; id++) {
         p.text[id] = (char)(N - 1 - id);
-        p.list[id] = (Piece){.text = p.text + id, .length = 1, .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
+        p.list[id] =
+            (Piece){.text = p.text + id, .length = 1, .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
     }
     CHECK(!pieces_index(&p), "no memory");
     for (int byte = 0; byte < N; byte++) {
         const int expected = byte == N - 1 - 9 ? UNK : N - 1 - byte;
-        CHECK(p.byte_piece[byte] == expected, "byte %d is piece %d, expected %d", byte, p.byte_piece[byte], expected);
+        CHECK(p.byte_piece[byte] == expected, "byte %d is piece %d, expected %d", byte,
+              p.byte_piece[byte], expected);
     }
     pieces_close(&p);
     CHECK(!p.list && !p.text && !p.n, "not closed");
@@ -308,8 +321,11 @@ static void a_table_begins_empty(void) {
     CHECK(!pieces_open(&p, 3, 0), "no memory");
     CHECK(p.n == 3 && !p.text, "%d pieces, with text or without", p.n);
     for (int id = 0; id < 3; id++)
-        CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length && p.list[id].text, "piece %d", id);
-    CHECK(!pieces_index(&p) && pieces_find(&p, "a", 1) == -1 && pieces_match(&p, "a", 1, false) == -1, "finds one");
+        CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length && p.list[id].text, "piece %d",
+              id);
+    CHECK(!pieces_index(&p) && pieces_find(&p, "a", 1) == -1 &&
+              pieces_match(&p, "a", 1, false) == -1,
+          "finds one");
     pieces_close(&p);
 }
 
@@ -318,7 +334,8 @@ static void spaces_are_unmarked(void) {
     char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
     static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
     const int n = unmark_spaces(s, (int)sizeof s - 1);
-    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n), "%d bytes: %.*s", n, n, s);
+    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n), "%d bytes: %.*s", n, n,
+          s);
 }
 
 void suite_pieces(void) {

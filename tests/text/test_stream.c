@@ -74,7 +74,8 @@ static void close_channel(Channel *c) {
 
 static void write_text(Channel *c, const char *s) { stream_write(&c->stream, s, (int)strlen(s)); }
 
-/* ---- a pipe ----------------------------------------------------------------------------------- */
+/* ---- a pipe -----------------------------------------------------------------------------------
+ */
 
 static void characters_are_written_whole(void) {
     static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82"};
@@ -112,7 +113,8 @@ static void a_pipe_gets_every_byte(void) {
         }
         CHECK(stream_close(&c.stream) == 0, "does not close");
         const int got = receive(&c, text, sizeof text);
-        CHECK(got == n && !memcmp(text, bytes, (size_t)n), "round %d: %d bytes of %d", round, got, n);
+        CHECK(got == n && !memcmp(text, bytes, (size_t)n), "round %d: %d bytes of %d", round, got,
+              n);
         close_channel(&c);
     }
 }
@@ -130,7 +132,8 @@ static void text_is_flushed_after_a_while(void) {
     close_channel(&c);
 }
 
-/* ---- a terminal -------------------------------------------------------------------------------- */
+/* ---- a terminal --------------------------------------------------------------------------------
+ */
 
 static void a_terminal_gets_only_text(void) {
     static const struct {
@@ -160,7 +163,8 @@ static void a_terminal_gets_only_text(void) {
         {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"}, /* next to surrogates */
         {"\xf4\x90\x80\x80", "\xef\xbf\xbd"},                     /* beyond U+10FFFF */
         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
-        {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"}, /* the first characters of 3 and 4 bytes */
+        /* the first characters of 3 and 4 bytes */
+        {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int bytewise = 0; bytewise < 2; bytewise++) {
@@ -168,10 +172,12 @@ static void a_terminal_gets_only_text(void) {
             char text[64];
             const int n = (int)strlen(cases[i].in);
             CHECK(open_terminal(&c), "no terminal");
-            for (int k = 0; k < n; k += bytewise ? 1 : n) stream_write(&c.stream, cases[i].in + k, bytewise ? 1 : n);
+            for (int k = 0; k < n; k += bytewise ? 1 : n)
+                stream_write(&c.stream, cases[i].in + k, bytewise ? 1 : n);
             CHECK(stream_close(&c.stream) == 0, "does not close");
             receive(&c, text, sizeof text);
-            CHECK(!strcmp(text, cases[i].out), "case %zu: '%s', expected '%s'", i, text, cases[i].out);
+            CHECK(!strcmp(text, cases[i].out), "case %zu: '%s', expected '%s'", i, text,
+                  cases[i].out);
             close_channel(&c);
         }
 }
@@ -190,7 +196,8 @@ static int decode(const char *s, int left, int *n) {
     return code < min[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
 }
 
-/* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control characters. */
+/* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control
+ * characters. */
 static void a_terminal_gets_only_utf8(void) {
     static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf1, 0xf4, 0xf5};
     Channel c;
@@ -205,15 +212,18 @@ static void a_terminal_gets_only_utf8(void) {
         CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing", round);
         for (int at = 0, length; at < n; at += length) {
             const int code = decode(text + at, n - at, &length);
-            CHECK(code >= 0x20 || (code >= '\t' && code <= '\r'), "round %d: code %d at %d", round, code, at);
-            CHECK(code < 0x7f || code >= 0xa0, "round %d: control character %#x", round, (unsigned)code);
+            CHECK(code >= 0x20 || (code >= '\t' && code <= '\r'), "round %d: code %d at %d", round,
+                  code, at);
+            CHECK(code < 0x7f || code >= 0xa0, "round %d: control character %#x", round,
+                  (unsigned)code);
         }
     }
     CHECK(stream_close(&c.stream) == 0, "does not close");
     close_channel(&c);
 }
 
-/* ---- failures ------------------------------------------------------------------------------------ */
+/* ---- failures
+ * ------------------------------------------------------------------------------------ */
 
 static void check_failing(FILE *out, int bytes) {
     Stream s;
@@ -221,7 +231,8 @@ static void check_failing(FILE *out, int bytes) {
     for (int i = 0; i < bytes; i++) stream_write(&s, "x", 1);
     stderr_hide();
     const int status = stream_close(&s), lines = stderr_show();
-    CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr", bytes, status, lines);
+    CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr", bytes, status,
+          lines);
 }
 
 static void a_full_disk_is_an_error(void) {
@@ -289,7 +300,8 @@ static void no_write_follows_an_error(void) {
         writes = 0;
         stream_write(&s, text, length < 29 ? length : 29);
         stderr_hide();
-        CHECK(stream_close(&s) == -1 && stderr_show() == 1 && writes == 1, "%d bytes: %d writes", length, writes);
+        CHECK(stream_close(&s) == -1 && stderr_show() == 1 && writes == 1, "%d bytes: %d writes",
+              length, writes);
         fclose(out);
     }
 }
