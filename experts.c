@@ -1,7 +1,7 @@
 /* experts.c: the feed-forward half of a sparse decoder layer, a mixture of experts.
  *
- *     p = softmax(Wrouter xn), the largest kept    route          (Shazeer et al. 2017)
- *     y_e = down(silu(gate(xn)) * up(xn))          gate_up, down
+ *     p = softmax(Wrouter xn), the largest kept    choose         (Shazeer et al. 2017)
+ *     y_e = down(silu(gate(xn)) * up(xn))          mlp.c, down
  *     x += sum over the chosen e of p_e y_e        down           the residual
  *     x += sigmoid(Wweight xn) y                   mlp.c          the shared expert of some models
  *
