@@ -131,9 +131,9 @@ int samples_write(const char *folder) {
 }
 
 const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {
-    "gemma2", "gemma3_1b", "gemma3_nested", "olmo",    "olmo2",    "olmo3",
-    "phi3",   "phi4",      "granite",       "smollm3", "stablelm", "mixtral",
-    "glm4",   "olmoe",     "seed_oss",      "hunyuan", "cohere2",  "arcee"};
+    "gemma2",   "gemma3_1b", "gemma3_nested", "olmo",     "olmo2",    "olmo3", "phi3",
+    "phi4",     "granite",   "smollm3",       "stablelm", "mixtral",  "glm4",  "olmoe",
+    "seed_oss", "hunyuan",   "cohere2",       "arcee",    "qwen2_moe"};
 
 static int write_family(const char *folder, const char *name) {
     Family f;

@@ -17,6 +17,6 @@ int samples_write(const char *folder);
 
 /* Writes a folder for each of these models of tests/golden/families, and a GGUF file (gemma2.gguf,
  * ...) for each of GGUF_FAMILIES, without tokenizers. Returns -1 on failure. */
-enum { N_SAMPLE_FAMILIES = 18 };
+enum { N_SAMPLE_FAMILIES = 19 };
 extern const char *const SAMPLE_FAMILIES[];
 int samples_write_families(const char *folder);
