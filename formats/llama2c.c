@@ -172,6 +172,9 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file, int v
     if (vocab_size < 3)
         return fail("%s: the model's vocabulary is %d, expected at least <unk>, BOS and EOS", path,
                     vocab_size);
+    if (size / 8 < (size_t)vocab_size) /* bounds memory: a piece has at least 8 bytes */
+        return fail("%s: file is %zu bytes, too short for the model's %d pieces", path, size,
+                    vocab_size);
     if (pieces_open(pieces, vocab_size, 0)) return -1;
     for (int i = 0; i < vocab_size; i++) {
         Piece *p = &pieces->list[i];

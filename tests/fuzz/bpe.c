@@ -69,9 +69,9 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
 typedef struct {
     uint8_t bytes[1 << 22];
     size_t n;
-} Buffer;
+} Image;
 
-static Buffer buffer;
+static Image buffer;
 
 static void put(const void *bytes, size_t n) {
     if (n > sizeof buffer.bytes - buffer.n) abort();

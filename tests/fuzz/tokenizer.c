@@ -18,34 +18,34 @@
 typedef struct {
     uint8_t bytes[1 << 18];
     size_t n;
-} Buffer;
+} Image;
 
-static void put(Buffer *b, const void *bytes, size_t n) {
+static void put(Image *b, const void *bytes, size_t n) {
     if (n > sizeof b->bytes - b->n) abort();
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
 }
 
-static void put_u32(Buffer *b, uint32_t value) { put(b, &value, sizeof value); }
+static void put_u32(Image *b, uint32_t value) { put(b, &value, sizeof value); }
 
-static void put_string(Buffer *b, const void *s, uint64_t n) {
+static void put_string(Image *b, const void *s, uint64_t n) {
     put(b, &n, sizeof n);
     put(b, s, n);
 }
 
-static void put_key(Buffer *b, const char *key, uint32_t type) {
+static void put_key(Image *b, const char *key, uint32_t type) {
     put_string(b, key, strlen(key));
     put_u32(b, type);
 }
 
-static void put_array(Buffer *b, const char *key, uint32_t type, uint64_t count) {
+static void put_array(Image *b, const char *key, uint32_t type, uint64_t count) {
     put_key(b, key, 9);
     put_u32(b, type);
     put(b, &count, sizeof count);
 }
 
 static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
-    static Buffer b;
+    static Image b;
     uint32_t types[258];
     float scores[258];
     b.n = 0;
