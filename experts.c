@@ -123,8 +123,10 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = layer->experts;
     const int n_experts = s->model->config.n_experts, n_slots = n * s->model->config.n_experts_used;
     const int *starts = c->expert_start; /* expert e has the slots [starts[e], starts[e + 1]) */
-    Input in = input_prepare(&s->chunk.input, &layer->router, xn, n);
+    const Tensor *shared = &layer->mlp.weight;
+    Input in = input_prepare(&s->chunk.input, input_weight(shared, &layer->router), xn, n);
     matmul(s->chunk.router, &layer->router, &in, n);
+    if (shared->data) matmul(s->chunk.shared, shared, &in, n);
     team_end(s->probe, layer->index, SITE_ROUTER);
 #pragma omp single nowait
     fill_slots(s, n);
@@ -148,5 +150,5 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
     /* without a norm, xn is x with the experts' outputs */
-    if (layer->mlp.weight.data) mlp(s, layer, x, xn, n);
+    if (shared->data) mlp(s, layer, x, xn, n);
 }

@@ -86,12 +86,7 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
         if (m->up.data) matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            const Input row = input_from(in, t);
-            float weight = 1;
-            if (m->weight.data) {
-                matmul_rows(&weight, 1, &m->weight, 0, 1, &row, 1, false);
-                weight = sigmoid(weight);
-            }
+            const float weight = m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
             activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, weight,
                      count);
         }
@@ -100,8 +95,8 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    const Tensor *widest = input_weight(&m->weight, m->up.data ? &m->up : &m->gate);
-    Input in = input_prepare(&s->chunk.input, input_weight(&m->gate, widest), xn, n);
+    Input in = input_prepare(&s->chunk.input,
+                             input_weight(&m->gate, m->up.data ? &m->up : &m->gate), xn, n);
     mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
     in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);

@@ -66,8 +66,8 @@ enum { N_ROPES = ROPE_NONE };
 /* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. Without
  * mlp_norm and mlp_post_norm both run from attn_norm: x += attention(pre(x)) + mlp(pre(x)). */
 typedef struct {
-    int index;  /* number of the layer, from 0 */
-    int window; /* positions that a query sees, including its own; 0: no limit */
+    /* number of the layer, from 0; positions that a query sees, including its own (0: no limit) */
+    int index, window;
     RopeUse rope;
     Norm attn_norm;
     Tensor wq;     /* [n_heads * head_size, dim] */
@@ -151,11 +151,10 @@ typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 /* how far a sequence with a sliding window can be rewound, in positions */
 enum { MAX_ROLLBACK = 64 };
 
-/* Capacity of a chunk's memory. */
+/* Capacity of a chunk's memory: positions of the longest sequence, rows of logits of all chunks of
+ * a pass. */
 typedef struct {
-    int steps;
-    int positions; /* of the longest sequence */
-    int logits;    /* rows of logits, of all chunks of a pass */
+    int steps, positions, logits;
 } Capacity;
 
 /* The steps that run together, and the memory of their activations: one allocation. */
@@ -172,7 +171,7 @@ typedef struct {
     float *k, *v;           /* [n][n_kv_heads * head_size] before they are cached */
     float *scores;          /* [n_threads][KV_QUERIES][capacity.positions] */
     float *gate, *up;       /* [n][hidden_dim], or [slots][expert_dim] */
-    float *router;          /* [n][n_experts] logits, then weights */
+    float *router, *shared; /* [n][n_experts] logits, then weights; [n] of the shared expert */
     Slot *slots;            /* [n * n_experts_used], sorted by expert, then by token */
     int *expert_start;      /* [n_experts + 1] an expert's first slot */
     float *expert_rows;     /* [slots][dim] the experts' input, then their output */

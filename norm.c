@@ -68,8 +68,8 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sum is computed again in double if float32 overflowed (|x| above 1e19, squared) or may have
- * lost terms near zero (|x| below 1e-19). */
+/* The sum of the terms of x[n], computed again in double if float32 overflowed (|x| above 1e19,
+ * squared) or may have lost terms near zero (|x| below 1e-19). */
 INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     double sum = 0;
     for (int i = 0; i < n; i += NORM_BLOCK)

@@ -60,6 +60,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->gate = floats(a, hidden, 1);
     b->up = floats(a, hidden, 1);
     b->router = floats(a, steps, c->n_experts);
+    b->shared = floats(a, steps, 1);
     b->slots = arena_take(a, slots, sizeof *b->slots);
     b->expert_start = arena_take(a, c->n_experts + 1, sizeof *b->expert_start);
     b->expert_rows = floats(a, slots, c->dim);
