@@ -8,14 +8,19 @@
 #include "kernels/simd.h"
 #include <stdlib.h>
 
-int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size) {
-    *kv = (KvCache){.type = type, .n_layers = n_layers, .n_heads = n_heads, .head_size = head_size};
+int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads,
+            int head_size) {
+    *kv = (KvCache){.type = type,
+                    .n_layers = n_layers,
+                    .n_heads = n_heads,
+                    .head_size = head_size};
     kv->layers = allocate_zeroed(n_layers, sizeof *kv->layers);
     return kv->layers ? 0 : -1;
 }
 
 void kv_close(KvCache *kv) {
-    for (int l = 0; kv->layers && l < kv->n_layers; l++) free(kv->layers[l].keys); /* and values */
+    for (int l = 0; kv->layers && l < kv->n_layers; l++)
+        free(kv->layers[l].keys); /* and values */
     free(kv->layers);
     *kv = (KvCache){0};
 }
@@ -26,30 +31,37 @@ static size_t element_bytes(const KvCache *kv) {
 
 /* Index of element i of a head's key or value at a position, in a layer with this many blocks: a
  * ring, if they are fewer than the positions. */
-static size_t place(const KvCache *kv, int part, int blocks, int head, int pos, int i) {
+static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
+                    int i) {
     return (size_t)head * kv_head_elements(kv->head_size, blocks) +
-           kv_at(kv->head_size, part, blocks, pos / KV_BLOCK % blocks, i) + pos % KV_BLOCK;
+           kv_at(kv->head_size, part, blocks, pos / KV_BLOCK % blocks, i) +
+           pos % KV_BLOCK;
 }
 
 /* Copies a layer's keys or values into memory with room for more blocks; each part of each head is
  * copied as a whole.
  */
-static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks, const char *from,
-                       int blocks) {
+static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
+                       const char *from, int blocks) {
     const size_t element = element_bytes(kv);
     for (int h = 0; from && h < kv->n_heads; h++)
         for (int i = 0; i < kv->head_size; i += part)
             memcpy(to + place(kv, part, to_blocks, h, 0, i) * element,
                    from + place(kv, part, blocks, h, 0, i) * element,
-                   kv_head_elements(kv_part_width(kv->head_size, part, i), blocks) * element);
+                   kv_head_elements(kv_part_width(kv->head_size, part, i),
+                                    blocks) *
+                       element);
 }
 
 /* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out
  * of memory. */
-static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from, int room) {
-    const size_t bytes = kv->n_heads * kv_head_elements(kv->head_size, room) * element_bytes(kv);
+static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
+                      int room) {
+    const size_t bytes =
+        kv->n_heads * kv_head_elements(kv->head_size, room) * element_bytes(kv);
     char *keys = allocate(2, bytes);
-    if (!keys) return -1;
+    if (!keys)
+        return -1;
     char *values = keys + bytes;
     copy_parts(kv, kv->head_size, keys, room, from->keys, from->blocks);
     copy_parts(kv, KV_VALUE_PART, values, room, from->values, from->blocks);
@@ -66,33 +78,47 @@ static int layer_room(const KvLayer *layer, int blocks) {
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {
-    const int needed = (n - 1) / KV_BLOCK + 1, max_blocks = (max - 1) / KV_BLOCK + 1;
-    if (needed <= kv->blocks) return 0;
+    const int needed = (n - 1) / KV_BLOCK + 1,
+              max_blocks = (max - 1) / KV_BLOCK + 1;
+    if (needed <= kv->blocks)
+        return 0;
     int blocks = kv->blocks > max_blocks / 2 ? max_blocks : 2 * kv->blocks;
-    if (blocks < needed) blocks = needed;
-    for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers; layer++) {
+    if (blocks < needed)
+        blocks = needed;
+    for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers;
+         layer++) {
         const int room = layer_room(layer, blocks);
-        if (room < blocks) kv->rolls = true;
-        if (room <= layer->blocks) continue;
-        if (copy_layer(layer, kv, layer, room)) return -1;
+        if (room < blocks)
+            kv->rolls = true;
+        if (room <= layer->blocks)
+            continue;
+        if (copy_layer(layer, kv, layer, room))
+            return -1;
     }
     kv->blocks = blocks;
     return 0;
 }
 
 double kv_bytes(const KvCache *kv, int n, int max) {
-    const size_t block = 2 * kv_head_elements(kv->head_size, 1) * element_bytes(kv);
-    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1), max_blocks = (max - 1) / KV_BLOCK + 1;
+    const size_t block =
+        2 * kv_head_elements(kv->head_size, 1) * element_bytes(kv);
+    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1),
+              max_blocks = (max - 1) / KV_BLOCK + 1;
     double blocks = 0;
     for (int l = 0; l < kv->n_layers; l++)
-        blocks += layer_room(&kv->layers[l], grown_blocks < max_blocks ? grown_blocks : max_blocks);
+        blocks +=
+            layer_room(&kv->layers[l],
+                       grown_blocks < max_blocks ? grown_blocks : max_blocks);
     return blocks * kv->n_heads * (double)block;
 }
 
 int kv_copy(KvCache *to, const KvCache *from) {
-    if (!from->blocks) return 0;
+    if (!from->blocks)
+        return 0;
     for (int l = 0; l < from->n_layers; l++)
-        if (copy_layer(&to->layers[l], from, &from->layers[l], from->layers[l].blocks)) return -1;
+        if (copy_layer(&to->layers[l], from, &from->layers[l],
+                       from->layers[l].blocks))
+            return -1;
     to->blocks = from->blocks;
     to->rolls = from->rolls;
     return 0;
@@ -102,43 +128,50 @@ int kv_copy(KvCache *to, const KvCache *from) {
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {
     float *floats = (float *)cache + at;
     uint16_t *halfs = (uint16_t *)cache + at, all[LANES];
-    if (type == KV_F16) vstore_f16(one ? all : halfs, v);
-    if (type == KV_F16 && one) *halfs = *all;
-    if (type == KV_F32 && one) *floats = v[0];
-    if (type == KV_F32 && !one) vstore(floats, v);
+    if (type == KV_F16)
+        vstore_f16(one ? all : halfs, v);
+    if (type == KV_F16 && one)
+        *halfs = *all;
+    if (type == KV_F32 && one)
+        *floats = v[0];
+    if (type == KV_F32 && !one)
+        vstore(floats, v);
 }
 
 /* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of
  * one. */
-static void write_part(KvType type, void *cache, size_t at, const float *rows, size_t stride,
-                       int width, bool one) {
+static void write_part(KvType type, void *cache, size_t at, const float *rows,
+                       size_t stride, int width, bool one) {
     for (int i = 0; i < width; i++, at += KV_BLOCK) {
         vf v = vset(rows[i]);
         if (!one) {
             UNROLL
-            for (int k = 1; k < LANES; k++) v[k] = rows[(size_t)k * stride + i];
+            for (int k = 1; k < LANES; k++)
+                v[k] = rows[(size_t)k * stride + i];
         }
         store(type, cache, at, v, one);
     }
 }
 
-void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride,
-              int n, int pos) {
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
+              const float *rows, size_t stride, int n, int pos) {
     const KvLayer *l = &kv->layers[layer];
-    const int size = kv->head_size, part = kind == KV_KEYS ? size : KV_VALUE_PART;
+    const int size = kv->head_size,
+              part = kind == KV_KEYS ? size : KV_VALUE_PART;
     for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int i = 0; i < size; i += part)
             write_part(kv->type, kind == KV_KEYS ? l->keys : l->values,
-                       place(kv, part, l->blocks, head, pos + t, i), rows + i, stride,
-                       kv_part_width(size, part, i), count == 1);
+                       place(kv, part, l->blocks, head, pos + t, i), rows + i,
+                       stride, kv_part_width(size, part, i), count == 1);
     }
 }
 
-float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i) {
+float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos,
+              int i) {
     const KvLayer *l = &kv->layers[layer];
-    const size_t at =
-        place(kv, kind == KV_KEYS ? kv->head_size : KV_VALUE_PART, l->blocks, head, pos, i);
+    const size_t at = place(kv, kind == KV_KEYS ? kv->head_size : KV_VALUE_PART,
+                            l->blocks, head, pos, i);
     const void *cache = kind == KV_KEYS ? l->keys : l->values;
     return kv->type == KV_F32 ? ((const float *)cache)[at]
                               : f16_to_f32(((const uint16_t *)cache)[at]);

@@ -31,8 +31,9 @@ int kv_copy(KvCache *to, const KvCache *from);
 
 /* Writes the keys (or values) of one head of n tokens at positions pos, pos + 1, ...; token t's are
  * the head_size floats at rows + t * stride. */
-void kv_write(const KvCache *kv, int layer, KvKind kind, int head, const float *rows, size_t stride,
-              int n, int pos);
+void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
+              const float *rows, size_t stride, int n, int pos);
 
 /* Returns element i of the key (or value) of one head at a cached position. */
-float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos, int i);
+float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos,
+              int i);

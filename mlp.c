@@ -19,14 +19,17 @@
 static double activation_plain(Activation activation, double a) {
     switch (activation) {
     case ACTIVATION_SILU: return a / (1 + exp(-a));
-    case ACTIVATION_GELU: return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+    case ACTIVATION_GELU:
+        return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
     case ACTIVATION_RELU: return fmax(a, 0);
     }
     return NAN;
 }
 
 /* The factor of the output for the logit of a shared expert. */
-static float sigmoid(float z) { return 1 / (1 + expf(-z)); }
+static float sigmoid(float z) {
+    return 1 / (1 + expf(-z));
+}
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     float weight = 1;
@@ -37,17 +40,21 @@ void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
     matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation, s->chunk.gate[i]) *
+        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation,
+                                                    s->chunk.gate[i]) *
                                    s->chunk.up[i]);
     matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
-    for (int i = 0; i < m->down.rows; i++) y[i] *= weight;
+    for (int i = 0; i < m->down.rows; i++)
+        y[i] *= weight;
 }
 
-void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
+               int n) {
     const int dim = s->model->config.dim;
     for (int t = 0; t < n; t++, x += dim, xn += dim) {
         swiglu_plain(s, &layer->mlp, s->chunk.added, xn);
-        for (int i = 0; i < dim; i++) x[i] += s->chunk.added[i];
+        for (int i = 0; i < dim; i++)
+            x[i] += s->chunk.added[i];
     }
 }
 
@@ -59,14 +66,17 @@ INLINE vf activate_vector(const Activation activation, vf a) {
     vf z = a;
     switch (activation) {
     case ACTIVATION_SILU: break;
-    case ACTIVATION_GELU: z = 1.5957691216f * (a + 0.044715f * a * a * a); break;
+    case ACTIVATION_GELU:
+        z = 1.5957691216f * (a + 0.044715f * a * a * a);
+        break;
     case ACTIVATION_RELU: return vmax(a, vset(0));
     }
     return a / (1.0f + vexp(-z));
 }
 
 /* gate = weight activation(gate) up */
-static void activate(Activation activation, float *gate, const float *up, float weight, int n) {
+static void activate(Activation activation, float *gate, const float *up,
+                     float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
         const vf activated = activate_vector(activation, vload_n(gate + i, m));
@@ -74,7 +84,8 @@ static void activate(Activation activation, float *gate, const float *up, float 
     }
 }
 
-void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n) {
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
+                 const Input *in, int n) {
     const size_t hidden_dim = tensor_all_rows(&m->gate);
     const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
     gate += tensor_first_row(&m->gate);
@@ -83,22 +94,26 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const I
     for (int first = 0; first < rows; first += step) {
         const int count = rows - first < step ? rows - first : step;
         matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-        if (m->up.data) matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
+        if (m->up.data)
+            matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            const float weight = m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
-            activate(s->model->config.activation, gate + at, (m->up.data ? up : gate) + at, weight,
-                     count);
+            const float weight =
+                m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
+            activate(s->model->config.activation, gate + at,
+                     (m->up.data ? up : gate) + at, weight, count);
         }
     }
 }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(&s->chunk.input,
-                             input_weight(&m->gate, m->up.data ? &m->up : &m->gate), xn, n);
+    Input in = input_prepare(
+        &s->chunk.input, input_weight(&m->gate, m->up.data ? &m->up : &m->gate),
+        xn, n);
     mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate, &m->gate, n);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate,
+                     &m->gate, n);
     in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);

@@ -22,7 +22,8 @@
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
     for (int t = 0; t < n; t++)
-        matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols, s->chunk.row);
+        matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols,
+                     s->chunk.row);
 }
 
 static void output_fast(Session *s, float *y, const float *xn, int n) {
@@ -30,19 +31,24 @@ static void output_fast(Session *s, float *y, const float *xn, int n) {
     matmul(y, &s->model->output, &in, n);
 }
 
-typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn, int n);
+typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn,
+                      int n);
 
 /* The functions of a forward pass: the formulas, or their fast forms. */
 typedef struct {
-    const float *(*norm)(float *y, const float *x, const Norm *norm, int n, int dim);
+    const float *(*norm)(float *y, const float *x, const Norm *norm, int n,
+                         int dim);
     Sublayer *attention, *mlp, *mixture;
     void (*output)(Session *s, float *y, const float *xn, int n);
 } Forms;
 
-static const Forms PLAIN = {norm_plain, attention_plain, mlp_plain, mixture_plain, output_plain};
+static const Forms PLAIN = {norm_plain, attention_plain, mlp_plain,
+                            mixture_plain, output_plain};
 static const Forms FAST = {norm_forward, attention, mlp, mixture, output_fast};
 
-static const Forms *forms(const Session *s) { return s->plain ? &PLAIN : &FAST; }
+static const Forms *forms(const Session *s) {
+    return s->plain ? &PLAIN : &FAST;
+}
 
 /* ---- the forward pass ---------------------------------------------------------- */
 
@@ -53,20 +59,24 @@ static void embed(Session *s, int n) {
     for (int t = 0; t < n; t++) {
         float *x = s->chunk.x + (size_t)t * c->dim;
         dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
-        for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++) x[i] *= c->embedding_scale;
+        for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
+            x[i] *= c->embedding_scale;
         for (int r = 0; r < N_ROPES && s->ropes[r].frequencies; r++)
-            rope_angles(s->chunk.angles[r] + t * c->rope.dims, &s->ropes[r], s->chunk.steps[t].pos);
+            rope_angles(s->chunk.angles[r] + t * c->rope.dims, &s->ropes[r],
+                        s->chunk.steps[t].pos);
     }
 }
 
 /* Returns xn[n][dim] = norm(x), or x if the norm is absent. */
-static const float *norm_site(Session *s, int layer, Site site, const Norm *norm, const float *x,
-                              int n) {
+static const float *norm_site(Session *s, int layer, Site site,
+                              const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
-    if (norm->kind == NORM_NONE) return x;
+    if (norm->kind == NORM_NONE)
+        return x;
     const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
-    if (!each_thread_computes(n)) team_wait(s->probe, layer);
+    if (!each_thread_computes(n))
+        team_wait(s->probe, layer);
     probe_norm(s->probe, layer, site, false, x, dim, n, 1, dim);
     probe_norm(s->probe, layer, site, true, xn, dim, n, 1, dim);
     return xn;
@@ -77,13 +87,15 @@ static void cap_logits(const Session *s, float *logits) {
     const Config *c = &s->model->config;
     const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
     const int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
-    if (scale == 1 && c->logit_cap == 0) return;
+    if (scale == 1 && c->logit_cap == 0)
+        return;
     team_barrier();
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < n; i += LANES) {
         const int count = n - i < LANES ? (int)(n - i) : LANES;
         const vf z = scale * vload_n(logits + i, count);
-        vstore_n(logits + i, c->logit_cap != 0 ? vcap(z, c->logit_cap) : z, count);
+        vstore_n(logits + i, c->logit_cap != 0 ? vcap(z, c->logit_cap) : z,
+                 count);
     }
 }
 
@@ -92,11 +104,13 @@ static void cap_logits(const Session *s, float *logits) {
 static const float *requested_rows(Session *s) {
     const size_t dim = s->model->config.dim;
     const int n = s->chunk.n_requested, first = s->chunk.requested[0];
-    if (s->chunk.requested[n - 1] - first == n - 1) return s->chunk.x + (size_t)first * dim;
+    if (s->chunk.requested[n - 1] - first == n - 1)
+        return s->chunk.x + (size_t)first * dim;
 #pragma omp single nowait
     for (int i = 0; i < n; i++)
         if (s->chunk.requested[i] > i)
-            memcpy(s->chunk.x + (size_t)i * dim, s->chunk.x + (size_t)s->chunk.requested[i] * dim,
+            memcpy(s->chunk.x + (size_t)i * dim,
+                   s->chunk.x + (size_t)s->chunk.requested[i] * dim,
                    dim * sizeof *s->chunk.x);
     team_barrier();
     return s->chunk.x;
@@ -106,31 +120,39 @@ static const float *requested_rows(Session *s) {
 static void compute_logits(Session *s, float *logits) {
     const Model *m = s->model;
     const int n = s->chunk.n_requested;
-    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, requested_rows(s), n);
+    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm,
+                                requested_rows(s), n);
     forms(s)->output(s, logits, xn, n);
     cap_logits(s, logits);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
-    team_gather(s->probe, NO_LAYER, logits, &m->output, n, false); /* only rank 0 samples */
+    team_gather(s->probe, NO_LAYER, logits, &m->output, n,
+                false); /* only rank 0 samples */
 }
 
 /* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale
  * follows. */
 static float *branch(Session *s, const Norm *post, float *x, int n) {
     const size_t dim = s->model->config.dim;
-    if (!has_branch(s, post)) return x;
+    if (!has_branch(s, post))
+        return x;
 #pragma omp for schedule(static) nowait
-    for (int t = 0; t < n; t++) memset(s->chunk.branch + (size_t)t * dim, 0, dim * sizeof *x);
-    return s->chunk.branch; /* a barrier inside the sublayer precedes the first addition */
+    for (int t = 0; t < n; t++)
+        memset(s->chunk.branch + (size_t)t * dim, 0, dim * sizeof *x);
+    return s->chunk
+        .branch; /* a barrier inside the sublayer precedes the first addition */
 }
 
 /* x += scale post(branch), if the sublayer did not add to x itself. */
-static void add_branch(Session *s, int layer, Site site, const Norm *post, float *x, int n) {
+static void add_branch(Session *s, int layer, Site site, const Norm *post,
+                       float *x, int n) {
     const Config *c = &s->model->config;
     const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
-    if (!has_branch(s, post)) return;
+    if (!has_branch(s, post))
+        return;
     const float *y = norm_site(s, layer, site, post, s->chunk.branch, n);
 #pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < (int64_t)n * c->dim; i++) x[i] = fma_float(scale, y[i], x[i]);
+    for (int64_t i = 0; i < (int64_t)n * c->dim; i++)
+        x[i] = fma_float(scale, y[i], x[i]);
     team_end(s->probe, layer, SITE_RESIDUAL);
 }
 
@@ -152,19 +174,23 @@ static void forward_chunk(void *pass) {
     team_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *layer = &m->layers[l];
-        const float *xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
-        form->attention(s, layer, branch(s, &layer->attn_post_norm, x, n), xn, n);
+        const float *xn;
+        xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
+        float *out = branch(s, &layer->attn_post_norm, x, n);
+        form->attention(s, layer, out, xn, n);
         /* x += post(attention(pre(x))) */
         add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n);
         /* without norms of its own, the MLP has attention's input */
         if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
             xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         Sublayer *feed_forward = layer->experts ? form->mixture : form->mlp;
-        feed_forward(s, layer, branch(s, &layer->mlp_post_norm, x, n), xn, n);
+        out = branch(s, &layer->mlp_post_norm, x, n);
+        feed_forward(s, layer, out, xn, n);
         /* x += post(mlp(pre(x))) */
         add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n);
     }
-    if (s->chunk.n_requested > 0) compute_logits(s, ((Pass *)pass)->logits);
+    if (s->chunk.n_requested > 0)
+        compute_logits(s, ((Pass *)pass)->logits);
 }
 
 /* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is
@@ -172,10 +198,14 @@ static void forward_chunk(void *pass) {
 static int chunk_threads(const Session *s, int n) {
     /* bytes of a layer's weights times steps (docs/performance.md) */
     const size_t worth_sharing = 1 << 19;
-    const size_t layers = s->model->config.n_layers + 1; /* the output counts as one more layer */
-    if (s->plain) return 1;
-    if (n == 1 && s->decode_threads) return s->decode_threads;
-    return s->model->decode_bytes / layers < worth_sharing / n ? 1 : s->n_threads;
+    const size_t layers =
+        s->model->config.n_layers + 1; /* the output counts as one more layer */
+    if (s->plain)
+        return 1;
+    if (n == 1 && s->decode_threads)
+        return s->decode_threads;
+    return s->model->decode_bytes / layers < worth_sharing / n ? 1
+                                                               : s->n_threads;
 }
 
 /* Whether step b directly follows step a in one sequence. */
@@ -190,24 +220,31 @@ static void begin_chunk(Session *s, const Step *steps, int n) {
     s->chunk.n_spans = s->chunk.n_requested = 0;
     for (int t = 0; t < n; t++) {
         if (t == 0 || !follows(&steps[t], &steps[t - 1]))
-            s->chunk.spans[s->chunk.n_spans++] = (Span){t, 0, steps[t].sequence, steps[t].pos};
+            s->chunk.spans[s->chunk.n_spans++] =
+                (Span){t, 0, steps[t].sequence, steps[t].pos};
         s->chunk.spans[s->chunk.n_spans - 1].n++;
-        if (steps[t].logits) s->chunk.requested[s->chunk.n_requested++] = t;
+        if (steps[t].logits)
+            s->chunk.requested[s->chunk.n_requested++] = t;
     }
 }
 
 int check_context(const Session *s, int64_t n) {
-    const char *reason = s->context == s->model->config.context ? s->model->ended_by : NULL;
-    if (n <= s->context) return 0;
-    return fail("%lld positions do not fit in a context of %d%s%s", (long long)n, s->context,
-                reason ? ": " : "", reason ? reason : "");
+    const char *reason =
+        s->context == s->model->config.context ? s->model->ended_by : NULL;
+    if (n <= s->context)
+        return 0;
+    return fail("%lld positions do not fit in a context of %d%s%s",
+                (long long)n, s->context, reason ? ": " : "",
+                reason ? reason : "");
 }
 
 /* Checks the steps and updates n_ran of their sequences. -1 and a message if a step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
     int end = 0;
-    for (int t = 0; t < n; t++) end = steps[t].pos >= end ? steps[t].pos + 1 : end;
-    if (check_context(s, end)) return -1;
+    for (int t = 0; t < n; t++)
+        end = steps[t].pos >= end ? steps[t].pos + 1 : end;
+    if (check_context(s, end))
+        return -1;
     for (int t = 0; t < n; t++) {
         Sequence *q = &s->sequences[steps[t].sequence];
         const int pos = steps[t].pos;
@@ -215,7 +252,8 @@ static int admit(Session *s, const Step *steps, int n) {
             return fail(
                 "cannot rewind to position %d: with a sliding window at most %d positions can be rewound",
                 pos, MAX_ROLLBACK);
-        if (pos == 0 || pos >= q->n_ran) q->n_ran = pos + 1;
+        if (pos == 0 || pos >= q->n_ran)
+            q->n_ran = pos + 1;
     }
     return 0;
 }
@@ -223,17 +261,22 @@ static int admit(Session *s, const Step *steps, int n) {
 /* Whether each sequence has one step, followed only by draft tokens. */
 static bool is_decode(const Step *steps, int n) {
     for (int t = 1; t < n; t++)
-        if (follows(&steps[t], &steps[t - 1]) && steps[t].logits != GUESS_LOGITS) return false;
+        if (follows(&steps[t], &steps[t - 1]) &&
+            steps[t].logits != GUESS_LOGITS)
+            return false;
     return true;
 }
 
 const float *model_forward(Session *s, const Step *steps, int n) {
     const double start = now();
-    if (admit(s, steps, n)) return NULL;
+    if (admit(s, steps, n))
+        return NULL;
     probe_begin(s->probe, is_decode(steps, n));
-    if (session_make_room(s, steps, n)) return NULL;
+    if (session_make_room(s, steps, n))
+        return NULL;
     s->chunk.input.probe = s->probe;
-    if (s->mirror) s->mirror(SESSION_RUN, n, 0, steps);
+    if (s->mirror)
+        s->mirror(SESSION_RUN, n, 0, steps);
     float *logits = s->chunk.logits;
     for (int chunk; n > 0; n -= chunk, steps += chunk) {
         chunk = n < s->batch ? n : s->batch;
@@ -247,18 +290,21 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     return s->chunk.logits;
 }
 
-const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits) {
+const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
+                                int n_logits) {
     Step one = {0}, *steps = n == 1 ? &one : allocate(n, sizeof *steps);
     for (int t = 0; steps && t < n; t++)
         steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
     const float *logits = steps ? model_forward(s, steps, n) : NULL;
-    if (n > 1) free(steps);
+    if (n > 1)
+        free(steps);
     return logits;
 }
 
 int check_logits(const float *logits, size_t n) {
     int finite = 1;
-    for (size_t i = 0; i < n; i++) finite &= isfinite(logits[i]) != 0;
+    for (size_t i = 0; i < n; i++)
+        finite &= isfinite(logits[i]) != 0;
     return finite
                ? 0
                : fail(

@@ -28,12 +28,12 @@ typedef struct {
     int n_kv_heads; /* key and value heads; divides n_heads */
     int head_size;  /* even; dim / n_heads in most models */
     int vocab_size;
-    int context;        /* max positions that the model was trained for */
-    Rope rope;          /* of ROPE_GLOBAL layers */
-    int n_experts;      /* experts of a sparse layer, max MAX_EXPERTS; 0: all layers are dense */
+    int context; /* max positions that the model was trained for */
+    Rope rope;   /* of ROPE_GLOBAL layers */
+    int n_experts; /* experts of a sparse layer, max MAX_EXPERTS; 0: all layers are dense */
     int n_experts_used; /* experts per token */
     int expert_dim;     /* width inside an expert */
-    bool norm_topk;     /* divide the weights of a token's experts by their sum */
+    bool norm_topk; /* divide the weights of a token's experts by their sum */
 
     /* Optional features; 0: not used. */
     double local_base;     /* RoPE base of ROPE_LOCAL layers; never scaled */
@@ -41,7 +41,8 @@ typedef struct {
     bool late_head_norms;  /* they come after rotation */
     Activation activation; /* of the MLP */
     float embedding_scale; /* multiplies embeddings */
-    float residual_scale;  /* multiplies a sublayer's output before it is added */
+    float
+        residual_scale; /* multiplies a sublayer's output before it is added */
     float attention_scale; /* multiplies scores; 0: 1 / sqrt(head_size) */
     float attention_cap;   /* a score z becomes cap tanh(z / cap) */
     float logit_scale;     /* multiplies logits, before the cap */
@@ -55,8 +56,9 @@ typedef struct {
     Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
     /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
     Tensor up;
-    Tensor down;   /* [dim, hidden_dim]; w2 in llama2.c */
-    Tensor weight; /* [1, dim]; the output is multiplied by sigmoid(weight x); absent: by 1 */
+    Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
+    Tensor
+        weight; /* [1, dim]; the output is multiplied by sigmoid(weight x); absent: by 1 */
 } Mlp;
 
 /* How the heads of a layer rotate: by Config.rope; by local_base, unscaled; or not at all. */
@@ -77,7 +79,7 @@ typedef struct {
     Tensor wo;           /* [dim, n_heads * head_size] */
     Norm attn_post_norm; /* of attention's output, before it is added to x */
     Norm mlp_norm;
-    Mlp mlp;            /* dense layers; the shared expert of a sparse layer, or absent */
+    Mlp mlp; /* dense layers; the shared expert of a sparse layer, or absent */
     Tensor router;      /* [n_experts, dim]; sparse layers */
     Mlp *experts;       /* [n_experts], no biases, owned; NULL: a dense layer */
     Norm mlp_post_norm; /* of the MLP's output, before it is added to x */
@@ -90,18 +92,21 @@ typedef struct {
     Norm final_norm;
     Tensor output; /* [vocab_size, dim]; the embedding itself when tied */
     bool tied;
-    double *rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
-    double *long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
-    int long_context;     /* with long_factors: max positions of such a session */
+    double *
+        rope_factors; /* [rope_dims / 2], divide the angles, owned; NULL: none */
+    double *
+        long_factors; /* the same, in sessions beyond `context` (LongRoPE), owned; NULL: none */
+    int long_context; /* with long_factors: max positions of such a session */
     /* norms and biases that the file does not store as float32, owned; NULL: none */
     float *vectors;
-    const char *format,   /* name of the file format, for example "llama2.c v0" */
-        *family;          /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
-    int bos, eos;         /* token ids for models without a tokenizer; -1: none */
-    bool eos_ends;        /* whether EOS ends a text; BOS always does */
-    const char *ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
-    KvType kv_type;       /* default type of the KV cache */
-    bool bf16;            /* some weights are BF16 */
+    const char *format, /* name of the file format, for example "llama2.c v0" */
+        *family; /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
+    int bos, eos;  /* token ids for models without a tokenizer; -1: none */
+    bool eos_ends; /* whether EOS ends a text; BOS always does */
+    const char *
+        ended_by; /* why `context` is shorter than in the checkpoint; NULL if it is not */
+    KvType kv_type; /* default type of the KV cache */
+    bool bf16;      /* some weights are BF16 */
     /* bytes of the weights read for one token: layers, norms, output, one embedding row */
     size_t decode_bytes;
     size_t parameters;
@@ -127,13 +132,13 @@ typedef enum { NO_LOGITS, LOGITS, GUESS_LOGITS } StepLogits;
 typedef struct {
     int token;
     int sequence; /* index of the sequence it continues */
-    int pos;      /* position in the sequence; max: its number of cached positions */
+    int pos; /* position in the sequence; max: its number of cached positions */
     StepLogits logits;
 } Step;
 
 /* Consecutive steps of a chunk that have consecutive positions in one sequence. */
 typedef struct {
-    int first, n;      /* index of the first step in the chunk; number of steps */
+    int first, n; /* index of the first step in the chunk; number of steps */
     int sequence, pos; /* of the first step */
 } Span;
 
@@ -145,7 +150,12 @@ typedef struct {
 
 /* A change of a session: reserve `a` sequences, copy sequence `b` to `a`, keep all positions, or
  * run steps[a]. */
-typedef enum { SESSION_RESERVE, SESSION_FORK, SESSION_KEEP_ALL, SESSION_RUN } SessionChange;
+typedef enum {
+    SESSION_RESERVE,
+    SESSION_FORK,
+    SESSION_KEEP_ALL,
+    SESSION_RUN
+} SessionChange;
 typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
 /* how far a sequence with a sliding window can be rewound, in positions */
@@ -161,24 +171,28 @@ typedef struct {
 typedef struct {
     const Step *steps; /* [n], not owned */
     int n, n_spans, n_requested;
-    Span *spans;    /* [n_spans] the steps by sequence */
-    int *requested; /* [n_requested] indices of the steps whose logits are requested */
+    Span *spans; /* [n_spans] the steps by sequence */
+    int *
+        requested; /* [n_requested] indices of the steps whose logits are requested */
     /* [n][dim] residual stream; a sublayer's output, if a post-norm or a scale follows */
     float *x, *branch;
     float *xn;              /* [max(n, n_threads)][dim] normalized rows of x */
     float *angles[N_ROPES]; /* [n][rope.dims / 2][cos, sin] */
-    float *q, *att;         /* [n][n_heads * head_size] queries; outputs of the attention heads */
-    float *k, *v;           /* [n][n_kv_heads * head_size] before they are cached */
-    float *scores;          /* [n_threads][KV_QUERIES][capacity.positions] */
-    float *gate, *up;       /* [n][hidden_dim], or [slots][expert_dim] */
-    float *router, *shared; /* [n][n_experts] logits, then weights; [n] of the shared expert */
-    Slot *slots;            /* [n * n_experts_used], sorted by expert, then by token */
-    int *expert_start;      /* [n_experts + 1] an expert's first slot */
-    float *expert_rows;     /* [slots][dim] the experts' input, then their output */
+    float *q,
+        *att; /* [n][n_heads * head_size] queries; outputs of the attention heads */
+    float *k, *v;     /* [n][n_kv_heads * head_size] before they are cached */
+    float *scores;    /* [n_threads][KV_QUERIES][capacity.positions] */
+    float *gate, *up; /* [n][hidden_dim], or [slots][expert_dim] */
+    float *router,
+        *shared; /* [n][n_experts] logits, then weights; [n] of the shared expert */
+    Slot *slots; /* [n * n_experts_used], sorted by expert, then by token */
+    int *expert_start;  /* [n_experts + 1] an expert's first slot */
+    float *expert_rows; /* [slots][dim] the experts' input, then their output */
     /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
     float *row, *added;
-    InputBuffer input; /* inputs of products, in the form that the weights need */
-    float *logits;     /* [capacity.logits][vocab_size] */
+    InputBuffer
+        input;     /* inputs of products, in the form that the weights need */
+    float *logits; /* [capacity.logits][vocab_size] */
     Capacity capacity;
     void *memory; /* of all these, owned */
 } Chunk;
@@ -209,8 +223,8 @@ typedef struct {
  * buffers grow as steps run. The number of threads and the batch are halved until buffers and
  * logits take at most 128 MB or 4 times decode_bytes, whichever is more. The model must outlive the
  * session. */
-int session_open(Session *s, const Model *model, int n_threads, int batch, int context,
-                 KvType kv_type);
+int session_open(Session *s, const Model *model, int n_threads, int batch,
+                 int context, KvType kv_type);
 void session_close(Session *s);
 
 /* Disables sliding-window eviction, so that any position can be run again. Call it before the first
@@ -236,7 +250,8 @@ const float *model_forward(Session *s, const Step *steps, int n);
 
 /* Like model_forward, for tokens[n] of sequence 0 from position pos; requests the last n_logits
  * tokens' logits. */
-const float *model_forward_text(Session *s, const int *tokens, int n, int pos, int n_logits);
+const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
+                                int n_logits);
 
 /* Whether a post-norm or a scale comes between a sublayer and the residual stream. (Not in
  * LLaMA.) */
@@ -258,21 +273,26 @@ int check_logits(const float *logits, size_t n);
  * calls them. */
 
 /* x += attention(xn), each step within its own sequence: attention.c. */
-void attention(Session *s, const Layer *layer, float *x, const float *xn, int n);
-void attention_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void attention(Session *s, const Layer *layer, float *x, const float *xn,
+               int n);
+void attention_plain(Session *s, const Layer *layer, float *x, const float *xn,
+                     int n);
 
 /* x += mlp(xn) in a dense layer: mlp.c. */
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
-void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
+               int n);
 
 /* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the router selects:
  * experts.c. */
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
-void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn, int n);
+void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
+                   int n);
 
 /* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
 /* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of
  * a row are on one thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
-void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up, const Input *in, int n);
+void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
+                 const Input *in, int n);

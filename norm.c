@@ -17,17 +17,22 @@
 
 static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean_square = 0;
-    for (int i = 0; i < dim; i++) mean_square += (double)x[i] * x[i] / dim;
+    for (int i = 0; i < dim; i++)
+        mean_square += (double)x[i] * x[i] / dim;
     for (int i = 0; i < dim; i++)
         y[i] = (float)(x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i]);
 }
 
-static void layernorm_plain(float *y, const float *x, const Norm *norm, int dim) {
+static void layernorm_plain(float *y, const float *x, const Norm *norm,
+                            int dim) {
     double mean = 0, variance = 0;
-    for (int i = 0; i < dim; i++) mean += (double)x[i] / dim;
-    for (int i = 0; i < dim; i++) variance += (x[i] - mean) * (x[i] - mean) / dim;
     for (int i = 0; i < dim; i++)
-        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) * norm->gamma[i] +
+        mean += (double)x[i] / dim;
+    for (int i = 0; i < dim; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / dim;
+    for (int i = 0; i < dim; i++)
+        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) *
+                           norm->gamma[i] +
                        (norm->beta ? norm->beta[i] : 0));
 }
 
@@ -57,13 +62,16 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         UNROLL
         for (int j = 0; j < 4; j++) {
-            sums[j] = add_term(terms, sums[j], vload(x + (i + j * LANES)) - vset(shift));
+            sums[j] = add_term(terms, sums[j],
+                               vload(x + (i + j * LANES)) - vset(shift));
         }
     }
     for (; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
-        const vf sum = add_term(terms, sums[0], vload_n(x + i, m) - vset(shift));
-        sums[0] = vselect(vlane() < m, sum, sums[0]); /* the lanes after x[n - 1] are 0 - shift */
+        const vf sum =
+            add_term(terms, sums[0], vload_n(x + i, m) - vset(shift));
+        sums[0] = vselect(vlane() < m, sum,
+                          sums[0]); /* the lanes after x[n - 1] are 0 - shift */
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
@@ -73,8 +81,10 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
 INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     double sum = 0;
     for (int i = 0; i < n; i += NORM_BLOCK)
-        sum += sum_block(terms, x + i, shift, n - i < NORM_BLOCK ? n - i : NORM_BLOCK);
-    if (isfinite(sum) && fabs(sum) > 1e-30) return sum;
+        sum += sum_block(terms, x + i, shift,
+                         n - i < NORM_BLOCK ? n - i : NORM_BLOCK);
+    if (isfinite(sum) && fabs(sum) > 1e-30)
+        return sum;
     sum = 0;
     for (int i = 0; i < n; i++) {
         const double d = x[i] - (double)shift;
@@ -83,16 +93,22 @@ INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     return sum;
 }
 
-double sum_squares(const float *x, int n) { return sum_terms(SQUARES, x, 0, n); }
+double sum_squares(const float *x, int n) {
+    return sum_terms(SQUARES, x, 0, n);
+}
 
 /* ---- the fast forms ------------------------------------------------------------------- */
 
-static double inverse_root(double variance, float eps) { return 1.0 / sqrt(variance + eps); }
+static double inverse_root(double variance, float eps) {
+    return 1.0 / sqrt(variance + eps);
+}
 
 static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
-    const float scale = (float)inverse_root(sum_squares(x, dim) / dim, norm->eps);
+    const float scale =
+        (float)inverse_root(sum_squares(x, dim) / dim, norm->eps);
 #pragma omp simd
-    for (int i = 0; i < dim; i++) y[i] = x[i] * scale * norm->gamma[i];
+    for (int i = 0; i < dim; i++)
+        y[i] = x[i] * scale * norm->gamma[i];
 }
 
 /* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first
@@ -101,16 +117,18 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
     const double rest = mean - shift; /* the rounding error of shift */
-    const float scale =
-        (float)inverse_root(sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
+    const float scale = (float)inverse_root(
+        sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
     const float offset = (float)(rest * scale);
     if (norm->beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++)
-            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] + norm->beta[i];
+            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] +
+                   norm->beta[i];
     } else {
 #pragma omp simd
-        for (int i = 0; i < dim; i++) y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i];
+        for (int i = 0; i < dim; i++)
+            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i];
     }
 }
 
@@ -139,28 +157,36 @@ static const struct {
              [NORM_LAYER] = {"LayerNorm", "layer", layernorm_plain, layernorm},
              [NORM_NONE] = {"none", "none", copy, copy},
              [NORM_DYT] = {"DyT", "dyt", dyt_plain, dyt}};
-_Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS, "a kind of norm has no row");
+_Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS,
+               "a kind of norm has no row");
 
-const char *norm_name(NormKind kind) { return KINDS[kind].name; }
-const char *norm_spec_name(NormKind kind) { return KINDS[kind].spec; }
+const char *norm_name(NormKind kind) {
+    return KINDS[kind].name;
+}
+const char *norm_spec_name(NormKind kind) {
+    return KINDS[kind].spec;
+}
 
 void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     KINDS[norm->kind].fast(y, x, norm, dim);
 }
 
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim) {
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n,
+                        int dim) {
     for (size_t i = 0; i < (size_t)n * dim; i += dim)
         KINDS[norm->kind].plain(y + i, x + i, norm, dim);
     return y;
 }
 
-const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim) {
+const float *norm_forward(float *y, const float *x, const Norm *norm, int n,
+                          int dim) {
     if (each_thread_computes(n)) {
         y += (size_t)omp_get_thread_num() * dim;
         norm_token(y, x, norm, dim);
         return y;
     }
 #pragma omp for schedule(static) nowait
-    for (int t = 0; t < n; t++) norm_token(y + (size_t)t * dim, x + (size_t)t * dim, norm, dim);
+    for (int t = 0; t < n; t++)
+        norm_token(y + (size_t)t * dim, x + (size_t)t * dim, norm, dim);
     return y;
 }

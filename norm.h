@@ -40,13 +40,15 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim);
 /* The norm of n tokens, y[n][dim] from x[n][dim], by these formulas in plain C and double
  * precision. Start reading here; the fast forms are tested against them. Returns y, which may be
  * x. */
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n, int dim);
+const float *norm_plain(float *y, const float *x, const Norm *norm, int n,
+                        int dim);
 
 /* The norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share the tokens and the
  * caller adds a barrier, except for n = 1: then each thread writes its own row, y[thread]. Returns
  * the rows to read: y for n > 1, the thread's row for n = 1. y has room for max(n, threads)
  * rows. */
-const float *norm_forward(float *y, const float *x, const Norm *norm, int n, int dim);
+const float *norm_forward(float *y, const float *x, const Norm *norm, int n,
+                          int dim);
 
 /* The sum of x[n]^2 as RMSNorm computes it: in blocks of NORM_BLOCK elements, whose sums are added
  * in double. (LANES is in kernels/simd.h.) */

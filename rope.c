@@ -23,7 +23,9 @@ void rope_plain(float *v, const Rope *r, int pos) {
 
 /* ---- frequencies --------------------------------------------------------------- */
 
-double rope_frequency(const Rope *r, int pair) { return pow(r->base, -2.0 * pair / r->dims); }
+double rope_frequency(const Rope *r, int pair) {
+    return pow(r->base, -2.0 * pair / r->dims);
+}
 
 /* Index of the pair that makes this many turns in a context, as a real number. */
 static double pair_of_turns(const Rope *r, double context, double turns) {
@@ -55,7 +57,8 @@ double yarn_amplitude(double factor, double scale) {
 int rope_open(Rope *r, const double *factors) {
     r->frequencies = allocate(r->dims / 2, sizeof *r->frequencies);
     for (int i = 0; r->frequencies && i < r->dims / 2; i++)
-        r->frequencies[i] = rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
+        r->frequencies[i] =
+            rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
     return r->frequencies ? 0 : -1;
 }
 
@@ -71,10 +74,11 @@ void rope_angles(float *angles, const Rope *r, int pos) {
 
 /* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with
  * the sum, so that all compilers produce the same bits. */
-INLINE void rotate_pairs(float *v, const float *angles, int n, const int step, int other) {
+INLINE void rotate_pairs(float *v, const float *angles, int n, const int step,
+                         int other) {
     for (int i = 0; i < n; i++) {
-        float *pair = v + i * step, a = pair[0], b = pair[other], cos = angles[2 * i],
-              sin = angles[2 * i + 1];
+        float *pair = v + i * step, a = pair[0], b = pair[other],
+              cos = angles[2 * i], sin = angles[2 * i + 1];
         pair[0] = fma_float(a, cos, -(b * sin));
         pair[other] = fma_float(a, sin, b * cos);
     }

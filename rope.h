@@ -20,9 +20,10 @@ typedef struct {
     double scale; /* linear scaling: divides positions */
     /* multiplies cos and sin; 1 except with YaRN (Peng et al. 2023, sec. 3.4) */
     double amplitude;
-    int dims;            /* number of leading elements of a head that rotate, in pairs */
-    Yarn yarn;           /* factor 0: no YaRN */
-    double *frequencies; /* [dims / 2] radians per position, set by rope_open(), owned; or NULL */
+    int dims;  /* number of leading elements of a head that rotate, in pairs */
+    Yarn yarn; /* factor 0: no YaRN */
+    double *
+        frequencies; /* [dims / 2] radians per position, set by rope_open(), owned; or NULL */
     /* pairs are (v[i], v[i + dims / 2]), as in Hugging Face; else (v[2i], v[2i + 1]) */
     bool halves;
 } Rope;

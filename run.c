@@ -22,23 +22,31 @@
 /* The bundled model: next to the program, or where `make install` puts it. */
 static const char *bundled_model(void) {
     const char *path = program_file("models/stories.gguf");
-    if (!path) path = program_file("../share/norma/stories.gguf");
-    if (!path) fail("no model given; try: run MODEL -i \"Once upon a time\", or run --help");
+    if (!path)
+        path = program_file("../share/norma/stories.gguf");
+    if (!path)
+        fail(
+            "no model given; try: run MODEL -i \"Once upon a time\", or run --help");
     return path;
 }
 
 static int open_session(Run *run, const Mode *mode) {
     enum { SMALL_MODEL = 64 << 20 /* bytes */ };
     const Options *o = run->options;
-    const KvType kv_type = !o->kv ? run->model.kv_type : strcmp(o->kv, "f32") ? KV_F16 : KV_F32;
-    const int max = run->model.long_factors ? run->model.long_context : run->model.config.context;
-    if (o->context > max) note("-c %d exceeds the model's context; using %d", o->context, max);
+    const KvType kv_type = !o->kv                 ? run->model.kv_type
+                           : strcmp(o->kv, "f32") ? KV_F16
+                                                  : KV_F32;
+    const int max = run->model.long_factors ? run->model.long_context
+                                            : run->model.config.context;
+    if (o->context > max)
+        note("-c %d exceeds the model's context; using %d", o->context, max);
     if (o->verbose && run->model.long_factors)
         note("LongRoPE with its %s factors",
              o->context > run->model.config.context ? "long" : "short");
     if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES)
         model_pack(&run->model, o->threads);
-    if (session_open(&run->session, &run->model, o->threads, o->batch, o->context, kv_type))
+    if (session_open(&run->session, &run->model, o->threads, o->batch,
+                     o->context, kv_type))
         return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!ranks_own() && (o->profile || o->dump) &&
@@ -47,22 +55,27 @@ static int open_session(Run *run, const Mode *mode) {
     /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);
     /* a profile measures single tokens unless --lookup is given */
-    guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup : o->profile ? 0 : MAX_LOOKUP);
+    guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup
+                                : o->profile   ? 0
+                                               : MAX_LOOKUP);
     return 0;
 }
 
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary : model_open)(&run->model,
-                                                                              o->model))
+    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary
+                                        : model_open)(&run->model, o->model))
         return 1;
-    if (mode->needs & TAKES_RANKS && model_share(&run->model)) return 1;
-    if (o->norm && model_swap_norms(&run->model, o->norm)) return EXIT_BAD_USAGE;
-    const TokenizerUse use =
-        o->tokens && mode->needs & RUNS_MODEL ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    if (!ranks_own() &&
-        model_open_tokenizer(&run->tokenizer, &run->model, o->model, o->tokenizer, use) < 0)
+    if (mode->needs & TAKES_RANKS && model_share(&run->model))
+        return 1;
+    if (o->norm && model_swap_norms(&run->model, o->norm))
+        return EXIT_BAD_USAGE;
+    const TokenizerUse use = o->tokens && mode->needs & RUNS_MODEL
+                                 ? TOKENIZER_IF_READABLE
+                                 : mode->tokenizer;
+    if (!ranks_own() && model_open_tokenizer(&run->tokenizer, &run->model,
+                                             o->model, o->tokenizer, use) < 0)
         return 1;
     return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
@@ -70,25 +83,33 @@ static int open_model(Run *run, const Mode *mode) {
 /* Runs the mode, or the passes of rank 0. */
 static void run_passes(void *run) {
     Run *r = run;
-    r->status = ranks_own() ? follow(&r->session, &r->tuning) : r->options->mode->run(r);
+    r->status = ranks_own() ? follow(&r->session, &r->tuning)
+                            : r->options->mode->run(r);
 }
 
 static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
     const bool takes_ranks = mode->needs & TAKES_RANKS;
-    if (!takes_ranks && ranks_own()) return 0;
+    if (!takes_ranks && ranks_own())
+        return 0;
     int status = options->model ? open_model(&run, mode) : 0;
-    if (!status) options_advise(options, &run.tokenizer);
-    if (takes_ranks) status = model_agree(status, &run.session, options->norm);
+    if (!status)
+        options_advise(options, &run.tokenizer);
+    if (takes_ranks)
+        status = model_agree(status, &run.session, options->norm);
     run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
     if (!status) {
         team_keep(run.tuning.max_threads, run_passes, &run);
         status = run.status;
     }
-    if (status < 0) status = EXIT_BAD_INPUT;
-    if (interrupted) status = EXIT_INTERRUPTED; /* which may have caused a failure */
-    if (run.session.mirror) follow_end(status);
-    if ((!status || status == EXIT_INTERRUPTED) && options->profile && run.profile &&
+    if (status < 0)
+        status = EXIT_BAD_INPUT;
+    if (interrupted)
+        status = EXIT_INTERRUPTED; /* which may have caused a failure */
+    if (run.session.mirror)
+        follow_end(status);
+    if ((!status || status == EXIT_INTERRUPTED) && options->profile &&
+        run.profile &&
         profile_report(run.profile, options->profile, options->verbose))
         status = 1;
     profile_close(run.profile);
@@ -103,15 +124,19 @@ static int run_mode(const Mode *mode, Options *options) {
 static int run(char **argv) {
     Options options;
     const int status = options_parse(&options, argv);
-    if (status >= 0) return status;
+    if (status >= 0)
+        return status;
     const Mode *mode = options.mode;
-    if (!options.model && !(mode->needs & MODEL_OPTIONAL) && !(options.model = bundled_model()))
+    if (!options.model && !(mode->needs & MODEL_OPTIONAL) &&
+        !(options.model = bundled_model()))
         return EXIT_BAD_USAGE;
     if ((options.dump || options.norm_sweep) && ranks_number() > 1)
         return bad_usage("--dump and --norm-sweep work on one machine only");
-    if (options.norm && !options.model) return bad_usage("--norm needs a model");
+    if (options.norm && !options.model)
+        return bad_usage("--norm needs a model");
     handle_signals();
-    if (mode->needs & RUNS_MODEL) options.threads = start_threads(options.threads);
+    if (mode->needs & RUNS_MODEL)
+        options.threads = start_threads(options.threads);
     outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);
 }

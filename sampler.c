@@ -11,7 +11,8 @@
 #include <string.h>
 
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
-    *s = (Sampler){.options = *options, .state = options->seed, .vocab_size = vocab_size};
+    *s = (Sampler){
+        .options = *options, .state = options->seed, .vocab_size = vocab_size};
     s->candidates = allocate(vocab_size, sizeof *s->candidates);
     s->p = s->candidates ? allocate(vocab_size, sizeof *s->p) : NULL;
     return s->p ? 0 : -1;
@@ -28,12 +29,15 @@ void sampler_restart(Sampler *s, uint64_t seed) {
     s->n_recent = 0;
 }
 
-void sampler_accept(Sampler *s, int token) { s->recent[s->n_recent++ % REPEAT_WINDOW] = token; }
+void sampler_accept(Sampler *s, int token) {
+    s->recent[s->n_recent++ % REPEAT_WINDOW] = token;
+}
 
 /* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give similar first
  * numbers. */
 uint64_t sample_seed(uint64_t seed, int i) {
-    if (i == 0) return seed;
+    if (i == 0)
+        return seed;
     uint64_t z = seed + (uint64_t)i * 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
@@ -48,23 +52,29 @@ static int argmax(const float *v, int n) {
     float best = -INFINITY;
     for (; i + BLOCK <= n; i += BLOCK) {
         vf max = vload(v + i);
-        for (int j = LANES; j < BLOCK; j += LANES) max = vmax(vload(v + i + j), max);
+        for (int j = LANES; j < BLOCK; j += LANES)
+            max = vmax(vload(v + i + j), max);
         const float largest = vmax_lane(max);
-        if (largest > best) best = largest, start = i;
+        if (largest > best)
+            best = largest, start = i;
     }
     for (; i < n; i++)
-        if (v[i] > best) best = v[i], start = i;
-    while (start < n - 1 && v[start] != best) start++;
+        if (v[i] > best)
+            best = v[i], start = i;
+    while (start < n - 1 && v[start] != best)
+        start++;
     return start;
 }
 
 /* Divides the logit of each distinct recent token by the repeat penalty; negative logits are
  * multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
-    const int n = s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
+    const int n =
+        s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
     for (int i = 0; i < n; i++) {
         bool seen = false;
-        for (int j = 0; j < i; j++) seen |= s->recent[j] == s->recent[i];
+        for (int j = 0; j < i; j++)
+            seen |= s->recent[j] == s->recent[i];
         float *logit = &s->p[s->recent[i]];
         if (!seen)
             *logit = *logit > 0 ? *logit / s->options.repeat_penalty
@@ -85,34 +95,41 @@ static void softmax(float *p, int n, float max, float temperature) {
     if (i < n) {
         vf e = vexp((vload_n(p + i, n - i) - max) / temperature);
         vstore_n(p + i, e, n - i);
-        for (; i < n; i++) sum += p[i];
+        for (; i < n; i++)
+            sum += p[i];
     }
     sum += vsum(sums);
-    for (i = 0; i < n; i++) p[i] /= sum;
+    for (i = 0; i < n; i++)
+        p[i] /= sum;
 }
 
 static int draw(const float *p, int n, float coin) {
     float cumulative = 0;
     for (int i = 0; i < n; i++) {
         cumulative += p[i];
-        if (coin < cumulative) return i;
+        if (coin < cumulative)
+            return i;
     }
-    while (n > 1 && !(p[n - 1] > 0)) n--;
+    while (n > 1 && !(p[n - 1] > 0))
+        n--;
     return n - 1; /* rounding: the probabilities sum to less than coin */
 }
 
 /* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_truncated(Sampler *s, float coin) {
     const Sampling *o = &s->options;
-    const int n = s->vocab_size, k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
+    const int n = s->vocab_size,
+              k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
     const float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
     /* less likely tokens cannot be in the nucleus of all tokens and stay out of the heap */
     const float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
-        if (s->p[i] >= min) s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
+        if (s->p[i] >= min)
+            s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
     /* top_p < 1 / n and all are about equally likely */
-    if (n_candidates == 0) return argmax(s->p, n);
+    if (n_candidates == 0)
+        return argmax(s->p, n);
 
     /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the
      * array */
@@ -121,7 +138,8 @@ static int draw_truncated(Sampler *s, float coin) {
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
-    while (n_popped < k && n_popped < n_candidates && !(k == n && popped > top_p))
+    while (n_popped < k && n_popped < n_candidates &&
+           !(k == n && popped > top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
     /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
     const float enough = k < n ? top_p * popped : INFINITY;
@@ -136,18 +154,24 @@ static int draw_truncated(Sampler *s, float coin) {
 int sampler_next(Sampler *s, const float *logits) {
     const Sampling *o = &s->options;
     const int n = s->vocab_size;
-    if (o->temperature == 0 && o->repeat_penalty == 1) return argmax(logits, n);
+    if (o->temperature == 0 && o->repeat_penalty == 1)
+        return argmax(logits, n);
     memcpy(s->p, logits, (size_t)n * sizeof *s->p);
-    if (o->repeat_penalty != 1) penalize(s);
-    if (o->temperature == 0) return argmax(s->p, n);
+    if (o->repeat_penalty != 1)
+        penalize(s);
+    if (o->temperature == 0)
+        return argmax(s->p, n);
     /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1) */
     s->state ^= s->state >> 12;
     s->state ^= s->state << 25;
     s->state ^= s->state >> 27;
-    const float coin = (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
+    const float coin =
+        (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
     const int best = argmax(s->p, n);
-    if (!isfinite(s->p[best])) return best; /* an infinite logit, or all -infinity */
+    if (!isfinite(s->p[best]))
+        return best; /* an infinite logit, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);
-    const bool truncates = (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
+    const bool truncates =
+        (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
     return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);
 }

@@ -16,7 +16,8 @@ enum { PLAIN_BUILD = false };
 
 /* Repeats a change in other processes. */
 static void mirror(const Session *s, SessionChange change, int a, int b) {
-    if (s->mirror) s->mirror(change, a, b, NULL);
+    if (s->mirror)
+        s->mirror(change, a, b, NULL);
 }
 
 bool has_branch(const Session *s, const Norm *post) {
@@ -26,12 +27,14 @@ bool has_branch(const Session *s, const Norm *post) {
 enum {
     /* max bytes of activations and logits, unless the next limit is larger */
     MAX_CHUNK_BYTES = 128 << 20,
-    MAX_CHUNK_WEIGHTS = 4,           /* the same limit as a multiple of decode_bytes */
+    MAX_CHUNK_WEIGHTS = 4, /* the same limit as a multiple of decode_bytes */
     SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a typical machine */
     FEW_STEPS = 16
 };
 
-static int larger(int a, int b) { return a > b ? a : b; }
+static int larger(int a, int b) {
+    return a > b ? a : b;
+}
 
 static float *floats(Arena *a, double rows, int columns) {
     return arena_take(a, rows * columns, sizeof(float));
@@ -44,14 +47,17 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     const double steps = capacity.steps, slots = steps * c->n_experts_used,
                  own_rows = fmax(steps, s->n_threads);
     const double hidden = fmax(steps * c->hidden_dim, slots * c->expert_dim);
-    const int q_dim = c->n_heads * c->head_size, kv_dim = c->n_kv_heads * c->head_size;
-    const int widest = larger(larger(c->dim, q_dim), larger(c->hidden_dim, c->expert_dim));
+    const int q_dim = c->n_heads * c->head_size,
+              kv_dim = c->n_kv_heads * c->head_size;
+    const int widest =
+        larger(larger(c->dim, q_dim), larger(c->hidden_dim, c->expert_dim));
     b->spans = arena_take(a, steps, sizeof *b->spans);
     b->requested = arena_take(a, steps, sizeof *b->requested);
     b->x = floats(a, steps, c->dim);
     b->xn = floats(a, own_rows, c->dim);
     b->branch = floats(a, steps, c->dim);
-    for (int r = 0; r < N_ROPES; r++) b->angles[r] = floats(a, steps, c->rope.dims);
+    for (int r = 0; r < N_ROPES; r++)
+        b->angles[r] = floats(a, steps, c->rope.dims);
     b->q = floats(a, steps, q_dim);
     b->k = floats(a, steps, kv_dim);
     b->v = floats(a, steps, kv_dim);
@@ -67,7 +73,8 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->row = floats(a, 1, widest);
     b->added = floats(a, 1, c->dim);
     b->logits = floats(a, capacity.logits, c->vocab_size);
-    input_lay_out(&b->input, a, fmax(own_rows, slots), widest, s->n_threads, s->model->bf16);
+    input_lay_out(&b->input, a, fmax(own_rows, slots), widest, s->n_threads,
+                  s->model->bf16);
 }
 
 /* Bytes of a chunk of n steps, with the logits of all of them. */
@@ -87,51 +94,59 @@ static int open_ropes(Session *s) {
                     .amplitude = 1,
                     .dims = c->rope.dims,
                     .halves = c->rope.halves};
-    const double *factors =
-        s->context > c->context ? s->model->long_factors : s->model->rope_factors;
-    if (rope_open(&s->ropes[ROPE_GLOBAL], factors)) return -1;
+    const double *factors = s->context > c->context ? s->model->long_factors
+                                                    : s->model->rope_factors;
+    if (rope_open(&s->ropes[ROPE_GLOBAL], factors))
+        return -1;
     return c->local_base > 0 ? rope_open(local, NULL) : 0;
 }
 
 static int open_sequence(const Session *s, Sequence *q) {
     const Config *c = &s->model->config;
-    if (kv_open(&q->kv, s->kv_type, c->n_layers, s->model->layers->wk.rows / c->head_size,
-                c->head_size))
+    if (kv_open(&q->kv, s->kv_type, c->n_layers,
+                s->model->layers->wk.rows / c->head_size, c->head_size))
         return -1;
     /* a layer with a window keeps only its positions; the first query of a chunk needs all of
      * them */
     for (int l = 0; l < c->n_layers; l++) {
         const int window = s->model->layers[l].window;
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
-        q->kv.layers[l].kept = window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
+        q->kv.layers[l].kept =
+            window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
     }
     q->n_ran = 0;
     return 0;
 }
 
 int session_reserve(Session *s, int n) {
-    if (n <= s->n_sequences) return 0;
+    if (n <= s->n_sequences)
+        return 0;
     Sequence *sequences = allocate(n, sizeof *sequences);
-    if (!sequences) return -1;
-    for (int i = 0; i < s->n_sequences; i++) sequences[i] = s->sequences[i];
+    if (!sequences)
+        return -1;
+    for (int i = 0; i < s->n_sequences; i++)
+        sequences[i] = s->sequences[i];
     free(s->sequences);
     s->sequences = sequences;
     while (s->n_sequences < n)
-        if (open_sequence(s, &s->sequences[s->n_sequences++])) return -1;
+        if (open_sequence(s, &s->sequences[s->n_sequences++]))
+            return -1;
     mirror(s, SESSION_RESERVE, n, 0);
     return 0;
 }
 
 int session_fork(Session *s, int to, int from) {
     s->sequences[to].n_ran = s->sequences[from].n_ran;
-    if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv)) return -1;
+    if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
+        return -1;
     mirror(s, SESSION_FORK, to, from);
     return 0;
 }
 
-int session_open(Session *s, const Model *model, int n_threads, int batch, int context,
-                 KvType kv_type) {
-    const int max = model->long_factors ? model->long_context : model->config.context;
+int session_open(Session *s, const Model *model, int n_threads, int batch,
+                 int context, KvType kv_type) {
+    const int max =
+        model->long_factors ? model->long_context : model->config.context;
     *s = (Session){.model = model,
                    .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
@@ -141,10 +156,14 @@ int session_open(Session *s, const Model *model, int n_threads, int batch, int c
                               : context < max ? context
                                               : max};
     s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
-    const double max_bytes = fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
-    while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes) s->n_threads /= 2;
-    while (s->batch > 1 && chunk_bytes(s, s->batch) > max_bytes) s->batch /= 2;
-    if (!open_ropes(s) && !session_reserve(s, 1)) return 0;
+    const double max_bytes =
+        fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
+    while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes)
+        s->n_threads /= 2;
+    while (s->batch > 1 && chunk_bytes(s, s->batch) > max_bytes)
+        s->batch /= 2;
+    if (!open_ropes(s) && !session_reserve(s, 1))
+        return 0;
     session_close(s);
     return -1;
 }
@@ -153,14 +172,17 @@ void session_keep_all(Session *s) {
     s->keeps_all = true;
     mirror(s, SESSION_KEEP_ALL, 0, 0);
     for (int i = 0; i < s->n_sequences; i++)
-        for (int l = 0; l < s->model->config.n_layers; l++) s->sequences[i].kv.layers[l].kept = 0;
+        for (int l = 0; l < s->model->config.n_layers; l++)
+            s->sequences[i].kv.layers[l].kept = 0;
 }
 
 void session_close(Session *s) {
     free(s->chunk.memory);
-    for (int i = 0; i < s->n_sequences; i++) kv_close(&s->sequences[i].kv);
+    for (int i = 0; i < s->n_sequences; i++)
+        kv_close(&s->sequences[i].kv);
     free(s->sequences);
-    for (int r = 0; r < N_ROPES; r++) free(s->ropes[r].frequencies);
+    for (int r = 0; r < N_ROPES; r++)
+        free(s->ropes[r].frequencies);
     *s = (Session){0};
 }
 
@@ -169,8 +191,11 @@ void session_close(Session *s) {
 static int reserve_chunk(Session *s, Capacity n) {
     const Capacity has = s->chunk.capacity;
     const int few = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
-    if (n.steps <= has.steps && n.positions <= has.positions && n.logits <= has.logits) return 0;
-    n = (Capacity){larger(n.steps, larger(has.steps, few)), larger(n.positions, has.positions),
+    if (n.steps <= has.steps && n.positions <= has.positions &&
+        n.logits <= has.logits)
+        return 0;
+    n = (Capacity){larger(n.steps, larger(has.steps, few)),
+                   larger(n.positions, has.positions),
                    larger(n.logits, larger(has.logits, few))};
     free(s->chunk.memory);
     s->chunk.capacity = (Capacity){0};
@@ -179,7 +204,8 @@ static int reserve_chunk(Session *s, Capacity n) {
     /* zeroed for an observer, because the first access to a page takes longer than a site */
     a = (Arena){.memory = s->chunk.memory =
                     (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
-    if (!a.memory) return -1;
+    if (!a.memory)
+        return -1;
     lay_out(s, &a, n);
     s->chunk.capacity = n;
     return 0;
@@ -193,7 +219,8 @@ int session_make_room(Session *s, const Step *steps, int n) {
         if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence &&
             steps[t + 1].pos > steps[t].pos)
             continue;
-        if (kv_reserve(kv, steps[t].pos + 1, s->context)) return -1;
+        if (kv_reserve(kv, steps[t].pos + 1, s->context))
+            return -1;
         capacity.positions = larger(capacity.positions, kv->blocks * KV_BLOCK);
     }
     return reserve_chunk(s, capacity);

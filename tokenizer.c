@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k", "min_p",
-                                            "repetition_penalty"};
+const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k",
+                                            "min_p", "repetition_penalty"};
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
@@ -39,37 +39,47 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
 
 typedef struct {
     const Tokenizer *t;
-    const bool *open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
-    bool space;       /* add the space prefix, if the tokenizer has one */
+    const bool *
+        open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
+    bool space; /* add the space prefix, if the tokenizer has one */
     Tokens *out;
 } Encoder;
 
 static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
     const Tokenizer *t = e->t;
-    const int whole = t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, n) : -1;
-    return whole >= 0 ? tokens_add(e->out, whole) : merges_encode(&t->pieces, s, n, e->out);
+    const int whole =
+        t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, n) : -1;
+    return whole >= 0 ? tokens_add(e->out, whole)
+                      : merges_encode(&t->pieces, s, n, e->out);
 }
 
-static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first);
+static int cut_out(Encoder *e, const char *text, size_t size, bool raw,
+                   bool first);
 
 /* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces
  * may match. */
-static int encode_between(Encoder *e, const char *text, size_t size, bool raw, bool first) {
-    if (!size) return 0;
+static int encode_between(Encoder *e, const char *text, size_t size, bool raw,
+                          bool first) {
+    if (!size)
+        return 0;
     const SpacePrefix prefix = e->t->space_prefix;
     bool space = e->space && prefix == SPACE_ALWAYS;
     if (!raw) {
         /* normalized; the byte before it may be overwritten */
         char *words = (char *)(uintptr_t)text;
-        space = e->space && (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) &&
+        space = e->space &&
+                (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) &&
                 *text != ' ';
-        if (space) *--words = ' ';
-        return pretokenize(e->t->pretokenizer.steps, words, size + space, encode_word, e);
+        if (space)
+            *--words = ' ';
+        return pretokenize(e->t->pretokenizer.steps, words, size + space,
+                           encode_word, e);
     }
     char *normalized = normalize(&e->t->normalizer, text, size, &size);
     const int status =
-        normalized ? cut_out(e, normalized + !space, size + space, false, first) : -1;
+        normalized ? cut_out(e, normalized + !space, size + space, false, first)
+                   : -1;
     free(normalized);
     return status;
 }
@@ -77,49 +87,57 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw, b
 /* The start of the white space directly before s, at or after `start`. */
 static const char *space_before(const char *s, const char *start) {
     for (size_t n; s > start; s -= n)
-        if (n = utf8_before(s, start), !is_white_space(utf8_read(s - n, n, &n))) break;
+        if (n = utf8_before(s, start), !is_white_space(utf8_read(s - n, n, &n)))
+            break;
     return s;
 }
 
 /* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the
  * pieces that match raw text, else those that match normalized text. `first`: text is at the start
  * of the whole text. */
-static int cut_out(Encoder *e, const char *text, size_t size, bool raw, bool first) {
+static int cut_out(Encoder *e, const char *text, size_t size, bool raw,
+                   bool first) {
     size_t from = 0;
     /* special pieces match only open bytes of the raw text */
     for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
-        while (end_open < size &&
-               (end_open < at || e->open[end_open] || isspace((uint8_t)text[end_open])))
+        while (end_open < size && (end_open < at || e->open[end_open] ||
+                                   isspace((uint8_t)text[end_open])))
             end_open++;
-        const int id =
-            end_open > at ? pieces_match(&e->t->pieces, text + at, end_open - at, raw) : -1;
+        const int id = end_open > at ? pieces_match(&e->t->pieces, text + at,
+                                                    end_open - at, raw)
+                                     : -1;
         const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
         if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {
             at++;
             continue;
         }
-        const size_t end = p->strips_left ? (size_t)(space_before(text + at, text + from) - text)
-                                          : at - p->after_space;
+        const size_t end =
+            p->strips_left
+                ? (size_t)(space_before(text + at, text + from) - text)
+                : at - p->after_space;
         if (encode_between(e, text + from, end - from, raw, first && !from) ||
             tokens_add(e->out, id))
             return -1;
         at += p->length;
-        for (size_t n;
-             p->strips_right && at < size && is_white_space(utf8_read(text + at, size - at, &n));)
+        for (size_t n; p->strips_right && at < size &&
+                       is_white_space(utf8_read(text + at, size - at, &n));)
             at += n;
         from = at;
     }
     return encode_between(e, text + from, size - from, raw, first && !from);
 }
 
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open,
-                     bool space, Tokens *out) {
-    if (size > INT_MAX / 3 - 1) return fail("a text of %zu bytes is too long", size);
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
+                     const bool *open, bool space, Tokens *out) {
+    if (size > INT_MAX / 3 - 1)
+        return fail("a text of %zu bytes is too long", size);
     Encoder e = {.t = t, .open = open, .space = space, .out = out};
-    return tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1 : 0;
+    return tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1
+                                                                         : 0;
 }
 
-int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out) {
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
+                     bool bos, Tokens *out) {
     *out = (Tokens){0};
     if (!(bos && !t->no_bos && tokens_add(out, t->bos)) &&
         !tokenizer_append(t, text, size, NULL, true, out))
@@ -129,12 +147,13 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos
     return -1;
 }
 
-const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length) {
+const char *tokenizer_decode(const Tokenizer *t, int previous, int token,
+                             int *length) {
     const Piece *p = &t->pieces.list[token];
     const char *text = p->decoded ? p->decoded : p->text;
     const int n = p->decoded ? p->n_decoded : p->length;
-    const bool drop =
-        previous == t->bos && t->space_prefix != SPACE_NEVER && n > 0 && text[0] == ' ';
+    const bool drop = previous == t->bos && t->space_prefix != SPACE_NEVER &&
+                      n > 0 && text[0] == ' ';
     *length = n - drop;
     return text + drop;
 }

@@ -25,9 +25,9 @@ typedef struct {
 
 /* Where a space is inserted before text that matches no user-defined or special piece. */
 typedef enum {
-    SPACE_ALWAYS,  /* before each stretch between pieces that match the raw text */
+    SPACE_ALWAYS, /* before each stretch between pieces that match the raw text */
     SPACE_IF_NONE, /* before each stretch between pieces, unless it begins with a space */
-    SPACE_ONCE,    /* like SPACE_IF_NONE, but only at the start of the text */
+    SPACE_ONCE, /* like SPACE_IF_NONE, but only at the start of the text */
     SPACE_NEVER,
 } SpacePrefix;
 
@@ -43,7 +43,8 @@ typedef struct {
     int ends[MAX_ENDS]; /* [n_ends] other tokens that end a text */
     int n_ends;
     Buffer chat_template; /* Jinja; no bytes: none */
-    bool chat_has_bos;    /* the template places BOS; else BOS comes first unless no_bos */
+    bool
+        chat_has_bos; /* the template places BOS; else BOS comes first unless no_bos */
     Advice advice[N_ADVICE];
     File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
@@ -58,14 +59,16 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
  * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
  * log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add BOS first, unless
  * no_bos. The caller frees ids. Returns -1 and a message on failure. */
-int tokenizer_encode(const Tokenizer *t, const char *text, size_t size, bool bos, Tokens *out);
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
+                     bool bos, Tokens *out);
 
 /* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in
  * a piece that matches the raw text, as white space always may; NULL: all. `space`: add the space
  * prefix. */
-int tokenizer_append(const Tokenizer *t, const char *text, size_t size, const bool *open,
-                     bool space, Tokens *out);
+int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
+                     const bool *open, bool space, Tokens *out);
 
 /* The bytes of a token that follows `previous`; after BOS without the leading space. Not
  * zero-terminated. */
-const char *tokenizer_decode(const Tokenizer *t, int previous, int token, int *length);
+const char *tokenizer_decode(const Tokenizer *t, int previous, int token,
+                             int *length);

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static bool is_printable(uint32_t code) {
-    const bool line_or_direction = code == 0x61c || code == 0x200e || code == 0x200f ||
+    const bool line_or_direction = code == 0x61c || code == 0x200e ||
+                                   code == 0x200f ||
                                    (code >= 0x2028 && code <= 0x202e) ||
                                    (code >= 0x2066 && code <= 0x2069);
     return !utf8_is_control(code) && !line_or_direction && code < UTF8_END;
@@ -28,12 +29,17 @@ enum { LINE = 1024 };
 static bool failures_are_notes, holds;
 static char held[LINE] = "failed";
 
-void hold_messages(bool hold) { holds = hold; }
+void hold_messages(bool hold) {
+    holds = hold;
+}
 void print_held_message(int rank) {
-    if (holds) fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank, held);
+    if (holds)
+        fprintf(stderr, "%s: rank %d: %s\n", program_name(), rank, held);
 }
 
-void print_failures_as_notes(bool as_notes) { failures_are_notes = as_notes; }
+void print_failures_as_notes(bool as_notes) {
+    failures_are_notes = as_notes;
+}
 
 void print_message(const char *kind, const char *format, ...) {
     char line[LINE];
@@ -42,7 +48,8 @@ void print_message(const char *kind, const char *format, ...) {
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     make_printable(line);
-    if (failures_are_notes) kind = "note";
+    if (failures_are_notes)
+        kind = "note";
     if (!holds)
         fprintf(stderr, "%s: %s\n", kind ? kind : program_name(), line);
     else if (!kind)

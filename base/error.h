@@ -8,7 +8,8 @@ enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
 /* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL for failures: the
  * program's name. */
-void print_message(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void print_message(const char *kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Replaces with '?' the characters that could corrupt a terminal's output: control characters, line
  * ends, changes of writing direction and invalid UTF-8. File names may contain them. */
@@ -25,7 +26,9 @@ void hold_messages(bool hold);
 void print_held_message(int rank);
 
 /* A function, because compilers warn about an unused -1. */
-static inline int minus_one(void) { return -1; }
+static inline int minus_one(void) {
+    return -1;
+}
 
 /* fail(format, ...) prints a failure and evaluates to -1; the next two evaluate to an exit
  * status. */

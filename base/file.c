@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool file_exists(const char *path) { return access(path, F_OK) == 0; }
+bool file_exists(const char *path) {
+    return access(path, F_OK) == 0;
+}
 
 bool is_folder(const char *path) {
     struct stat st;
@@ -28,7 +30,8 @@ static struct stat outputs[2];
 void outputs_announce(const char *first, const char *second) {
     const char *const paths[] = {first, second};
     for (int i = 0; i < 2; i++)
-        if (!paths[i] || stat(paths[i], &outputs[i])) outputs[i] = (struct stat){0};
+        if (!paths[i] || stat(paths[i], &outputs[i]))
+            outputs[i] = (struct stat){0};
 }
 
 /* Returns NULL if the file may be read. */
@@ -45,24 +48,30 @@ int file_map(File *file, const char *path) {
     *file = (File){0};
     /* do not wait for the writer of a FIFO */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return fail("%s: %s", path, strerror(errno));
-    const char *error = fstat(fd, &st)         ? strerror(errno)
-                        : S_ISDIR(st.st_mode)  ? "is a directory, expected a file"
+    if (fd < 0)
+        return fail("%s: %s", path, strerror(errno));
+    const char *error = fstat(fd, &st) ? strerror(errno)
+                        : S_ISDIR(st.st_mode)
+                            ? "is a directory, expected a file"
                         : !S_ISREG(st.st_mode) ? "is not a regular file"
                         : st.st_size == 0      ? "is empty"
                                                : refuse_output(&st);
-    void *data = error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) error = strerror(errno);
-    const bool sparse =
-        !error && st.st_blocks < st.st_size / 1024 && lseek(fd, 0, SEEK_HOLE) < st.st_size;
+    void *data =
+        error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        error = strerror(errno);
+    const bool sparse = !error && st.st_blocks < st.st_size / 1024 &&
+                        lseek(fd, 0, SEEK_HOLE) < st.st_size;
     close(fd);
-    if (error) return fail("%s: %s", path, error);
+    if (error)
+        return fail("%s: %s", path, error);
     *file = (File){data, (size_t)st.st_size, sparse, 0};
     return 0;
 }
 
 void file_unmap(File *file) {
-    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    if (file->data)
+        munmap((void *)(uintptr_t)file->data, file->size);
     *file = (File){0};
 }
 
@@ -72,13 +81,16 @@ static int failed(const char *path, const char *error) {
 }
 
 char *file_read(const char *path, size_t *size) {
-    const size_t max = 1073741824; /* no model reads more; /dev/zero never ends */
+    const size_t max =
+        1073741824; /* no model reads more; /dev/zero never ends */
     char bytes[1 << 16];
     Buffer text = {0};
     struct stat st;
     ssize_t got = -1;
-    const int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
+    const int fd =
+        strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    const char *error =
+        fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
     while (!error && got && !text.failed) {
         /* if Ctrl-C came before the wait; in the instant before it, it takes effect after the
          * input */
@@ -87,25 +99,32 @@ char *file_read(const char *path, size_t *size) {
             error = strerror(errno);
         else
             buffer_append(&text, bytes, got);
-        if (text.n > max) error = "more than 1073741824 bytes of text";
+        if (text.n > max)
+            error = "more than 1073741824 bytes of text";
     }
-    if (fd > STDIN_FILENO) close(fd);
+    if (fd > STDIN_FILENO)
+        close(fd);
     *size = text.n;
-    if (!error && !text.failed) return text.bytes;
-    if (error) failed(path, error);
+    if (!error && !text.failed)
+        return text.bytes;
+    if (error)
+        failed(path, error);
     free(text.bytes);
     return NULL;
 }
 
 /* Opens a new file in the folder of out->real. Returns NULL and errno on failure. */
 static FILE *open_temporary(OutputFile *out, mode_t mode) {
-    if (asprintf(&out->temporary, "%s.XXXXXX", out->real) < 0) return NULL;
+    if (asprintf(&out->temporary, "%s.XXXXXX", out->real) < 0)
+        return NULL;
     temporary_file = out->temporary;
     const int fd = mkostemp(out->temporary, O_CLOEXEC);
-    if (fd < 0) return NULL;
+    if (fd < 0)
+        return NULL;
     fchmod(fd, mode);
     FILE *stream = fdopen(fd, "wb");
-    if (stream) return stream;
+    if (stream)
+        return stream;
     close(fd);
     unlink(out->temporary);
     return NULL;
@@ -126,8 +145,10 @@ int output_open(OutputFile *out, const char *path) {
     if (exists && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
     else if ((out->real = exists ? realpath(path, NULL) : strdup(path)))
-        out->stream = open_temporary(out, exists ? st.st_mode & 0777 : 0666 & ~mask);
-    if (out->stream) return 0;
+        out->stream =
+            open_temporary(out, exists ? st.st_mode & 0777 : 0666 & ~mask);
+    if (out->stream)
+        return 0;
     failed(path, strerror(errno));
     free_names(out);
     return -1;
@@ -136,16 +157,21 @@ int output_open(OutputFile *out, const char *path) {
 int output_close(OutputFile *out, bool keep) {
     FILE *const stream = out->stream;
     const bool moves = keep && out->temporary;
-    const bool written = !fflush(stream) && !ferror(stream) && (!moves || !fsync(fileno(stream)));
+    const bool written = !fflush(stream) && !ferror(stream) &&
+                         (!moves || !fsync(fileno(stream)));
     const char *error = written ? NULL : strerror(errno);
-    if (fclose(stream) && !error) error = strerror(errno);
-    if (moves && !error && rename(out->temporary, out->real)) error = strerror(errno);
-    if (out->temporary && (!keep || error)) unlink(out->temporary);
+    if (fclose(stream) && !error)
+        error = strerror(errno);
+    if (moves && !error && rename(out->temporary, out->real))
+        error = strerror(errno);
+    if (out->temporary && (!keep || error))
+        unlink(out->temporary);
     free_names(out);
     return keep && error ? failed(out->path, error) : 0;
 }
 
 int stdout_finish(void) {
-    if (!fflush(stdout) && !ferror(stdout)) return 0;
+    if (!fflush(stdout) && !ferror(stdout))
+        return 0;
     return interrupted ? -1 : fail("cannot write the output");
 }

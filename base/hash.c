@@ -10,7 +10,8 @@
 
 int hash_key(HashKey *key) {
     return getentropy(key, sizeof *key)
-               ? fail("cannot get a random key from the system: %s", strerror(errno))
+               ? fail("cannot get a random key from the system: %s",
+                      strerror(errno))
                : 0;
 }
 
@@ -26,7 +27,8 @@ uint64_t hash_bytes(HashKey key, const char *bytes, size_t n) {
     uint64_t hash = 0;
     for (size_t at = 0; at < n;) {
         uint64_t word = 1; /* the 1 marks the length: "a" and "\0a" differ */
-        for (int i = 0; i < 7 && at < n; i++) word = word << 8 | (uint8_t)bytes[at++];
+        for (int i = 0; i < 7 && at < n; i++)
+            word = word << 8 | (uint8_t)bytes[at++];
         hash = product(hash + word, key.point);
     }
     return product(hash, key.factor); /* its bits are evenly distributed */

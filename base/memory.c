@@ -23,19 +23,24 @@ enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
  * to 1.3 times as fast (docs/performance.md). */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
-    if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE) return NULL;
-    const size_t unit = bytes < 16 * PAGE ? CACHE_LINE : bytes < HUGE_PAGE ? PAGE : HUGE_PAGE;
+    if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
+        return NULL;
+    const size_t unit = bytes < 16 * PAGE   ? CACHE_LINE
+                        : bytes < HUGE_PAGE ? PAGE
+                                            : HUGE_PAGE;
     void *p = aligned_alloc(unit, (bytes + unit) / unit * unit);
 #ifdef MADV_HUGEPAGE
     /* may fail; 23: MADV_POPULATE_WRITE, Linux 5.14 */
-    if (p && unit > CACHE_LINE) madvise(p, bytes, unit == PAGE ? 23 : MADV_HUGEPAGE);
+    if (p && unit > CACHE_LINE)
+        madvise(p, bytes, unit == PAGE ? 23 : MADV_HUGEPAGE);
 #endif
     return p;
 }
 
 void *allocate(size_t count, size_t size) {
     void *p = allocate_quietly(count, size);
-    if (!p) fail("out of memory: %zu x %zu bytes", count, size);
+    if (!p)
+        fail("out of memory: %zu x %zu bytes", count, size);
     return p;
 }
 
@@ -46,10 +51,12 @@ void *allocate_zeroed(size_t count, size_t size) {
 
 /* At least one byte after each array stays free; AddressSanitizer reports its use. */
 void *arena_take(Arena *a, double count, size_t size) {
-    const double bytes = count * (double)size, room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
+    const double bytes = count * (double)size,
+                 room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
     char *p = a->memory ? a->memory + (size_t)a->used : NULL;
 #ifdef __SANITIZE_ADDRESS__
-    if (p) __asan_poison_memory_region(p + (size_t)bytes, (size_t)(room - bytes));
+    if (p)
+        __asan_poison_memory_region(p + (size_t)bytes, (size_t)(room - bytes));
 #endif
     a->used += room;
     return p;
@@ -60,7 +67,9 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page,
                     end = ((uintptr_t)data + bytes) / page * page;
     /* may fail */
-    if (end > first) madvise((void *)first, end - first, soon ? MADV_WILLNEED : MADV_DONTNEED);
+    if (end > first)
+        madvise((void *)first, end - first,
+                soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
@@ -68,11 +77,14 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
         const size_t room = 2 * (b->n + n) + 64;
         /* no overflow: b->n bytes exist */
         char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
-        if (!grown) fail("out of memory: %zu bytes", n);
+        if (!grown)
+            fail("out of memory: %zu bytes", n);
         b->failed = !grown;
-        if (grown) b->bytes = grown, b->room = room;
+        if (grown)
+            b->bytes = grown, b->room = room;
     }
-    if (b->failed) return;
+    if (b->failed)
+        return;
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
     b->bytes[b->n] = '\0';
@@ -81,29 +93,40 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
 /* ---- available memory ---------------------------------------------------------------------- */
 
 /* The number after `key` (find_line()); `none` if there is none. */
-static size_t number_in(const char *folder, const char *name, const char *key, size_t none) {
+static size_t number_in(const char *folder, const char *name, const char *key,
+                        size_t none) {
     char rest[PATH_MAX];
     size_t number;
-    return find_line(folder, name, key, rest) && sscanf(rest, "%zu", &number) == 1 ? number : none;
+    return find_line(folder, name, key, rest) &&
+                   sscanf(rest, "%zu", &number) == 1
+               ? number
+               : none;
 }
 
 size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
     struct rlimit limit;
-    size_t min = number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
+    size_t min =
+        number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
     find_line(root, "proc/self/cgroup", "0::", group);
     do { /* the control group (version 2) and its parents */
         snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
         const size_t max = number_in(folder, "memory.max", "", SIZE_MAX);
         const size_t used = number_in(folder, "memory.current", "", 0);
-        const size_t pages = number_in(folder, "memory.stat", "active_file ", 0) +
-                             number_in(folder, "memory.stat", "inactive_file ", 0);
-        const size_t taken = used - smaller(used, pages); /* the rest can be released */
-        if (max < SIZE_MAX) min = smaller(min, max - smaller(max, taken));
+        const size_t pages =
+            number_in(folder, "memory.stat", "active_file ", 0) +
+            number_in(folder, "memory.stat", "inactive_file ", 0);
+        const size_t taken =
+            used - smaller(used, pages); /* the rest can be released */
+        if (max < SIZE_MAX)
+            min = smaller(min, max - smaller(max, taken));
         end = strrchr(group, '/');
-        if (end) *end = '\0';
+        if (end)
+            *end = '\0';
     } while (end);
-    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return min;
-    const size_t mapped = number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return min;
+    const size_t mapped =
+        number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
     return smaller(min, limit.rlim_cur - smaller(limit.rlim_cur, mapped));
 }

@@ -9,7 +9,9 @@ static inline bool multiply(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);
 }
 
-static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 /* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages if the system
  * has them and the memory fills one. NULL and a message on failure. */
@@ -44,7 +46,8 @@ size_t memory_available(const char *root);
 typedef struct {
     char *bytes; /* [n] and a final zero byte; NULL = empty */
     size_t n, room;
-    bool failed; /* out of memory, which was reported; later bytes are discarded */
+    bool
+        failed; /* out of memory, which was reported; later bytes are discarded */
 } Buffer;
 
 void buffer_append(Buffer *b, const void *bytes, size_t n);

@@ -19,8 +19,10 @@ static inline bool heap_before(HeapItem a, HeapItem b) {
 static inline void heap_sift_down(HeapItem *heap, int n, int i) {
     const HeapItem moving = heap[i];
     for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap_before(heap[child + 1], heap[child])) child++;
-        if (!heap_before(heap[child], moving)) break;
+        if (child + 1 < n && heap_before(heap[child + 1], heap[child]))
+            child++;
+        if (!heap_before(heap[child], moving))
+            break;
         heap[i] = heap[child];
     }
     heap[i] = moving;
@@ -28,7 +30,8 @@ static inline void heap_sift_down(HeapItem *heap, int n, int i) {
 
 /* Builds a heap of n items. O(n). */
 static inline void heap_make(HeapItem *heap, int n) {
-    for (int i = n / 2 - 1; i >= 0; i--) heap_sift_down(heap, n, i);
+    for (int i = n / 2 - 1; i >= 0; i--)
+        heap_sift_down(heap, n, i);
 }
 
 /* Adds an item to a heap of n with room for n + 1. O(log n). */
@@ -50,15 +53,15 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
 
 /* Sets i to the first place in [begin, end) for which `before` is false, or to `end`. `before` is
  * an expression of i that is true for all places before that one. O(log(end - begin)). */
-#define SEARCH(i, begin, end, before)                                                              \
-    do {                                                                                           \
-        size_t low_ = begin, high_ = end;                                                          \
-        while (low_ < high_) {                                                                     \
-            (i) = low_ + (high_ - low_) / 2;                                                       \
-            if (before)                                                                            \
-                low_ = (i) + 1;                                                                    \
-            else                                                                                   \
-                high_ = (i);                                                                       \
-        }                                                                                          \
-        (i) = low_;                                                                                \
+#define SEARCH(i, begin, end, before)                                          \
+    do {                                                                       \
+        size_t low_ = begin, high_ = end;                                      \
+        while (low_ < high_) {                                                 \
+            (i) = low_ + (high_ - low_) / 2;                                   \
+            if (before)                                                        \
+                low_ = (i) + 1;                                                \
+            else                                                               \
+                high_ = (i);                                                   \
+        }                                                                      \
+        (i) = low_;                                                            \
     } while (0)

@@ -66,21 +66,28 @@ const char *program_path(void) {
 
 const char *program_file(const char *name) {
     static char path[2 * PATH_MAX];
-    const char *program = program_path(), *slash = program ? strrchr(program, '/') : NULL;
-    if (!slash) return NULL;
-    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - program), program, name);
+    const char *program = program_path(),
+               *slash = program ? strrchr(program, '/') : NULL;
+    if (!slash)
+        return NULL;
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - program), program,
+             name);
     return access(path, F_OK) ? NULL : path;
 }
 
-bool find_line(const char *folder, const char *name, const char *key, char *rest) {
+bool find_line(const char *folder, const char *name, const char *key,
+               char *rest) {
     char line[2 * PATH_MAX];
     bool found = false;
     snprintf(line, sizeof line, "%s/%s", folder, name);
     FILE *in = fopen(line, "r");
-    while (in && !found && fgets(line, PATH_MAX, in)) found = !strncmp(line, key, strlen(key));
-    if (in) fclose(in);
+    while (in && !found && fgets(line, PATH_MAX, in))
+        found = !strncmp(line, key, strlen(key));
+    if (in)
+        fclose(in);
     line[strcspn(line, "\n")] = '\0';
-    if (found) strcpy(rest, line + strlen(key));
+    if (found)
+        strcpy(rest, line + strlen(key));
     return found;
 }
 
@@ -89,7 +96,8 @@ const char *processor_name(void) {
     *name = '\0';
 #ifdef __APPLE__
     size_t room = sizeof name;
-    if (sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0)) *name = '\0';
+    if (sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0))
+        *name = '\0';
 #else
     find_line("/proc", "cpuinfo", "model name\t: ", name);
 #endif
@@ -98,12 +106,18 @@ const char *processor_name(void) {
 
 bool processor_has_tiles(void) {
 #if defined(__x86_64__) && defined(__linux__)
-    enum { AMX = 1 << 22 | 1 << 24 | 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    enum {
+        AMX = 1 << 22 | 1 << 24 | 1 << 25,
+        REQUEST_PERMISSION = 0x1023,
+        TILE_DATA = 18
+    };
     const char *setting = getenv("NORMA_TILES");
     unsigned a, b, c, d = 0;
-    if ((setting && !strcmp(setting, "0")) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    if ((setting && !strcmp(setting, "0")) ||
+        !__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return false;
-    return (d & AMX) == AMX && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+    return (d & AMX) == AMX &&
+           !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
 #else
     return false;
 #endif

@@ -24,7 +24,8 @@ void relax_processor(void);
 
 /* Sets rest[PATH_MAX] to the text after `key` at the start of a line of the file folder/name.
  * Returns false if there is none. */
-bool find_line(const char *folder, const char *name, const char *key, char *rest);
+bool find_line(const char *folder, const char *name, const char *key,
+               char *rest);
 
 /* The processor's model name; "" if unknown. The string is valid until the next call. */
 const char *processor_name(void);

@@ -7,30 +7,31 @@
 
 /* The places of the forward pass, in order: SITE(name, text, is it a norm). Fused operations are
  * one site. */
-#define SITE_LIST(SITE)                                                                            \
-    SITE(START, "(start)", false) /* start of threads and memory */                                \
-    SITE(EMBED, "embed", false)                                                                    \
-    SITE(ATTN_NORM, "attn_norm", true)                                                             \
-    SITE(INPUT, "input", false) /* int8 or bfloat16; of one token: part of its product */          \
-    SITE(QKV, "qkv", false)                                                                        \
-    SITE(Q_NORM, "q_norm", true) /* not in all models */                                           \
-    SITE(K_NORM, "k_norm", true)                                                                   \
-    SITE(ROPE, "rope", false) /* and writing keys and values to the cache */                       \
-    SITE(ATTENTION, "attention", false)                                                            \
-    SITE(ATTN_OUT, "attn_out", false)                                                              \
-    SITE(ATTN_POST_NORM, "attn_post_norm", true) /* not in all models */                           \
-    SITE(MLP_NORM, "mlp_norm", true)                                                               \
-    SITE(ROUTER, "router", false) /* only in sparse layers */                                      \
-    SITE(TOP_K, "top_k", false)   /* only in sparse layers */                                      \
-    SITE(GATE_UP_SILU, "gate_up+silu", false)                                                      \
-    SITE(DOWN, "down", false)                                                                      \
-    SITE(MLP_POST_NORM, "mlp_post_norm", true)                                                     \
-    SITE(RESIDUAL, "residual", false) /* adds the output of a post-norm */                         \
-    SITE(FINAL_NORM, "final_norm", true)                                                           \
-    SITE(LOGITS, "logits", false)                                                                  \
-    SITE(GATHER, "gather", false)     /* exchange between ranks */                                 \
-    SITE(END, "(end)", false)         /* end of the parallel region */                             \
-    SITE(WAIT, "(wait)", false)       /* waiting for other threads */                              \
+#define SITE_LIST(SITE)                                                        \
+    SITE(START, "(start)", false) /* start of threads and memory */            \
+    SITE(EMBED, "embed", false)                                                \
+    SITE(ATTN_NORM, "attn_norm", true)                                         \
+    SITE(INPUT, "input",                                                       \
+         false) /* int8 or bfloat16; of one token: part of its product */      \
+    SITE(QKV, "qkv", false)                                                    \
+    SITE(Q_NORM, "q_norm", true) /* not in all models */                       \
+    SITE(K_NORM, "k_norm", true)                                               \
+    SITE(ROPE, "rope", false) /* and writing keys and values to the cache */   \
+    SITE(ATTENTION, "attention", false)                                        \
+    SITE(ATTN_OUT, "attn_out", false)                                          \
+    SITE(ATTN_POST_NORM, "attn_post_norm", true) /* not in all models */       \
+    SITE(MLP_NORM, "mlp_norm", true)                                           \
+    SITE(ROUTER, "router", false) /* only in sparse layers */                  \
+    SITE(TOP_K, "top_k", false)   /* only in sparse layers */                  \
+    SITE(GATE_UP_SILU, "gate_up+silu", false)                                  \
+    SITE(DOWN, "down", false)                                                  \
+    SITE(MLP_POST_NORM, "mlp_post_norm", true)                                 \
+    SITE(RESIDUAL, "residual", false) /* adds the output of a post-norm */     \
+    SITE(FINAL_NORM, "final_norm", true)                                       \
+    SITE(LOGITS, "logits", false)                                              \
+    SITE(GATHER, "gather", false)     /* exchange between ranks */             \
+    SITE(END, "(end)", false)         /* end of the parallel region */         \
+    SITE(WAIT, "(wait)", false)       /* waiting for other threads */          \
     SITE(PROFILE, "(profile)", false) /* time of the observer itself */
 
 #define SITE_ID(name, text, is_norm) SITE_##name,
@@ -53,8 +54,8 @@ struct Probe {
     /* Input of a norm, or its output if `out`: for each of n tokens `heads` vectors of dim floats;
      * x is the first token's, rows are `stride` floats apart. Of head norms these are the calling
      * thread's, else they are all. */
-    void (*norm)(Probe *p, int layer, Site site, bool out, const float *x, size_t stride, int n,
-                 int heads, int dim);
+    void (*norm)(Probe *p, int layer, Site site, bool out, const float *x,
+                 size_t stride, int n, int heads, int dim);
 };
 
 /* The calls of the hooks. Without an observer (NULL) each is one comparison. */

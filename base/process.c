@@ -21,7 +21,8 @@
 void open_standard_streams(void) {
     /* uses the lowest free descriptor */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDONLY);
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", O_RDONLY);
 }
 
 /* ---- signals ------------------------------------------------------------------------------- */
@@ -31,7 +32,8 @@ const char *volatile temporary_file;
 
 static void clean_up(void) {
     terminal_close();
-    if (temporary_file) unlink(temporary_file);
+    if (temporary_file)
+        unlink(temporary_file);
 }
 
 static void die(int signal_number) {
@@ -41,7 +43,8 @@ static void die(int signal_number) {
 }
 
 static void on_interrupt(int signal_number) {
-    if (interrupted && ranks_number() == 1) die(signal_number); /* mpirun sends several signals */
+    if (interrupted && ranks_number() == 1)
+        die(signal_number); /* mpirun sends several signals */
     interrupted = 1;
 }
 
@@ -52,8 +55,10 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     const char *name = program_name();
     (void)context;
-    if (info->si_code != BUS_ADRERR) return die(signal_number);
-    while (atomic_flag_test_and_set(&reported)) pause(); /* another thread reports it */
+    if (info->si_code != BUS_ADRERR)
+        return die(signal_number);
+    while (atomic_flag_test_and_set(&reported))
+        pause(); /* another thread reports it */
     clean_up();
     if (write(STDERR_FILENO, name, strlen(name)) > 0)
         write(STDERR_FILENO, message, sizeof message - 1);
@@ -63,10 +68,12 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
 /* Without SA_RESTART, so that Ctrl-C ends a wait for input; after Ctrl-Z it goes on. */
 static void handle(int signal_number, void (*handler)(int)) {
     struct sigaction old;
-    if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN) return;
+    if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN)
+        return;
     sigaction(signal_number,
-              &(struct sigaction){.sa_handler = handler,
-                                  .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0},
+              &(struct sigaction){
+                  .sa_handler = handler,
+                  .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0},
               NULL);
 }
 
@@ -75,7 +82,9 @@ void handle_signals(void) {
     const bool ranks = ranks_number() > 1;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO},
+    sigaction(SIGBUS,
+              &(struct sigaction){.sa_sigaction = on_lost_page,
+                                  .sa_flags = SA_SIGINFO},
               NULL);
     handle(SIGHUP, die);
     handle(SIGQUIT, die);
@@ -83,7 +92,8 @@ void handle_signals(void) {
     /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second
      * later. */
     handle(SIGTERM, ranks ? end : die);
-    if (ranks) handle(SIGCONT, end);
+    if (ranks)
+        handle(SIGCONT, end);
 }
 
 /* ---- the terminal -------------------------------------------------------------------------- */
@@ -91,14 +101,17 @@ void handle_signals(void) {
 static struct termios kept; /* the terminal's settings, if `is_open` */
 static volatile sig_atomic_t is_open;
 
-static void set_terminal(const struct termios *settings, const char *paste_mode) {
+static void set_terminal(const struct termios *settings,
+                         const char *paste_mode) {
     tcsetattr(STDIN_FILENO, TCSANOW, settings);
     /* opened only for reading */
-    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0) return;
+    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0)
+        return;
 }
 
 void terminal_close(void) {
-    if (is_open) set_terminal(&kept, "\033[?2004l");
+    if (is_open)
+        set_terminal(&kept, "\033[?2004l");
     is_open = 0;
 }
 
@@ -108,11 +121,13 @@ static void on_stop(int signal_number) {
     (void)signal_number;
     terminal_close();
     raise(SIGSTOP);
-    if (was_open) terminal_open();
+    if (was_open)
+        terminal_open();
 }
 
 void terminal_open(void) {
-    if (is_open || tcgetattr(STDIN_FILENO, &kept)) return;
+    if (is_open || tcgetattr(STDIN_FILENO, &kept))
+        return;
     struct termios settings = kept;
     settings.c_lflag &= ~(tcflag_t)ECHOCTL;
     handle(SIGTSTP, on_stop);
@@ -123,14 +138,17 @@ void terminal_open(void) {
 void terminal_discard(void) {
     enum { PAUSE = 50 }; /* max milliseconds between the lines of a paste */
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    while (!tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0) continue;
+    while (!tcflush(STDIN_FILENO, TCIFLUSH) && poll(&input, 1, PAUSE) > 0)
+        continue;
 }
 
 /* ---- threads, clock, streams --------------------------------------------------------------- */
 
 int usual_threads(void) {
     const int n = omp_get_max_threads(), share = n / ranks_here();
-    if (getenv("OMP_NUM_THREADS") || omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN)) return n;
+    if (getenv("OMP_NUM_THREADS") ||
+        omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN))
+        return n;
     return share > 1 ? share : 1;
 }
 
@@ -149,28 +167,35 @@ uint64_t nanoseconds(void) {
     return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-double now(void) { return 1e-9 * (double)nanoseconds(); }
+double now(void) {
+    return 1e-9 * (double)nanoseconds();
+}
 
 size_t format_today(char *to, size_t size, const char *format) {
     const time_t seconds = time(NULL);
     struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
     localtime_r(&seconds, &local);
-    if (given) strptime(given, "%d %b %Y", &local);
+    if (given)
+        strptime(given, "%d %b %Y", &local);
     return strftime(to, size, format, &local);
 }
 
 int write_whole(int fd, const char *bytes, size_t n) {
     for (size_t at = 0; at < n;) {
         const ssize_t written = write(fd, bytes + at, n - at);
-        if (written < 0 && (errno != EINTR || !at)) return -1;
-        if (written > 0) at += written;
+        if (written < 0 && (errno != EINTR || !at))
+            return -1;
+        if (written > 0)
+            at += written;
     }
     return 0;
 }
 
 /* Open MPI's mpirun runs each rank on a pseudo-terminal, which is not the user's. */
-bool on_terminal(FILE *stream) { return !ranks_launched() && isatty(fileno(stream)) == 1; }
+bool on_terminal(FILE *stream) {
+    return !ranks_launched() && isatty(fileno(stream)) == 1;
+}
 
 long lost_processors(void) {
     struct rusage usage;

@@ -21,13 +21,15 @@ enum { TELLING, GATHERING }; /* tags of messages */
 
 static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
-static MPI_Status *statuses;  /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
-static int64_t *values;       /* [n_ranks] one value per rank */
-static bool agreed;           /* ranks_agree() has been called */
+static MPI_Status
+    *statuses; /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
+static int64_t *values; /* [n_ranks] one value per rank */
+static bool agreed;     /* ranks_agree() has been called */
 
 /* Avoids starting MPI needlessly, which takes a third of a second. */
 bool ranks_launched(void) {
-    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") ||
+           getenv("PMI_RANK");
 }
 
 /* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1
@@ -35,12 +37,14 @@ bool ranks_launched(void) {
 static int make_ready(void) {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const size_t n = (size_t)n_ranks;
-    if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)))
+    if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 ||
+                             dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own, strerror(errno));
     if (!(requests = allocate(2 * n, sizeof *requests)) ||
         !(statuses = allocate(2 * n, sizeof *statuses)))
         return -1;
-    if (!(values = allocate(n, sizeof *values))) return -1;
+    if (!(values = allocate(n, sizeof *values)))
+        return -1;
     close(null);
     return 0;
 }
@@ -48,21 +52,26 @@ static int make_ready(void) {
 void ranks_open(void) {
     int level;
     MPI_Comm here;
-    if (!ranks_launched()) return;
+    if (!ranks_launched())
+        return;
     /* if it fails, MPI ends the program */
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &own);
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
+                        &here);
     MPI_Comm_size(here, &n_here);
     MPI_Comm_free(&here);
-    if (make_ready()) MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
+    if (make_ready())
+        MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
     hold_messages(own > 0);
 }
 
 int ranks_close(int status) {
-    if (!requests) return status;                 /* nothing was opened */
-    if (!agreed) status = ranks_agree(status, 0); /* a rank may end before it is ready */
+    if (!requests)
+        return status; /* nothing was opened */
+    if (!agreed)
+        status = ranks_agree(status, 0); /* a rank may end before it is ready */
     free(requests);
     free(statuses);
     free(values);
@@ -75,9 +84,15 @@ void ranks_abort(void) {
     MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
 }
 
-int ranks_number(void) { return n_ranks; }
-int ranks_own(void) { return own; }
-int ranks_here(void) { return n_here; }
+int ranks_number(void) {
+    return n_ranks;
+}
+int ranks_own(void) {
+    return own;
+}
+int ranks_here(void) {
+    return n_here;
+}
 
 /* ---- agreeing ------------------------------------------------------------------------- */
 
@@ -85,7 +100,8 @@ int ranks_here(void) { return n_here; }
 static void exchange_values(int64_t value) {
     MPI_Request request;
     int done = 0;
-    MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T, MPI_COMM_WORLD, &request);
+    MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T,
+                   MPI_COMM_WORLD, &request);
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
         usleep(200); /* other ranks may be busy for long */
 }
@@ -93,17 +109,21 @@ static void exchange_values(int64_t value) {
 /* The first rank with a different value; n_ranks if there is none. */
 static int first_other(int64_t value) {
     int r = 0;
-    while (r < n_ranks && values[r] == value) r++;
+    while (r < n_ranks && values[r] == value)
+        r++;
     return r;
 }
 
 int ranks_agree(int status, uint64_t state) {
-    if (n_ranks == 1) return status; /* MPI may not have started */
+    if (n_ranks == 1)
+        return status; /* MPI may not have started */
     agreed = true;
     exchange_values(status);
     const int failed = first_other(0);
-    if (failed == own) print_held_message(own);
-    if (failed < n_ranks) return (int)values[failed];
+    if (failed == own)
+        print_held_message(own);
+    if (failed < n_ranks)
+        return (int)values[failed];
     exchange_values((int64_t)state);
     const int other = first_other(values[0]);
     if (other < n_ranks && own == 0)
@@ -117,7 +137,8 @@ int ranks_agree(int status, uint64_t state) {
 
 void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
-        MPI_Isend(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD, &requests[r - 1]);
+        MPI_Isend(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD,
+                  &requests[r - 1]);
     MPI_Waitall(n_ranks - 1, requests, statuses);
 }
 
@@ -127,13 +148,17 @@ void *ranks_hear(void) {
     int arrived = 0, bytes;
     for (int polls = 0; !arrived; polls++) {
         MPI_Iprobe(0, TELLING, MPI_COMM_WORLD, &arrived, &status);
-        if (!arrived && polls > 20000) usleep(200);
-        if (!arrived) sched_yield();
+        if (!arrived && polls > 20000)
+            usleep(200);
+        if (!arrived)
+            sched_yield();
     }
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     void *message = allocate((size_t)bytes, 1);
-    if (!message) ranks_abort();
-    MPI_Recv(message, bytes, MPI_BYTE, 0, TELLING, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!message)
+        ranks_abort();
+    MPI_Recv(message, bytes, MPI_BYTE, 0, TELLING, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
     return message;
 }
 
@@ -141,11 +166,13 @@ void *ranks_hear(void) {
 
 /* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n
  * pieces, a row apart. Returns the number of requests, 0 if the rank has no columns. */
-static int exchange(float *y, int n, int columns, int unit, int r, int with, MPI_Request *request) {
+static int exchange(float *y, int n, int columns, int unit, int r, int with,
+                    MPI_Request *request) {
     const int start = ranks_start(columns, unit, r),
               count = ranks_start(columns, unit, r + 1) - start;
     MPI_Datatype part;
-    if (count == 0) return 0;
+    if (count == 0)
+        return 0;
     MPI_Type_vector(n, count, columns, MPI_FLOAT, &part);
     MPI_Type_commit(&part);
     if (r == own)
@@ -160,11 +187,14 @@ void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
     /* each starts with the next rank, so no rank receives all messages at once */
     for (int i = 1; i < n_ranks; i++) {
-        const int from = (own + n_ranks - i) % n_ranks, to = (own + i) % n_ranks;
+        const int from = (own + n_ranks - i) % n_ranks,
+                  to = (own + i) % n_ranks;
         if (all || own == 0)
-            n_requests += exchange(y, n, columns, unit, from, from, &requests[n_requests]);
+            n_requests += exchange(y, n, columns, unit, from, from,
+                                   &requests[n_requests]);
         if (all || to == 0)
-            n_requests += exchange(y, n, columns, unit, own, to, &requests[n_requests]);
+            n_requests +=
+                exchange(y, n, columns, unit, own, to, &requests[n_requests]);
     }
     MPI_Waitall(n_requests, requests, statuses);
 }

@@ -48,17 +48,36 @@ void ranks_gather(float *y, int n, int columns, int unit, bool all);
 
 #else
 
-static inline bool ranks_launched(void) { return false; }
-static inline void ranks_open(void) {}
-static inline int ranks_close(int status) { return status; }
-static inline void ranks_abort(void) {}
-static inline int ranks_number(void) { return 1; }
-static inline int ranks_own(void) { return 0; }
-static inline int ranks_here(void) { return 1; }
-static inline int ranks_agree(int status, uint64_t state) { return (void)state, status; }
-static inline void ranks_tell(const void *message, size_t bytes) { (void)message, (void)bytes; }
-static inline void *ranks_hear(void) { return NULL; }
-static inline void ranks_gather(float *y, int n, int columns, int unit, bool all) {
+static inline bool ranks_launched(void) {
+    return false;
+}
+static inline void ranks_open(void) {
+}
+static inline int ranks_close(int status) {
+    return status;
+}
+static inline void ranks_abort(void) {
+}
+static inline int ranks_number(void) {
+    return 1;
+}
+static inline int ranks_own(void) {
+    return 0;
+}
+static inline int ranks_here(void) {
+    return 1;
+}
+static inline int ranks_agree(int status, uint64_t state) {
+    return (void)state, status;
+}
+static inline void ranks_tell(const void *message, size_t bytes) {
+    (void)message, (void)bytes;
+}
+static inline void *ranks_hear(void) {
+    return NULL;
+}
+static inline void ranks_gather(float *y, int n, int columns, int unit,
+                                bool all) {
     (void)y, (void)n, (void)columns, (void)unit, (void)all;
 }
 
@@ -68,5 +87,7 @@ static inline void ranks_gather(float *y, int n, int columns, int unit, bool all
  * last. */
 static inline int ranks_start(int n, int unit, int rank) {
     const int units = (n - 1) / unit + 1;
-    return rank < ranks_number() ? (int)((int64_t)units * rank / ranks_number()) * unit : n;
+    return rank < ranks_number()
+               ? (int)((int64_t)units * rank / ranks_number()) * unit
+               : n;
 }

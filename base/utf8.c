@@ -10,7 +10,9 @@ int utf8_length(uint8_t lead) {
                          : 0;
 }
 
-bool utf8_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
+bool utf8_is_continuation(uint8_t byte) {
+    return (byte & 0xc0) == 0x80;
+}
 
 uint32_t utf8_read(const char *s, size_t left, size_t *length) {
     static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
@@ -21,23 +23,29 @@ uint32_t utf8_read(const char *s, size_t left, size_t *length) {
     for (; i < n && (size_t)i < left && utf8_is_continuation(s[i]); i++)
         code = code << 6 | (s[i] & 0x3f);
     const bool surrogate = code >= 0xd800 && code < 0xe000;
-    const bool valid = i == n && code >= smallest[n] && code < UTF8_END && !surrogate;
+    const bool valid =
+        i == n && code >= smallest[n] && code < UTF8_END && !surrogate;
     *length = valid ? (size_t)n : 1;
     return valid ? code : (uint32_t)UTF8_END + (uint8_t)s[0];
 }
 
-bool utf8_is_control(uint32_t code) { return code < ' ' || (code >= 0x7f && code < 0xa0); }
+bool utf8_is_control(uint32_t code) {
+    return code < ' ' || (code >= 0x7f && code < 0xa0);
+}
 
 int utf8_encode(char *to, uint32_t code) {
     static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
     const int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (int i = n - 1; i > 0; i--, code >>= 6) to[i] = 0x80 | (code & 0x3f);
+    for (int i = n - 1; i > 0; i--, code >>= 6)
+        to[i] = 0x80 | (code & 0x3f);
     to[0] = (char)(lead[n] | code);
     return n;
 }
 
 size_t utf8_before(const char *s, const char *start) {
     for (size_t n = 4, length; n > 1; n--)
-        if (s - start >= (ptrdiff_t)n && (utf8_read(s - n, n, &length), length == n)) return n;
+        if (s - start >= (ptrdiff_t)n &&
+            (utf8_read(s - n, n, &length), length == n))
+            return n;
     return 1;
 }

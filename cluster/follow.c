@@ -26,14 +26,19 @@ static void mirror(SessionChange change, int a, int b, const Step *steps) {
         return;
     }
     *message = (Message){.change = (int)change, .a = a, .b = b};
-    if (steps) memcpy(message->steps, steps, step_bytes);
+    if (steps)
+        memcpy(message->steps, steps, step_bytes);
     ranks_tell(message, bytes);
     free(message);
 }
 
-Mirror *follow_mirror(void) { return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL; }
+Mirror *follow_mirror(void) {
+    return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL;
+}
 
-void follow_end(int status) { mirror((SessionChange)END, status, 0, NULL); }
+void follow_end(int status) {
+    mirror((SessionChange)END, status, 0, NULL);
+}
 
 /* Repeats a change. Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
@@ -50,7 +55,8 @@ int follow(Session *s, Tuning *tuning) {
     Message *m;
     while ((m = ranks_hear()) && m->change != END) {
         const int n = repeat(s, m);
-        if (n < 0) ranks_abort();
+        if (n < 0)
+            ranks_abort();
         tune(tuning, n);
         free(m);
     }

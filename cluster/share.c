@@ -18,8 +18,10 @@
 /* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a
  * panel. */
 static int unit_rows(const Config *c, PartSize rows) {
-    if (rows == SIZE_KEYS) return c->head_size;
-    if (rows == SIZE_QUERIES) return c->n_heads / c->n_kv_heads * c->head_size;
+    if (rows == SIZE_KEYS)
+        return c->head_size;
+    if (rows == SIZE_QUERIES)
+        return c->n_heads / c->n_kv_heads * c->head_size;
     return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
 }
 
@@ -30,12 +32,14 @@ typedef struct {
 } RankShare;
 
 static void gather(const Share *share, float *y, int n, bool everywhere) {
-    ranks_gather(y, n, share->all, ((const RankShare *)share)->unit, everywhere);
+    ranks_gather(y, n, share->all, ((const RankShare *)share)->unit,
+                 everywhere);
 }
 
 /* Divides the rows of a weight (their number is `size`) and keeps only this rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
-    const int rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
+    const int rows = part_size(&m->config, size),
+              unit = unit_rows(&m->config, size);
     const int first = ranks_start(rows, unit, ranks_own());
     RankShare *share = (RankShare *)m->shares + size;
     *share = (RankShare){{first, rows, gather}, unit};
@@ -43,8 +47,10 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     /* NOLINTNEXTLINE */
     if (w->type == TYPE_I8)
-        w->scales = (const char *)w->scales + weights / (size_t)w->group * sizeof(float);
-    if (w->bias) w->bias += first;
+        w->scales = (const char *)w->scales +
+                    weights / (size_t)w->group * sizeof(float);
+    if (w->bias)
+        w->bias += first;
     w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
     w->share = &share->share;
 }
@@ -53,27 +59,35 @@ int model_share(Model *m) {
     const Config *c = &m->config;
     const size_t ranks = ranks_number();
     const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
-    if (ranks == 1) return 0;
+    if (ranks == 1)
+        return 0;
     if (ranks > (size_t)min_rows)
-        return fail("%zu ranks cannot share a weight of %d rows", ranks, min_rows);
+        return fail("%zu ranks cannot share a weight of %d rows", ranks,
+                    min_rows);
     m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
-    if (!m->shares) return -1;
+    if (!m->shares)
+        return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
         Tensor *w = part_weight(&at);
-        if (w && w != &m->embedding && !at.part->routes) keep_own_rows(m, w, at.part->rows);
+        if (w && w != &m->embedding && !at.part->routes)
+            keep_own_rows(m, w, at.part->rows);
     }
-    if (m->tied) keep_own_rows(m, &m->output, SIZE_VOCAB); /* a tied output is not a part */
+    if (m->tied)
+        keep_own_rows(m, &m->output,
+                      SIZE_VOCAB); /* a tied output is not a part */
     return 0;
 }
 
 static uint64_t same_hash(const void *bytes, size_t n) {
-    return hash_bytes((HashKey){0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9}, bytes, n);
+    return hash_bytes((HashKey){0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9}, bytes,
+                      n);
 }
 
 static uint64_t program_hash(void) {
     File file;
     const char *path = program_path();
-    if (!path || file_map(&file, path)) return 0;
+    if (!path || file_map(&file, path))
+        return 0;
     const uint64_t hash = same_hash(file.data, file.size);
     file_unmap(&file);
     return hash;
@@ -81,20 +95,24 @@ static uint64_t program_hash(void) {
 
 uint64_t model_hash(const Model *m) {
     const Config *c = &m->config;
-    const double numbers[] = {
-        c->dim,        c->hidden_dim,     c->n_layers,   c->n_heads,
-        c->n_kv_heads, c->head_size,      c->vocab_size, c->context,
-        c->n_experts,  c->n_experts_used, c->rope.base,  m->layers->attn_norm.eps};
+    const double numbers[] = {c->dim,        c->hidden_dim,
+                              c->n_layers,   c->n_heads,
+                              c->n_kv_heads, c->head_size,
+                              c->vocab_size, c->context,
+                              c->n_experts,  c->n_experts_used,
+                              c->rope.base,  m->layers->attn_norm.eps};
     uint64_t hash = same_hash(numbers, sizeof numbers);
     for (const File *file = m->files; file < m->files + m->n_files; file++) {
-        const uint64_t words[] = {hash, file->size, same_hash(file->data, file->header)};
+        const uint64_t words[] = {hash, file->size,
+                                  same_hash(file->data, file->header)};
         hash = same_hash(words, sizeof words);
     }
     return hash;
 }
 
 int model_agree(int status, const Session *s, const char *norms) {
-    if (ranks_number() == 1 || status) return ranks_agree(status, 0);
+    if (ranks_number() == 1 || status)
+        return ranks_agree(status, 0);
     const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
     const uint64_t state[] = {program_hash(),
                               processor_has_tiles(),

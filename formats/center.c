@@ -13,23 +13,29 @@
 /* Whether the part's outputs are added to the residual stream. The embedding counts: its rows start
  * the stream. */
 static bool is_added(const PartAt *at) {
-    return part_weight(at) && (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) &&
+    return part_weight(at) &&
+           (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) &&
            at->part->feed == NO_FEED;
 }
 
-static size_t weights_of(const Tensor *w) { return (size_t)w->rows * w->cols; }
+static size_t weights_of(const Tensor *w) {
+    return (size_t)w->rows * w->cols;
+}
 
 /* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. Returns the end
  * of the copy. */
 static float *center(Tensor *w, bool embedding, float *to) {
     const size_t rows = w->rows, cols = w->cols, stride = embedding ? 1 : cols;
     const size_t dim = embedding ? cols : rows;
-    for (size_t r = 0; r < rows; r++) dequantize_row(to + r * cols, w, (int)r);
+    for (size_t r = 0; r < rows; r++)
+        dequantize_row(to + r * cols, w, (int)r);
     for (size_t i = 0; i < rows * cols / dim; i++) {
         float *x = to + i * (embedding ? cols : 1);
         double sum = 0;
-        for (size_t d = 0; d < dim; d++) sum += x[d * stride];
-        for (size_t d = 0; d < dim; d++) x[d * stride] -= (float)(sum / (double)dim);
+        for (size_t d = 0; d < dim; d++)
+            sum += x[d * stride];
+        for (size_t d = 0; d < dim; d++)
+            x[d * stride] -= (float)(sum / (double)dim);
     }
     *w = (Tensor){TYPE_F32, w->rows, w->cols, .data = to};
     return to + rows * cols;
@@ -41,21 +47,27 @@ int model_center(Model *m, const char *path) {
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Norm *norm = part_norm(&at);
         const bool other_norm =
-            norm && !at.part->of_heads && (at.part->post || norm->kind != NORM_LAYER || norm->beta);
+            norm && !at.part->of_heads &&
+            (at.part->post || norm->kind != NORM_LAYER || norm->beta);
         if (other_norm || (is_added(&at) && part_weight(&at)->bias))
             return fail(
                 "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
                 path, part_name(name, &at, NAME_NORMA));
-        if (is_added(&at)) n += weights_of(part_weight(&at));
+        if (is_added(&at))
+            n += weights_of(part_weight(&at));
     }
     float *to = allocate(n, sizeof *to);
-    if (!to) return -1;
+    if (!to)
+        return -1;
     m->panels = (void *)to; /* model_close() frees it */
-    if (m->tied) m->parameters += weights_of(&m->output);
+    if (m->tied)
+        m->parameters += weights_of(&m->output);
     m->tied = false; /* the output weights are not centered */
     for (PartAt at = parts_of(m); next_part(&at);) {
-        if (part_norm(&at) && !at.part->of_heads) part_norm(&at)->kind = NORM_RMS;
-        if (is_added(&at)) to = center(part_weight(&at), at.part->rows == SIZE_VOCAB, to);
+        if (part_norm(&at) && !at.part->of_heads)
+            part_norm(&at)->kind = NORM_RMS;
+        if (is_added(&at))
+            to = center(part_weight(&at), at.part->rows == SIZE_VOCAB, to);
     }
     return 0;
 }

@@ -8,9 +8,12 @@
 
 /* Traits that several families share. */
 enum {
-    LLAMA = LAYER_NORMS | ODD_HEADS, /* optional in GGUF files of LLaMA and its closest relatives */
+    LLAMA =
+        LAYER_NORMS |
+        ODD_HEADS, /* optional in GGUF files of LLaMA and its closest relatives */
     GEMMA_FORM = POST_NORMS | GELU,
-    GEMMA_KEYS = GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
+    GEMMA_KEYS =
+        GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
     OLMO_NORMS = NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
     QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
 };
@@ -164,27 +167,35 @@ static const struct {
 };
 /* clang-format on */
 
-const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name) {
-    for (const ModelFamily *f = FAMILIES; f->hf && name.kind == VALUE_STRING; f++) {
+const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
+                               Value name) {
+    for (const ModelFamily *f = FAMILIES; f->hf && name.kind == VALUE_STRING;
+         f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
-        if (known && string_is(name.string, known)) return f;
+        if (known && string_is(name.string, known))
+            return f;
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED && name.kind == VALUE_STRING;
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED &&
+                       name.kind == VALUE_STRING;
          i++)
         if (strstr(UNSUPPORTED[i].names, word))
-            o->status = fail("%s: %s is%sand not supported: it has %s", o->path, key, word,
-                             UNSUPPORTED[i].has);
+            o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
+                             key, word, UNSUPPORTED[i].has);
     refuse(o, key, name, "one of the families in docs/models.md");
     return NULL;
 }
 
 bool family_has_norm(const ModelFamily *f, const Part *norm) {
-    if (norm->owner == OF_MODEL) return true;
-    if (norm->of_heads) return f->has & HEAD_NORMS;
-    if (norm->post) return f->has & POST_NORMS;
-    return !(f->has & NO_PRE_NORMS) && !(f->has & PARALLEL && !strcmp(norm->site, "mlp"));
+    if (norm->owner == OF_MODEL)
+        return true;
+    if (norm->of_heads)
+        return f->has & HEAD_NORMS;
+    if (norm->post)
+        return f->has & POST_NORMS;
+    return !(f->has & NO_PRE_NORMS) &&
+           !(f->has & PARALLEL && !strcmp(norm->site, "mlp"));
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {
@@ -193,12 +204,17 @@ bool family_fuses(const ModelFamily *f, const Part *weight) {
     return (qkv && f->has & FUSED) || (gate_up && f->has & FUSED_MLP);
 }
 
-char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming) {
+char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
+                       Naming naming) {
     part_name(name, at, naming);
     for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
-        const char *other = naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
-        if (!other || !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA])) continue;
-        const bool by_trait = f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
+        const char *other =
+            naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
+        if (!other ||
+            !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA]))
+            continue;
+        const bool by_trait =
+            f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
         if (by_trait || f->options & OTHER_NAMES[i].option)
             snprintf(name, PART_NAME, other, at->layer, at->expert);
     }
@@ -211,25 +227,30 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
     c->activation = f->has & GELU      ? ACTIVATION_GELU
                     : f->has & NO_GATE ? ACTIVATION_RELU
                                        : ACTIVATION_SILU;
-    if (!f->special_layers) return;
+    if (!f->special_layers)
+        return;
     c->embedding_scale = sqrtf((float)c->dim);
     const int head_size = c->dim / c->n_heads;
-    c->attention_scale = c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
+    c->attention_scale =
+        c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
 
-void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotates, Layer *layer) {
+void family_set_layer(const ModelFamily *f, int window, bool slides,
+                      bool rotates, Layer *layer) {
     layer->window = slides ? window : 0;
-    layer->rope = !rotates || (f->has & ROPE_IN_WINDOWS && window && !slides) ? ROPE_NONE
-                  : f->has & LOCAL_ROPE && layer->window                      ? ROPE_LOCAL
-                                                                              : ROPE_GLOBAL;
+    layer->rope = !rotates || (f->has & ROPE_IN_WINDOWS && window && !slides)
+                      ? ROPE_NONE
+                  : f->has & LOCAL_ROPE && layer->window ? ROPE_LOCAL
+                                                         : ROPE_GLOBAL;
 }
 
-void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer) {
+void family_set_gguf_layer(const ModelFamily *f, int window,
+                           const int64_t *flag, Layer *layer) {
     const bool by_period = f->may & PERIODIC_WINDOWS,
                last = f->period && (layer->index + 1) % f->period == 0;
     const bool usual = flag ? *flag : !last;
-    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS, by_period || usual,
-                     layer);
+    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS,
+                     by_period || usual, layer);
 }
 
 bool family_has_key(const ModelFamily *f, const Key *key) {
@@ -238,6 +259,7 @@ bool family_has_key(const ModelFamily *f, const Key *key) {
 
 const char *key_of(Naming naming, size_t field) {
     const Key *key = KEYS;
-    while (key->field != field || !(naming == NAME_GGUF ? key->gguf : key->hf)) key++;
+    while (key->field != field || !(naming == NAME_GGUF ? key->gguf : key->hf))
+        key++;
     return naming == NAME_GGUF ? key->gguf : key->hf;
 }

@@ -17,27 +17,40 @@ enum {
     HEAD_NORMS = 1 << 2,
     WIDE_HEAD_NORMS = 1 << 3, /* a head norm normalizes all heads jointly */
     LAYER_NORMS = 1 << 4,
-    BARE_NORMS = 1 << 5, /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
+    BARE_NORMS =
+        1
+        << 5, /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
     GELU = 1 << 6,
     BIASES = 1 << 7, /* of attention's output and of the MLP */
     SPARSE = 1 << 8,
     SCORE_CAP = 1 << 9,
     LOGIT_CAP = 1 << 10,
-    SCALES = 1 << 11,     /* of embeddings, scores, residuals and logits, given by keys */
+    SCALES =
+        1
+        << 11, /* of embeddings, scores, residuals and logits, given by keys */
     NEIGHBOURS = 1 << 12, /* RoPE pairs neighbours */
     PARTIAL_ROPE = 1 << 13,
-    ROPE_FACTORS = 1 << 14,     /* in a tensor */
-    ODD_HEADS = 1 << 15,        /* head_size is not dim / n_heads */
-    TIED = 1 << 16,             /* the output is always the embedding; it may be in every family */
-    ALL_WINDOWS = 1 << 17,      /* all layers have the window */
-    PERIODIC_WINDOWS = 1 << 18, /* all layers but every period-th have the window */
-    DEFAULT_WINDOW = 1 << 19,   /* a GGUF file without the key has the family's window */
-    LOCAL_ROPE = 1 << 20,       /* layers with a window have a different RoPE base */
-    FUSED = 1 << 21,            /* q, k and v are one tensor */
-    STORED_OUTPUT = 1 << 22,    /* GGUF files have an output tensor even if the output is tied */
-    RAW_TOPK = 1 << 23,         /* the routing weights of a token are not divided by their sum */
-    ROPE_IN_WINDOWS = 1 << 24,  /* if some layers have a window, the others have no RoPE */
-    FUSED_MLP = 1 << 25,        /* gate and up are one tensor */
+    ROPE_FACTORS = 1 << 14, /* in a tensor */
+    ODD_HEADS = 1 << 15,    /* head_size is not dim / n_heads */
+    TIED =
+        1
+        << 16, /* the output is always the embedding; it may be in every family */
+    ALL_WINDOWS = 1 << 17, /* all layers have the window */
+    PERIODIC_WINDOWS =
+        1 << 18, /* all layers but every period-th have the window */
+    DEFAULT_WINDOW =
+        1 << 19, /* a GGUF file without the key has the family's window */
+    LOCAL_ROPE = 1 << 20, /* layers with a window have a different RoPE base */
+    FUSED = 1 << 21,      /* q, k and v are one tensor */
+    STORED_OUTPUT =
+        1
+        << 22, /* GGUF files have an output tensor even if the output is tied */
+    RAW_TOPK =
+        1
+        << 23, /* the routing weights of a token are not divided by their sum */
+    ROPE_IN_WINDOWS =
+        1 << 24, /* if some layers have a window, the others have no RoPE */
+    FUSED_MLP = 1 << 25, /* gate and up are one tensor */
     /* beyond the original context queries are scaled; norma ends there */
     QUERY_SCALE = 1 << 26,
     LATE_HEAD_NORMS = 1 << 27, /* HEAD_NORMS come after RoPE */
@@ -51,35 +64,48 @@ enum {
 
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
 enum {
-    QKV_BIASES = 1 << 0,      /* q, k and v always have biases */
-    QKV_BIAS_OPTION = 1 << 1, /* the option use_qkv_bias: biases of q, k and v */
+    QKV_BIASES = 1 << 0, /* q, k and v always have biases */
+    QKV_BIAS_OPTION =
+        1 << 1, /* the option use_qkv_bias: biases of q, k and v */
     /* the option attention_bias: biases of q, k, v and of the output projection */
     ATTENTION_BIAS = 1 << 2,
     MLP_BIASES = 1 << 3, /* the option mlp_bias */
     /* the option use_bias: biases of all weights in attention and the MLP */
     USE_BIAS = 1 << 4,
     TIED_DEFAULT = 1 << 5, /* a missing tie_word_embeddings means true */
-    EXPERTS = 1 << 6,      /* experts if num_experts > 0; layers without a router are dense */
+    EXPERTS =
+        1
+        << 6, /* experts if num_experts > 0; layers without a router are dense */
     /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has
      * q_norm and k_norm if the folder has their tensors. */
     MINIMIND = 1 << 7,
-    WIDE_EXPERTS = 1 << 8, /* experts in every layer; their hidden size is intermediate_size */
+    WIDE_EXPERTS =
+        1
+        << 8, /* experts in every layer; their hidden size is intermediate_size */
     /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
     MIXTRAL_EXPERTS = 1 << 9,
-    GRANITE_EXPERTS = 1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
-    LESS_ONE = 1 << 13,        /* the folder stores gamma - 1 */
-    GEMMA = 1 << 14,           /* the options hidden_activation and query_pre_attn_scalar */
-    NEIGHBOUR_ROPE = 1 << 15,  /* RoPE pairs neighbours */
-    LONGROPE = 1 << 17,        /* LongRoPE is the only scaling */
-    NO_ROPE_LAYERS = 1 << 18,  /* some layers have no RoPE; only these have the window, if any */
-    SLIDES = 1 << 19,          /* the option sliding_window */
-    SLIDES_IF_USED = 1 << 20,  /* the option sliding_window, if use_sliding_window is true */
-    LAYER_TYPES = 1 << 21,     /* the option layer_types: which layers have the window */
-    GEMMA3 = 1 << 22,          /* the option rope_local_base_freq */
-    PATTERN = 1 << 24,         /* the option sliding_window_pattern (the period) */
+    GRANITE_EXPERTS =
+        1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
+    LESS_ONE = 1 << 13, /* the folder stores gamma - 1 */
+    GEMMA =
+        1 << 14, /* the options hidden_activation and query_pre_attn_scalar */
+    NEIGHBOUR_ROPE = 1 << 15, /* RoPE pairs neighbours */
+    LONGROPE = 1 << 17,       /* LongRoPE is the only scaling */
+    NO_ROPE_LAYERS =
+        1
+        << 18, /* some layers have no RoPE; only these have the window, if any */
+    SLIDES = 1 << 19, /* the option sliding_window */
+    SLIDES_IF_USED =
+        1 << 20, /* the option sliding_window, if use_sliding_window is true */
+    LAYER_TYPES =
+        1 << 21,      /* the option layer_types: which layers have the window */
+    GEMMA3 = 1 << 22, /* the option rope_local_base_freq */
+    PATTERN = 1 << 24, /* the option sliding_window_pattern (the period) */
     /* other names of norms; the options attention_bias and attention_out_bias */
     SEED = 1 << 25,
-    HUNYUAN = 1 << 26, /* other names of head norms; dynamic RoPE with a constant alpha */
+    HUNYUAN =
+        1
+        << 26, /* other names of head norms; dynamic RoPE with a constant alpha */
     /* other names of norms; the option attention_bias: biases of q, k and v */
     GLM = 1 << 16,
     /* no layer is dense */
@@ -104,7 +130,7 @@ typedef struct {
     float attention_cap, logit_cap; /* also GGUF's */
     /* every period-th layer has no window, or no RoPE; 0: all layers are alike */
     int period;
-    double local_base;  /* with LOCAL_ROPE; 0: the base of the other layers */
+    double local_base; /* with LOCAL_ROPE; 0: the base of the other layers */
     int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
                            number of layers divides scores by sqrt(dim / n_heads) instead of
                            sqrt(head_size); -1: no model does */
@@ -114,7 +140,8 @@ typedef struct {
 extern const ModelFamily FAMILIES[];
 
 /* Finds a family by its name. Returns NULL and prints a message if it is unknown. */
-const ModelFamily *family_find(Origin *o, Naming naming, const char *key, Value name);
+const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
+                               Value name);
 
 /* Whether models of the family have this norm (all of them or none). */
 bool family_has_norm(const ModelFamily *f, const Part *norm);
@@ -124,31 +151,36 @@ bool family_fuses(const ModelFamily *f, const Part *weight);
 
 /* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME
  * bytes. */
-char *family_part_name(const ModelFamily *f, char *name, const PartAt *at, Naming naming);
+char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
+                       Naming naming);
 
 /* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's
  * scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
 /* Sets the window (0: none) and RoPE of a layer. `slides`: it has the window. */
-void family_set_layer(const ModelFamily *f, int window, bool slides, bool rotates, Layer *layer);
+void family_set_layer(const ModelFamily *f, int window, bool slides,
+                      bool rotates, Layer *layer);
 
 /* The same for a layer of a GGUF file. *flag: the layer's element of
  * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period
  * applies. */
-void family_set_gguf_layer(const ModelFamily *f, int window, const int64_t *flag, Layer *layer);
+void family_set_gguf_layer(const ModelFamily *f, int window,
+                           const int64_t *flag, Layer *layer);
 
 /* The values of a file's keys. */
 typedef struct {
     Config config;
-    int value_length, yarn_context; /* elements of a head's values; YaRN's original context */
+    int value_length,
+        yarn_context; /* elements of a head's values; YaRN's original context */
     int64_t n_experts, n_experts_used;
-    int64_t window;               /* sliding window, in positions; 0 or less: none */
-    int64_t finetuned;            /* 0 in a Granite model: no layer has RoPE */
-    int64_t norm_weights;         /* Config.norm_topk */
-    float rms_eps, layer_eps;     /* of RMSNorms, of LayerNorms */
-    double linear_factor, factor; /* of RoPE's scaling, under the older and the newer name */
-    double yarn_attn_factor;      /* 1: the default */
+    int64_t window;       /* sliding window, in positions; 0 or less: none */
+    int64_t finetuned;    /* 0 in a Granite model: no layer has RoPE */
+    int64_t norm_weights; /* Config.norm_topk */
+    float rms_eps, layer_eps; /* of RMSNorms, of LayerNorms */
+    double linear_factor,
+        factor; /* of RoPE's scaling, under the older and the newer name */
+    double yarn_attn_factor; /* 1: the default */
     /* divides YaRN's amplitude by that of this multiplier; 0: not used */
     double log_multiplier;
     double query_scale; /* of QUERY_SCALE; 0: none */
@@ -161,12 +193,13 @@ typedef enum {
     KEY_SIZE,     /* int: an integer of at least 1 */
     KEY_INTEGER,  /* int64_t: any integer; read by hand from config.json */
     KEY_REAL,     /* double: a positive number */
-    KEY_FLOAT,    /* float: a positive number in float32; a cap that is null is 0 */
-    KEY_STRING    /* String */
+    KEY_FLOAT, /* float: a positive number in float32; a cap that is null is 0 */
+    KEY_STRING /* String */
 } KeyKind;
 
 typedef struct {
-    const char *gguf, *hf; /* without the architecture's name; NULL: not in this format */
+    const char *gguf,
+        *hf; /* without the architecture's name; NULL: not in this format */
     KeyKind kind;
     size_t field, bytes; /* offset in Header; size */
     /* offset of an earlier field whose value is the default if the family has none; 0: none */

@@ -17,7 +17,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool option_of(const Reader *r, int option) { return r->family->options & option; }
+static bool option_of(const Reader *r, int option) {
+    return r->family->options & option;
+}
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -28,17 +30,21 @@ static Value value_of(const Json *json) {
     static const ValueKind kinds[] = {/* by JsonKind */
                                       VALUE_NULL,   VALUE_BOOL, VALUE_REAL,
                                       VALUE_STRING, VALUE_LIST, VALUE_LIST};
-    Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING, .integer = json_true(json)};
+    Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING,
+               .integer = json_true(json)};
     v.string = (String){json_shown(json), strlen(json_shown(json))};
-    if (json_integer(json, &v.integer)) v.kind = VALUE_INTEGER;
-    if (!json_real(json, &v.real)) v.real = INFINITY;
+    if (json_integer(json, &v.integer))
+        v.kind = VALUE_INTEGER;
+    if (!json_real(json, &v.real))
+        v.real = INFINITY;
     return v;
 }
 
 /* An option of RoPE or of the model; NULL if it is missing. */
 static const Json *find(const Reader *r, const char *key) {
     const Json *value = NULL;
-    for (int i = 0; !value && i < N_SOURCES; i++) value = json_get(r->keys[i], key);
+    for (int i = 0; !value && i < N_SOURCES; i++)
+        value = json_get(r->keys[i], key);
     return value;
 }
 
@@ -49,12 +55,15 @@ static Value get(const Reader *r, const char *key) {
                       : has(r, LAYER_NORMS) ? "layer_norm_eps"
                                             : "rms_norm_eps";
     const Json *value = find(r, key);
-    if (strstr(key, "_norm_eps") && strcmp(key, eps)) value = NULL;
-    return value_of(!value && !strcmp(key, "rope_type") ? find(r, "type") : value);
+    if (strstr(key, "_norm_eps") && strcmp(key, eps))
+        value = NULL;
+    return value_of(!value && !strcmp(key, "rope_type") ? find(r, "type")
+                                                        : value);
 }
 
 static int get_int(Reader *r, const char *key, int min, int64_t missing) {
-    return (int)value_integer(&r->origin, key, get(r, key), min, INT_MAX, missing);
+    return (int)value_integer(&r->origin, key, get(r, key), min, INT_MAX,
+                              missing);
 }
 
 static double get_real(Reader *r, const char *key, double missing) {
@@ -68,15 +77,18 @@ static bool get_bool(Reader *r, const char *key, bool missing) {
 /* An object; NULL if it is missing, null or empty. */
 static const Json *get_object(Reader *r, const char *key) {
     const Json *object = find(r, key);
-    if (!json_null(object) && object->kind != JSON_OBJECT) refuse_key(r, key, "an object");
+    if (!json_null(object) && object->kind != JSON_OBJECT)
+        refuse_key(r, key, "an object");
     return json_members(object, JSON_OBJECT) ? object : NULL;
 }
 
 /* The elements of a list, one for each layer; NULL if the key is missing. */
 static const Json *get_list(Reader *r, const char *key) {
     const Json *list = find(r, key);
-    if (json_null(list)) return NULL;
-    if (list->kind == JSON_ARRAY && list->n_members >= (uint32_t)r->header.config.n_layers)
+    if (json_null(list))
+        return NULL;
+    if (list->kind == JSON_ARRAY &&
+        list->n_members >= (uint32_t)r->header.config.n_layers)
         return json_first(list);
     refuse_key(r, key, "a list of at least num_hidden_layers elements");
     return NULL;
@@ -88,46 +100,65 @@ static void read_experts(Reader *r) {
     Header *h = &r->header;
     const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS),
                switched = option_of(r, MINIMIND);
-    if (!option_of(r, ALL_EXPERTS | EXPERTS) || (switched && !get_bool(r, "use_moe", false)))
+    if (!option_of(r, ALL_EXPERTS | EXPERTS) ||
+        (switched && !get_bool(r, "use_moe", false)))
         return;
-    const char *count =
-        get(r, "num_experts").kind > VALUE_NULL ? "num_experts" : "num_local_experts";
-    const char *width =
-        mixtral || option_of(r, WIDE_EXPERTS) ? "intermediate_size" : "moe_intermediate_size";
+    const char *count = get(r, "num_experts").kind > VALUE_NULL
+                            ? "num_experts"
+                            : "num_local_experts";
+    const char *width = mixtral || option_of(r, WIDE_EXPERTS)
+                            ? "intermediate_size"
+                            : "moe_intermediate_size";
     const int min = option_of(r, ALL_EXPERTS) != 0;
-    h->n_experts =
-        value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS, mixtral ? 8 : REQUIRED);
-    if (h->n_experts == 0) return;
-    h->n_experts_used = get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
-    h->config.expert_dim = get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
+    h->n_experts = value_integer(&r->origin, count, get(r, count), min,
+                                 MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    if (h->n_experts == 0)
+        return;
+    h->n_experts_used =
+        get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
+    h->config.expert_dim =
+        get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
     h->norm_weights = mixtral || get_bool(r, "norm_topk_prob", switched);
 }
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
     const bool some_without_rope = option_of(r, NO_ROPE_LAYERS);
-    const Json *types = option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL;
-    const Json *ropes = some_without_rope ? get_list(r, "no_rope_layers") : NULL;
+    const Json *types =
+        option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL;
+    const Json *ropes =
+        some_without_rope ? get_list(r, "no_rope_layers") : NULL;
     int period = r->family->period;
-    if (!types && option_of(r, PATTERN)) period = get_int(r, "sliding_window_pattern", 1, period);
-    if (!ropes && some_without_rope) period = get_int(r, "no_rope_layer_interval", 1, period);
-    const int first = option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
-    const bool used = option_of(r, SLIDES_IF_USED) ? get_bool(r, "use_sliding_window", false)
-                                                   : option_of(r, SLIDES);
+    if (!types && option_of(r, PATTERN))
+        period = get_int(r, "sliding_window_pattern", 1, period);
+    if (!ropes && some_without_rope)
+        period = get_int(r, "no_rope_layer_interval", 1, period);
+    const int first =
+        option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
+    const bool used = option_of(r, SLIDES_IF_USED)
+                          ? get_bool(r, "use_sliding_window", false)
+                          : option_of(r, SLIDES);
     /* null: no window */
-    const bool slides_at_all = used && get(r, "sliding_window").kind != VALUE_NULL;
-    const int window = slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
-    const bool by_type = types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
-    for (Layer *layer = r->model->layers; layer < r->model->layers + r->header.config.n_layers;
-         layer++) {
+    const bool slides_at_all =
+        used && get(r, "sliding_window").kind != VALUE_NULL;
+    const int window =
+        slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
+    const bool by_type =
+        types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
+    for (Layer *layer = r->model->layers;
+         layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (ropes && !json_integer(&ropes[layer->index], &rope))
             refuse_key(r, "no_rope_layers", "whole numbers");
         const bool last = rope == 0, no_rope = last && some_without_rope;
-        bool slides = some_without_rope ? no_rope : layer->index >= first && !last;
-        if (types) slides = json_is(&types[layer->index], "sliding_attention");
-        if (types && !slides && !json_is(&types[layer->index], "full_attention"))
-            refuse_key(r, "layer_types", "full_attention and sliding_attention");
+        bool slides =
+            some_without_rope ? no_rope : layer->index >= first && !last;
+        if (types)
+            slides = json_is(&types[layer->index], "sliding_attention");
+        if (types && !slides &&
+            !json_is(&types[layer->index], "full_attention"))
+            refuse_key(r, "layer_types",
+                       "full_attention and sliding_attention");
         if (slides && by_type && !window)
             refuse_key(r, "sliding_window", "a window in use, for some layers");
         family_set_layer(r->family, window, slides, !no_rope, layer);
@@ -144,7 +175,8 @@ static void read_llama3(Reader *r, int context) {
     const double factor = get_real(r, "factor", NAN);
     const double low = get_real(r, "low_freq_factor", NAN),
                  high = get_real(r, "high_freq_factor", NAN);
-    if (high <= low) refuse_key(r, "high_freq_factor", "more than low_freq_factor");
+    if (high <= low)
+        refuse_key(r, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
     for (int i = 0; factors && i < rope->dims / 2; i++) {
         const double turns = context * rope_frequency(rope, i) / (2 * M_PI);
@@ -162,9 +194,11 @@ static void read_yarn(Reader *r, int context) {
     y->fractional = !has(r, LOCAL_ROPE) && !get_bool(r, "truncate", true);
     y->factor = get_real(r, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
-    if (get(r, "mscale").kind > VALUE_NULL && get(r, "mscale_all_dim").kind > VALUE_NULL)
-        amplitude = yarn_amplitude(y->factor, get_real(r, "mscale", NAN)) /
-                    yarn_amplitude(y->factor, get_real(r, "mscale_all_dim", NAN));
+    if (get(r, "mscale").kind > VALUE_NULL &&
+        get(r, "mscale_all_dim").kind > VALUE_NULL)
+        amplitude =
+            yarn_amplitude(y->factor, get_real(r, "mscale", NAN)) /
+            yarn_amplitude(y->factor, get_real(r, "mscale_all_dim", NAN));
     rope->amplitude = get_real(r, "attention_factor", amplitude);
 }
 
@@ -172,38 +206,50 @@ static void read_yarn(Reader *r, int context) {
 static double *read_factors(Reader *r, const char *key) {
     const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
     const int n = r->header.config.rope.dims / 2;
-    double *factors = values && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
+    double *factors =
+        values && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
     bool positive = factors;
     for (int i = 0; positive && i < n; i++)
         positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
-    if (!positive) refuse_key(r, key, "a list with a positive number for each rotating pair");
+    if (!positive)
+        refuse_key(r, key,
+                   "a list with a positive number for each rotating pair");
     return factors;
 }
 
 static void read_longrope(Reader *r) {
     Config *c = &r->header.config;
-    const int original = get_int(r, "original_max_position_embeddings", 2, 4096);
+    const int original =
+        get_int(r, "original_max_position_embeddings", 2, 4096);
     const double factor = get_real(r, "factor", (double)c->context / original);
     c->rope.amplitude =
-        get_real(r, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+        get_real(r, "attention_factor",
+                 factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
     r->model->rope_factors = read_factors(r, "short_factor");
-    if (c->context > original) r->model->long_factors = read_factors(r, "long_factor");
+    if (c->context > original)
+        r->model->long_factors = read_factors(r, "long_factor");
     reader_end_context(r, original, BY_LONGROPE);
 }
 
 static void read_scaling(Reader *r) {
     Config *c = &r->header.config;
     size_t bytes = 0;
-    for (int i = 0; i < r->model->n_files; i++) bytes += r->model->files[i].size;
+    for (int i = 0; i < r->model->n_files; i++)
+        bytes += r->model->files[i].size;
     /* the weights cannot fit in the files; reader_end() fails */
-    if ((size_t)c->rope.dims > bytes) return;
+    if ((size_t)c->rope.dims > bytes)
+        return;
     const Value v = get(r, "rope_type");
     const String type = v.string;
-    const bool longrope = option_of(r, LONGROPE), yarn = string_is(type, "yarn");
-    const int original = get_int(r, "original_max_position_embeddings", 1, c->context);
-    if (v.kind <= VALUE_NULL || string_is(type, "default")) return;
+    const bool longrope = option_of(r, LONGROPE),
+               yarn = string_is(type, "yarn");
+    const int original =
+        get_int(r, "original_max_position_embeddings", 1, c->context);
+    if (v.kind <= VALUE_NULL || string_is(type, "default"))
+        return;
     /* older names are accepted */
-    if (longrope && (yarn || string_is(type, "longrope") || string_is(type, "su")))
+    if (longrope &&
+        (yarn || string_is(type, "longrope") || string_is(type, "su")))
         read_longrope(r);
     else if (longrope)
         refuse_key(r, "rope_type", "default or longrope");
@@ -214,7 +260,8 @@ static void read_scaling(Reader *r) {
     else if (string_is(type, "linear"))
         c->rope.scale = get_real(r, "factor", NAN);
     else if (string_is(type, "dynamic") && option_of(r, HUNYUAN))
-        c->rope.base *= pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
+        c->rope.base *=
+            pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
         c->context = original;
@@ -225,9 +272,12 @@ static void read_scaling(Reader *r) {
 /* The number of elements of a head that rotate. */
 static int rotating_dims(Reader *r) {
     const double rotating = r->family->rotating;
-    const double partial = get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
-    const int dims = partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
-    if (rotating == 0 && partial < 1) refuse_key(r, "partial_rotary_factor", "1");
+    const double partial =
+        get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
+    const int dims =
+        partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
+    if (rotating == 0 && partial < 1)
+        refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
         refuse_key(r, "partial_rotary_factor",
                    "a share of the head that is an even number of elements");
@@ -237,13 +287,15 @@ static int rotating_dims(Reader *r) {
 /* RoPE of layers with a sliding window is not scaled. Its base is given by sliding_attention, by
  * rope_local_base_freq, or by the family's default. */
 static void read_local_rope(Reader *r, const Json *sliding) {
-    const double local = r->family->local_base, usual = local > 0 ? local : r->family->rope_base;
+    const double local = r->family->local_base,
+                 usual = local > 0 ? local : r->family->rope_base;
     const bool given = json_get(sliding, "rope_theta");
     const Json *type = json_get(sliding, "rope_type");
     r->keys[ROPE] = sliding;
     if (!json_null(type) && !json_is(type, "default"))
         refuse_key(r, "rope_type", "default, in sliding_attention");
-    const char *key = given || !option_of(r, GEMMA3) ? "rope_theta" : "rope_local_base_freq";
+    const char *key =
+        given || !option_of(r, GEMMA3) ? "rope_theta" : "rope_local_base_freq";
     const double base = r->header.config.local_base = get_real(r, key, usual);
     if (!given && !option_of(r, GEMMA3) && base != usual)
         refuse_key(
@@ -255,28 +307,39 @@ static void read_local_rope(Reader *r, const Json *sliding) {
  * files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
     const bool local = has(r, LOCAL_ROPE);
-    const Json *newer = get_object(r, "rope_parameters"), *rope = get_object(r, "rope_scaling");
+    const Json *newer = get_object(r, "rope_parameters"),
+               *rope = get_object(r, "rope_scaling");
     const Json *full = local ? json_get(newer, "full_attention") : newer;
     const Json *sliding = json_get(newer, "sliding_attention");
     if (local && newer && newer->n_members != (uint32_t) !!full + !!sliding)
-        refuse_key(r, "rope_parameters", "only full_attention and sliding_attention");
+        refuse_key(r, "rope_parameters",
+                   "only full_attention and sliding_attention");
     if (local && rope && full)
         refuse_key(r, "rope_scaling", "null, because full_attention is given");
-    if (!rope) rope = full;
-    for (const Json *key = json_members(rope, JSON_OBJECT); key; key = json_next(rope, key))
+    if (!rope)
+        rope = full;
+    for (const Json *key = json_members(rope, JSON_OBJECT); key;
+         key = json_next(rope, key))
         if (key[1].kind == JSON_OBJECT)
-            refuse(&r->origin, key->text, value_of(key + 1), "a value for all layers");
-    if (local) read_local_rope(r, sliding);
+            refuse(&r->origin, key->text, value_of(key + 1),
+                   "a value for all layers");
+    if (local)
+        read_local_rope(r, sliding);
     r->keys[ROPE] = rope;
-    r->header.config.rope = (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
-                                   .scale = 1,
-                                   .amplitude = 1,
-                                   .dims = rotating_dims(r),
-                                   .halves = !option_of(r, NEIGHBOUR_ROPE)};
-    if (!r->origin.status) read_scaling(r);
-    if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL) return;
-    reader_end_context(
-        r, get_int(r, "original_max_position_embeddings", 1, r->header.config.context), BY_QUERIES);
+    r->header.config.rope =
+        (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
+               .scale = 1,
+               .amplitude = 1,
+               .dims = rotating_dims(r),
+               .halves = !option_of(r, NEIGHBOUR_ROPE)};
+    if (!r->origin.status)
+        read_scaling(r);
+    if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL)
+        return;
+    reader_end_context(r,
+                       get_int(r, "original_max_position_embeddings", 1,
+                               r->header.config.context),
+                       BY_QUERIES);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -298,22 +361,29 @@ static const struct Switch {
     {"qk_layernorm", 0, 0},
     {"use_bidirectional_attention", 0, 0},
     {"inference_rope_scaling", 0, 0},
-    {"attn_logit_softcapping", GEMMA3, 0}, /* transformers reads it, but applies no cap */
+    {"attn_logit_softcapping", GEMMA3,
+     0}, /* transformers reads it, but applies no cap */
     {0},
 };
 
 static void read_switches(Reader *r) {
     const bool gelu = has(r, GELU), gemma = option_of(r, GEMMA);
     const char *key = gemma ? "hidden_activation" : "hidden_act";
-    const char *other = !gelu ? "swish" : gemma ? "" : "gelu"; /* in Gemma 1, also the tanh form */
-    const char *usual = gelu ? "gelu_pytorch_tanh" : has(r, NO_GATE) ? "relu2" : "silu";
+    const char *other = !gelu   ? "swish"
+                        : gemma ? ""
+                                : "gelu"; /* in Gemma 1, also the tanh form */
+    const char *usual = gelu              ? "gelu_pytorch_tanh"
+                        : has(r, NO_GATE) ? "relu2"
+                                          : "silu";
     const Json *act = find(r, key);
     if (!json_null(act) && !json_is(act, usual) && !json_is(act, other))
         refuse_key(r, key, "%s", usual);
-    if (option_of(r, QKV_BIASES)) r->biases = QKV_BIAS;
+    if (option_of(r, QKV_BIASES))
+        r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
         const Value v = get(r, s->key);
-        if (s->needs && !option_of(r, s->needs)) continue;
+        if (s->needs && !option_of(r, s->needs))
+            continue;
         if (s->biases)
             r->biases |= get_bool(r, s->key, s->needs & GLM) ? s->biases : 0;
         else if (v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
@@ -321,15 +391,18 @@ static void read_switches(Reader *r) {
     }
     const Json *quantization = get_object(r, "quantization_config");
     if (quantization)
-        refuse(&r->origin, "quantization_config", value_of(json_get(quantization, "quant_method")),
+        refuse(&r->origin, "quantization_config",
+               value_of(json_get(quantization, "quant_method")),
                "none: norma reads F32, F16 and BF16");
 }
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
-    r->family = family_find(&r->origin, NAME_HF, "model_type", value_of(find(r, "model_type")));
-    if (!r->family) return -1;
+    r->family = family_find(&r->origin, NAME_HF, "model_type",
+                            value_of(find(r, "model_type")));
+    if (!r->family)
+        return -1;
     *h = (Header){.config = {.context = r->family->context,
                              .head_size = r->family->head_size,
                              .n_heads = r->family->n_heads,
@@ -339,13 +412,16 @@ static int read_model(Reader *r) {
     read_switches(r);
     reader_keys(r);
     read_experts(r);
-    r->model->tied = get_bool(r, "tie_word_embeddings", option_of(r, TIED_DEFAULT));
+    r->model->tied =
+        get_bool(r, "tie_word_embeddings", option_of(r, TIED_DEFAULT));
     reader_begin(r);
-    if (r->origin.status) return -1;
+    if (r->origin.status)
+        return -1;
     if (option_of(r, GEMMA)) {
         const Value scalar = get(r, "query_pre_attn_scalar");
         h->config.attention_scale =
-            1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar, 256));
+            1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar,
+                                  256));
     }
     read_layers(r);
     read_rope(r);
@@ -358,8 +434,10 @@ static int select_text(Reader *r) {
     /* bytes of "language_model." or "model.language_", which the names begin with */
     enum { LONGER = 15 };
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        t->used = contains(t->name, "vision_tower.") || contains(t->name, "multi_modal_projector.");
-        if (!contains(t->name, "language_model.")) continue;
+        t->used = contains(t->name, "vision_tower.") ||
+                  contains(t->name, "multi_modal_projector.");
+        if (!contains(t->name, "language_model."))
+            continue;
         t->name.text += LONGER;
         t->name.n -= LONGER;
     }
@@ -373,7 +451,8 @@ int folder_read_model(Model *m, const char *folder) {
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX)
         return fail("%s: name too long", folder);
     m->format = "Hugging Face folder";
-    if (safetensors_open(&weights, m, folder)) return -1;
+    if (safetensors_open(&weights, m, folder))
+        return -1;
     int status = json_open(&json, path);
     Reader r = {.path = folder,
                 .origin = {.path = path},
@@ -384,9 +463,12 @@ int folder_read_model(Model *m, const char *folder) {
                 .tensors = weights.tensors,
                 .n_tensors = weights.n_tensors};
     r.keys[OPTIONS] = get_object(&r, "text_config");
-    if (!status && r.keys[OPTIONS]) status = select_text(&r);
-    if (!status) status = read_model(&r);
-    if (!status && r.keys[OPTIONS]) note("%s: only its text model is used", folder);
+    if (!status && r.keys[OPTIONS])
+        status = select_text(&r);
+    if (!status)
+        status = read_model(&r);
+    if (!status && r.keys[OPTIONS])
+        note("%s: only its text model is used", folder);
     json_close(&json);
     safetensors_close(&weights);
     return status;

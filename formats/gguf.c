@@ -19,23 +19,24 @@
 /* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
     {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
-     "expert_shared_feed_forward_length", "final_logit_softcapping", "leading_dense_block_count",
-     "nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier",
-     "use_parallel_residual"},
+     "expert_shared_feed_forward_length", "final_logit_softcapping",
+     "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
+     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
     {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */,
-     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "logit_scale",
-     "residual_scale"}};
+     "expert_group_count", "expert_group_used_count", "expert_weights_scale",
+     "logit_scale", "residual_scale"}};
 
-static const Header DEFAULTS = {.config = {.vocab_size = 1,
-                                           .rope = {.base = 10000,
-                                                    .scale = 1,
-                                                    .amplitude = 1,
-                                                    .yarn = {.fast = 32, .slow = 1}}},
-                                .scaling = {"linear", 6},
-                                .finetuned = 1,
-                                .linear_factor = 1,
-                                .yarn_attn_factor = 1,
-                                .norm_weights = 1};
+static const Header DEFAULTS = {
+    .config = {.vocab_size = 1,
+               .rope = {.base = 10000,
+                        .scale = 1,
+                        .amplitude = 1,
+                        .yarn = {.fast = 32, .slow = 1}}},
+    .scaling = {"linear", 6},
+    .finetuned = 1,
+    .linear_factor = 1,
+    .yarn_attn_factor = 1,
+    .norm_weights = 1};
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
@@ -49,26 +50,33 @@ static Value get(const Reader *r, const char *key) {
 static void check_key(Reader *r, String key) {
     /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before
      * the MLP. */
-    if (string_is(key, "use_parallel_residual") && reader_find(r, "blk.0.ffn_norm", ".weight"))
+    if (string_is(key, "use_parallel_residual") &&
+        reader_find(r, "blk.0.ffn_norm", ".weight"))
         return;
     /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be
      * refused */
     const bool granite = r->family->may & SCALES && !r->header.n_experts;
-    if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4)) return;
-    if (granite && string_is(key, "expert_shared_feed_forward_length")) return;
+    if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4))
+        return;
+    if (granite && string_is(key, "expert_shared_feed_forward_length"))
+        return;
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
-        if (known->gguf && string_is(key, known->gguf) && family_has_key(r->family, known)) return;
+        if (known->gguf && string_is(key, known->gguf) &&
+            family_has_key(r->family, known))
+            return;
     for (int value = 0; value < 2; value++)
-        for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral; neutral++) {
-            if (!string_is(key, *neutral)) continue;
+        for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral;
+             neutral++) {
+            if (!string_is(key, *neutral))
+                continue;
             const Value v = get(r, *neutral);
             if (v.kind > VALUE_REAL || v.real != value)
                 refuse(&r->origin, *neutral, v, "%d", value);
             return;
         }
     if (!r->origin.status)
-        fail("%s: metadata key %s%.*s is not supported", r->origin.path, r->origin.prefix,
-             SHOWN(key));
+        fail("%s: metadata key %s%.*s is not supported", r->origin.path,
+             r->origin.prefix, SHOWN(key));
     r->origin.status = -1;
 }
 
@@ -80,17 +88,21 @@ static void read_rope(Reader *r) {
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
     const Value extrapolates = get(r, "rope.scaling.yarn_ext_factor");
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
-        refuse_field(r, config.rope.dims, "an even number up to the head size %d", c->head_size);
+        refuse_field(r, config.rope.dims,
+                     "an even number up to the head size %d", c->head_size);
     if (extrapolates.kind != VALUE_MISSING &&
         !(extrapolates.real < 0 || extrapolates.real == is_yarn))
         refuse_key(r, "rope.scaling.yarn_ext_factor", "%d", is_yarn);
-    if (h->yarn_attn_factor != 1 && !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
+    if (h->yarn_attn_factor != 1 &&
+        !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
         refuse_key(r, "rope.scaling.yarn_attn_factor", "%g", amplitude);
     if (is_yarn) {
         c->rope.yarn.factor = h->factor;
         c->rope.yarn.context = h->yarn_context;
-        c->rope.amplitude *= amplitude / yarn_amplitude(h->factor, h->log_multiplier);
-    } else if (string_is(h->scaling, "linear") || string_is(h->scaling, "longrope"))
+        c->rope.amplitude *=
+            amplitude / yarn_amplitude(h->factor, h->log_multiplier);
+    } else if (string_is(h->scaling, "linear") ||
+               string_is(h->scaling, "longrope"))
         c->rope.scale = h->factor;
     else if (!string_is(h->scaling, "none"))
         refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
@@ -102,13 +114,17 @@ static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
     const bool used = f->has & LOCAL_ROPE && r->header.window > 0;
-    const double amplitude = c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
-    if (c->local_base == 0) c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
+    const double amplitude =
+        c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
+    if (c->local_base == 0)
+        c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
     if (f->local_base == 0 && c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (used && f->local_base > 0 && amplitude != 1)
-        refuse(&r->origin, "rope.scaling.attn_factor", (Value){.real = amplitude}, "1");
-    if (!used) c->local_base = 0;
+        refuse(&r->origin, "rope.scaling.attn_factor",
+               (Value){.real = amplitude}, "1");
+    if (!used)
+        c->local_base = 0;
 }
 
 /* ---- layers ------------------------------------------------------------------------------ */
@@ -118,20 +134,29 @@ static void read_layers(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
     const Header *h = &r->header;
     const Config *c = &h->config;
-    const int window = h->window < 0 ? 0 : h->window < c->context ? (int)h->window : c->context;
+    const int window = h->window < 0            ? 0
+                       : h->window < c->context ? (int)h->window
+                                                : c->context;
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    const GgufValue *pattern = window ? gguf_find_value(r->keys[0], name) : NULL;
-    if (pattern && (!pattern->is_array || pattern->count != (uint64_t)c->n_layers)) {
-        refuse_key(r, key, "an array of %d elements, one for each layer", c->n_layers);
+    const GgufValue *pattern =
+        window ? gguf_find_value(r->keys[0], name) : NULL;
+    if (pattern &&
+        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers)) {
+        refuse_key(r, key, "an array of %d elements, one for each layer",
+                   c->n_layers);
         return;
     }
-    for (Layer *layer = r->model->layers; layer < r->model->layers + c->n_layers; layer++) {
-        const Value v =
-            pattern ? gguf_element(pattern, layer->index) : (Value){.kind = VALUE_INTEGER};
-        if (v.kind != VALUE_INTEGER) refuse(&r->origin, key, v, "integers");
-        family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL, layer);
-        if (r->family->may & SCALES && !h->finetuned) layer->rope = ROPE_NONE;
+    for (Layer *layer = r->model->layers;
+         layer < r->model->layers + c->n_layers; layer++) {
+        const Value v = pattern ? gguf_element(pattern, layer->index)
+                                : (Value){.kind = VALUE_INTEGER};
+        if (v.kind != VALUE_INTEGER)
+            refuse(&r->origin, key, v, "integers");
+        family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL,
+                              layer);
+        if (r->family->may & SCALES && !h->finetuned)
+            layer->rope = ROPE_NONE;
     }
 }
 
@@ -139,7 +164,8 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
     const int n = r->header.config.rope.dims / 2;
     const float *stored = reader_vector(r, name, ".weight", needed, n);
     double *factors = stored ? reader_factors(r) : NULL;
-    for (int i = 0; factors && i < n; i++) factors[i] = stored[i];
+    for (int i = 0; factors && i < n; i++)
+        factors[i] = stored[i];
     return factors;
 }
 
@@ -150,9 +176,11 @@ static int read_model(Reader *r) {
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
     r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
                             gguf_get(r->keys[0], "general.architecture"));
-    if (!r->family) return -1;
+    if (!r->family)
+        return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
-    if (r->family->has & DEFAULT_WINDOW) h->window = r->family->window;
+    if (r->family->has & DEFAULT_WINDOW)
+        h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
     h->config.rope.halves = !(r->family->may & NEIGHBOURS);
     const Gguf *g = r->keys[0];
@@ -161,13 +189,16 @@ static int read_model(Reader *r) {
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
             check_key(r, (String){v->key.text + n, v->key.n - n});
     reader_keys(r);
-    if (embedding) h->config.vocab_size = embedding->dims[1];
+    if (embedding)
+        h->config.vocab_size = embedding->dims[1];
     r->model->tied = !reader_find(r, "output", ".weight");
     reader_begin(r);
-    if (r->origin.status) return -1;
+    if (r->origin.status)
+        return -1;
     read_rope(r);
     read_local_rope(r);
-    if (h->query_scale != 0) reader_end_context(r, h->yarn_context, BY_QUERIES);
+    if (h->query_scale != 0)
+        reader_end_context(r, h->yarn_context, BY_QUERIES);
     /* the file does not say which layers have the window; within the window, all layers are the
      * same */
     if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
@@ -177,9 +208,11 @@ static int read_model(Reader *r) {
     if (h->config.rope.yarn.factor == 0) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
-        m->rope_factors =
-            read_factors(r, m->long_factors ? "rope_factors_short" : "rope_freqs", m->long_factors);
-        if (m->long_factors) reader_end_context(r, h->yarn_context, BY_LONGROPE);
+        m->rope_factors = read_factors(
+            r, m->long_factors ? "rope_factors_short" : "rope_freqs",
+            m->long_factors);
+        if (m->long_factors)
+            reader_end_context(r, h->yarn_context, BY_LONGROPE);
     }
     return reader_end(r);
 }
@@ -187,19 +220,25 @@ static int read_model(Reader *r) {
 /* Reads a file without tensors. */
 static int read_vocabulary(const Gguf *g, Model *m) {
     const GgufValue *pieces = gguf_find_value(g, "tokenizer.ggml.tokens");
-    if (!pieces || !pieces->is_array || pieces->count < 1 || pieces->count > INT32_MAX)
+    if (!pieces || !pieces->is_array || pieces->count < 1 ||
+        pieces->count > INT32_MAX)
         return fail("%s: has neither tensors nor a vocabulary", g->path);
     m->config.vocab_size = (int)pieces->count;
     return 0;
 }
 
-bool gguf_is(const File *file) { return file->size >= 4 && !memcmp(file->data, "GGUF", 4); }
+bool gguf_is(const File *file) {
+    return file->size >= 4 && !memcmp(file->data, "GGUF", 4);
+}
 
 /* Moves the tensors of a part to g, and closes the part. */
 static int move_tensors(Gguf *g, Gguf *part) {
-    Stored *all = realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
-    for (size_t i = 0; all && i < part->n_tensors; i++) all[g->n_tensors++] = part->tensors[i];
-    if (all) g->tensors = all;
+    Stored *all =
+        realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
+    for (size_t i = 0; all && i < part->n_tensors; i++)
+        all[g->n_tensors++] = part->tensors[i];
+    if (all)
+        g->tensors = all;
     gguf_close(part);
     return all ? 0 : fail("%s: out of memory", g->path);
 }
@@ -207,32 +246,41 @@ static int move_tensors(Gguf *g, Gguf *part) {
 /* If the file is part of a split model, g becomes the metadata of the first part and the tensors of
  * all parts. Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
-    enum { ENDING = 20, MAX_PARTS = 4096 }; /* bytes of "-00001-of-00003.gguf" */
+    enum {
+        ENDING = 20,
+        MAX_PARTS = 4096
+    }; /* bytes of "-00001-of-00003.gguf" */
     Origin o = {.path = path};
     char name[PATH_MAX];
-    const int count =
-        (int)value_integer(&o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
-    if (count < 2) return o.status;
+    const int count = (int)value_integer(
+        &o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    if (count < 2)
+        return o.status;
     gguf_close(g);
     *g = (Gguf){.path = o.path = name};
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
         Gguf part;
-        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)strlen(path) - ENDING, path,
-                 i + 1, count);
-        if (model_map(m, name)) return -1;
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf",
+                 (int)strlen(path) - ENDING, path, i + 1, count);
+        if (model_map(m, name))
+            return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
         m->files[i].header = part.at;
-        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i, REQUIRED);
-        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count, count, REQUIRED);
+        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i,
+                      REQUIRED);
+        value_integer(&o, "split.count", gguf_get(&part, "split.count"), count,
+                      count, REQUIRED);
         if (i == 0)
             *g = part;
         else if (move_tensors(g, &part))
             return -1;
-        if (o.status) return -1;
+        if (o.status)
+            return -1;
     }
     g->path = path;
-    for (size_t t = 0; t < g->n_tensors; t++) g->tensors[t].path = path;
+    for (size_t t = 0; t < g->n_tensors; t++)
+        g->tensors[t].path = path;
     return sort_tensors(g->tensors, g->n_tensors);
 }
 

@@ -5,7 +5,9 @@
 #include "model.h"
 #include "tokenizer.h"
 
-enum { GGUF_KEY_NAME = 64 }; /* max bytes of a full name such as "llama.block_count" */
+enum {
+    GGUF_KEY_NAME = 64
+}; /* max bytes of a full name such as "llama.block_count" */
 
 /* Whether a file begins as a GGUF file. */
 bool gguf_is(const File *file);
@@ -16,8 +18,8 @@ int gguf_read_model(Model *model, const char *path);
 
 /* Returns 1 if *t holds the tokenizer, 0 if it is of an unsupported kind and not needed (*t has no
  * pieces), -1 and a message if it is damaged, or unsupported and needed. */
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size,
-                        bool needed);
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path,
+                        int vocab_size, bool needed);
 
 /* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits
  * up to rounding: the embedding and the weights that add to the residual stream become float32 and
@@ -32,5 +34,5 @@ int model_center(Model *model, const char *path);
  * not a multiple of the type's blocks become float16. Returns -1 and a message that begins with
  * `source` if GGUF cannot store the model or the tokenizer; notes name small differences. The file
  * appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold,
-                     const char *source, const char *path);
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
+                     bool fold, const char *source, const char *path);

@@ -15,7 +15,8 @@
 /* Skips `count` items of `size` bytes. */
 static int skip(Gguf *g, uint64_t count, size_t size) {
     if (count > (g->size - g->at) / size)
-        return fail("%s: ends in its header, at byte %zu (truncated?)", g->path, g->at);
+        return fail("%s: ends in its header, at byte %zu (truncated?)", g->path,
+                    g->at);
     g->at += (size_t)count * size;
     return 0;
 }
@@ -24,11 +25,13 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
  * and a use. */
 static void copy_once(void *to, const uint8_t *from, size_t n) {
     const volatile uint8_t *bytes = from;
-    for (size_t i = 0; i < n; i++) ((uint8_t *)to)[i] = bytes[i];
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)to)[i] = bytes[i];
 }
 
 static int read_bytes(Gguf *g, void *to, size_t n) {
-    if (skip(g, n, 1)) return -1;
+    if (skip(g, n, 1))
+        return -1;
     copy_once(to, g->data + g->at - n, n);
     return 0;
 }
@@ -37,17 +40,20 @@ static int read_bytes(Gguf *g, void *to, size_t n) {
 
 static int read_string(Gguf *g, String *s) {
     uint64_t n = 0;
-    if (read_number(g, n) || skip(g, n, 1)) return -1;
+    if (read_number(g, n) || skip(g, n, 1))
+        return -1;
     *s = (String){(const char *)g->data + g->at - n, (size_t)n};
     return 0;
 }
 
 String gguf_next_string(const uint8_t **at, const uint8_t *end) {
     uint64_t n = 0;
-    if ((size_t)(end - *at) < sizeof n) return (String){"", 0};
+    if ((size_t)(end - *at) < sizeof n)
+        return (String){"", 0};
     copy_once(&n, *at, sizeof n);
     *at += sizeof n;
-    const String s = {(const char *)*at, n < (uint64_t)(end - *at) ? n : (size_t)(end - *at)};
+    const String s = {(const char *)*at,
+                      n < (uint64_t)(end - *at) ? n : (size_t)(end - *at)};
     *at += s.n;
     return s;
 }
@@ -55,38 +61,51 @@ String gguf_next_string(const uint8_t **at, const uint8_t *end) {
 /* ---- metadata ------------------------------------------------------------------------- */
 
 static int read_value(Gguf *g, GgufValue *v) {
-    static const uint8_t value_bytes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    if (read_string(g, &v->key) || read_number(g, v->type)) return -1;
+    static const uint8_t value_bytes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4,
+                                                      1, 0, 0, 8, 8, 8};
+    if (read_string(g, &v->key) || read_number(g, v->type))
+        return -1;
     v->is_array = v->type == GGUF_ARRAY;
     v->count = 1;
-    if (v->is_array && (read_number(g, v->type) || read_number(g, v->count))) return -1;
+    if (v->is_array && (read_number(g, v->type) || read_number(g, v->count)))
+        return -1;
     if (v->type >= GGUF_N_TYPES || v->type == GGUF_ARRAY)
-        return fail("%s: %.*s has values of type %u, expected 0 to 12, and no array in an array",
-                    g->path, SHOWN(v->key), v->type);
+        return fail(
+            "%s: %.*s has values of type %u, expected 0 to 12, and no array in an array",
+            g->path, SHOWN(v->key), v->type);
     v->at = g->data + g->at;
-    if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type])) return -1;
+    if (v->type != GGUF_STRING && skip(g, v->count, value_bytes[v->type]))
+        return -1;
     for (uint64_t i = 0; v->type == GGUF_STRING && i < v->count; i++)
-        if (read_string(g, &(String){0})) return -1;
+        if (read_string(g, &(String){0}))
+            return -1;
     v->bytes = g->data + g->at - v->at;
     return 0;
 }
 
 /* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least
  * `min_bytes` of it. */
-static void *allocate_items(const Gguf *g, uint64_t count, size_t size, size_t min_bytes,
-                            const char *items) {
-    if (count <= (g->size - g->at) / min_bytes) return allocate(count, size);
+static void *allocate_items(const Gguf *g, uint64_t count, size_t size,
+                            size_t min_bytes, const char *items) {
+    if (count <= (g->size - g->at) / min_bytes)
+        return allocate(count, size);
     fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
     return NULL;
 }
 
 static int read_values(Gguf *g, uint64_t count) {
-    g->values = allocate_items(g, count, sizeof *g->values, 8 + 4 + 1, "metadata keys");
-    if (!g->values) return -1;
+    g->values =
+        allocate_items(g, count, sizeof *g->values, 8 + 4 + 1, "metadata keys");
+    if (!g->values)
+        return -1;
     for (; g->n_values < count; g->n_values++)
-        if (read_value(g, &g->values[g->n_values])) return -1;
-    const GgufValue *twice = sort_by_name(g->values, g->n_values, sizeof *g->values);
-    return twice ? fail("%s: metadata key %.*s appears twice", g->path, SHOWN(twice->key)) : 0;
+        if (read_value(g, &g->values[g->n_values]))
+            return -1;
+    const GgufValue *twice =
+        sort_by_name(g->values, g->n_values, sizeof *g->values);
+    return twice ? fail("%s: metadata key %.*s appears twice", g->path,
+                        SHOWN(twice->key))
+                 : 0;
 }
 
 const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
@@ -98,7 +117,8 @@ Value gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
     if (v->type == GGUF_STRING)
-        return (Value){VALUE_STRING, .string = gguf_next_string(&at, v->at + v->bytes)};
+        return (Value){VALUE_STRING,
+                       .string = gguf_next_string(&at, v->at + v->bytes)};
     union {
         uint64_t u64;
         int8_t i8;
@@ -108,8 +128,10 @@ Value gguf_element(const GgufValue *v, int i) {
         double f64;
     } bits = {0};
     copy_once(&bits, at, bytes);
-    if (v->type == GGUF_F32) return (Value){VALUE_REAL, .real = bits.f32};
-    if (v->type == GGUF_F64) return (Value){VALUE_REAL, .real = bits.f64};
+    if (v->type == GGUF_F32)
+        return (Value){VALUE_REAL, .real = bits.f32};
+    if (v->type == GGUF_F64)
+        return (Value){VALUE_REAL, .real = bits.f64};
     const int64_t integer = v->type == GGUF_I8    ? bits.i8
                             : v->type == GGUF_I16 ? bits.i16
                             : v->type == GGUF_I32 ? bits.i32
@@ -119,10 +141,13 @@ Value gguf_element(const GgufValue *v, int i) {
 
 Value gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
-    if (!v) return (Value){VALUE_MISSING, .string = {"missing", 7}};
-    const size_t bytes =
-        v->is_array && v->count && v->type != GGUF_STRING ? v->bytes / v->count : 0;
-    if (v->is_array && (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
+    if (!v)
+        return (Value){VALUE_MISSING, .string = {"missing", 7}};
+    const size_t bytes = v->is_array && v->count && v->type != GGUF_STRING
+                             ? v->bytes / v->count
+                             : 0;
+    if (v->is_array &&
+        (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
         return (Value){VALUE_LIST, .string = {"a list", 6}};
     return gguf_element(v, 0);
 }
@@ -131,30 +156,40 @@ Value gguf_get(const Gguf *g, const char *key) {
 
 static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };
-    static const uint64_t max_dims[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS, 1};
+    static const uint64_t max_dims[MAX_DIMS] = {INT_MAX, INT_MAX, MAX_EXPERTS,
+                                                1};
     uint64_t dims[MAX_DIMS] = {1, 1, 1, 1};
     uint32_t n_dims = 0, type = 0;
     *e = (Stored){.path = g->path};
-    if (read_string(g, &e->name) || read_number(g, n_dims)) return -1;
+    if (read_string(g, &e->name) || read_number(g, n_dims))
+        return -1;
     if (n_dims < 1 || n_dims > MAX_DIMS)
-        return bad_tensor(e, " has %u dimensions, expected 1 to %d", n_dims, MAX_DIMS);
+        return bad_tensor(e, " has %u dimensions, expected 1 to %d", n_dims,
+                          MAX_DIMS);
     if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) ||
         read_number(g, e->offset))
         return -1;
     for (int i = 0; i < MAX_DIMS; i++)
         if (dims[i] < 1 || dims[i] > max_dims[i])
-            return bad_tensor(e, " has size %" PRIu64 " in dimension %d, expected 1 to %" PRIu64,
+            return bad_tensor(e,
+                              " has size %" PRIu64
+                              " in dimension %d, expected 1 to %" PRIu64,
                               dims[i], i + 1, max_dims[i]);
-    for (int i = 0; i < 3; i++) e->dims[2 - i] = (int)dims[i];
+    for (int i = 0; i < 3; i++)
+        e->dims[2 - i] = (int)dims[i];
     const int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
-        return bad_tensor(e, " has type %u, expected one of the types in docs/models.md", type);
+        return bad_tensor(
+            e, " has type %u, expected one of the types in docs/models.md",
+            type);
     if (cols % TYPES[e->type].weights)
-        return bad_tensor(e, " has rows of %d, expected a multiple of %d for %s", cols,
-                          TYPES[e->type].weights, type_name(e->type));
+        return bad_tensor(e,
+                          " has rows of %d, expected a multiple of %d for %s",
+                          cols, TYPES[e->type].weights, type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes
      * per weight */
-    const size_t matrix = tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
+    const size_t matrix =
+        tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
     if (!multiply(matrix, e->dims[0], &e->bytes))
         return bad_tensor(e, " has more bytes than any file");
     return 0;
@@ -163,10 +198,13 @@ static int read_tensor(Gguf *g, Stored *e) {
 /* Every tensor must be inside the file, aligned, and must not overlap another. */
 static int read_tensors(Gguf *g, const File *file, uint64_t count) {
     int64_t alignment = GGUF_ALIGNMENT;
-    g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8, "tensors");
-    if (!g->tensors) return -1;
+    g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8,
+                                "tensors");
+    if (!g->tensors)
+        return -1;
     for (; g->n_tensors < count; g->n_tensors++)
-        if (read_tensor(g, &g->tensors[g->n_tensors])) return -1;
+        if (read_tensor(g, &g->tensors[g->n_tensors]))
+            return -1;
     if (gguf_find_value(g, "general.alignment"))
         alignment = gguf_get(g, "general.alignment").integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
@@ -174,7 +212,8 @@ static int read_tensors(Gguf *g, const File *file, uint64_t count) {
                     ", expected a power of two from 4 to 1048576",
                     g->path, alignment);
     const size_t start = (g->at + alignment - 1) / alignment * alignment;
-    if (place_tensors(g->tensors, g->n_tensors, file, start, alignment)) return -1;
+    if (place_tensors(g->tensors, g->n_tensors, file, start, alignment))
+        return -1;
     return sort_tensors(g->tensors, g->n_tensors);
 }
 
@@ -182,11 +221,15 @@ int gguf_open(Gguf *g, const char *path, const File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path, .data = file->data, .size = file->size};
-    if (read_number(g, magic) || read_number(g, version)) return -1;
+    if (read_number(g, magic) || read_number(g, version))
+        return -1;
     if (magic != GGUF_MAGIC || (version != 2 && version != 3))
-        return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)", path, version);
-    if (read_number(g, n_tensors) || read_number(g, n_values)) return -1;
-    return read_values(g, n_values) || read_tensors(g, file, n_tensors) ? -1 : 0;
+        return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)",
+                    path, version);
+    if (read_number(g, n_tensors) || read_number(g, n_values))
+        return -1;
+    return read_values(g, n_values) || read_tensors(g, file, n_tensors) ? -1
+                                                                        : 0;
 }
 
 void gguf_close(Gguf *g) {

@@ -21,38 +21,50 @@ typedef struct {
  * another type or length. */
 static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
     const GgufValue *v = gguf_find_value(l->g, key);
-    if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n) return v;
+    if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n)
+        return v;
     if (!l->origin.status)
         l->origin.status =
-            fail("%s: %s is missing or not an array of %d values", l->g->path, key, l->n);
+            fail("%s: %s is missing or not an array of %d values", l->g->path,
+                 key, l->n);
     return NULL;
 }
 
 static int fill_pieces(Loader *l) {
     /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (found by
      * its name) */
-    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT,    PIECE_CONTROL, PIECE_SPECIAL,
-                                      PIECE_USER,    PIECE_CONTROL, PIECE_TEXT};
+    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT, PIECE_CONTROL,
+                                      PIECE_SPECIAL, PIECE_USER, PIECE_CONTROL,
+                                      PIECE_TEXT};
     Pieces *pieces = &l->t->pieces;
-    const GgufValue *names = piece_array(l, "tokenizer.ggml.tokens", GGUF_STRING);
+    const GgufValue *names =
+        piece_array(l, "tokenizer.ggml.tokens", GGUF_STRING);
     const GgufValue *scores =
-        pieces->byte_level ? NULL : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
-    const GgufValue *types = piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
-    if (l->origin.status || pieces_open(pieces, l->n, names->bytes)) return -1;
+        pieces->byte_level ? NULL
+                           : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
+    const GgufValue *types =
+        piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
+    if (l->origin.status || pieces_open(pieces, l->n, names->bytes))
+        return -1;
     const uint8_t *at = names->at;
     char *to = pieces->text;
     for (int id = 0; id < l->n; id++) {
         const String name = gguf_next_string(&at, names->at + names->bytes);
         const uint64_t type = gguf_element(types, id).integer;
         Piece *p = &pieces->list[id];
-        if (scores) p->score = (float)gguf_element(scores, id).real;
+        if (scores)
+            p->score = (float)gguf_element(scores, id).real;
         p->kind = kinds[type < sizeof kinds / sizeof *kinds ? type : 0];
         p->raw = pieces->byte_level || p->kind == PIECE_SPECIAL;
-        if (name.n > INT_MAX) return fail("%s: piece %d has %zu bytes", l->g->path, id, name.n);
-        if (isnan(p->score)) return fail("%s: score of piece %d is not a number", l->g->path, id);
+        if (name.n > INT_MAX)
+            return fail("%s: piece %d has %zu bytes", l->g->path, id, name.n);
+        if (isnan(p->score))
+            return fail("%s: score of piece %d is not a number", l->g->path,
+                        id);
         memcpy(to, name.text, name.n);
         p->text = to;
-        p->length = pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
+        p->length =
+            pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
         to += p->length;
     }
     return 0;
@@ -61,12 +73,16 @@ static int fill_pieces(Loader *l) {
 static int fill_merges(Tokenizer *t, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
-        return fail("%s: tokenizer.ggml.merges is missing or not an array of strings", g->path);
-    if (merges_begin(&t->pieces, merges->count)) return -1;
+        return fail(
+            "%s: tokenizer.ggml.merges is missing or not an array of strings",
+            g->path);
+    if (merges_begin(&t->pieces, merges->count))
+        return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
         const String pair = gguf_next_string(&at, merges->at + merges->bytes);
-        if (merges_add(&t->pieces, g->path, pair.text, pair.n)) return -1;
+        if (merges_add(&t->pieces, g->path, pair.text, pair.n))
+            return -1;
     }
     return merges_end(&t->pieces);
 }
@@ -79,7 +95,8 @@ static int get_token(Loader *l, const char *key, int missing) {
 
 /* Reads a bool, or an integer as a bool. */
 static bool get_flag(Loader *l, const char *key, bool missing) {
-    return value_integer(&l->origin, key, gguf_get(l->g, key), INT64_MIN, INT64_MAX, missing) != 0;
+    return value_integer(&l->origin, key, gguf_get(l->g, key), INT64_MIN,
+                         INT64_MAX, missing) != 0;
 }
 
 static String get_string(Loader *l, const char *key) {
@@ -88,16 +105,19 @@ static String get_string(Loader *l, const char *key) {
 
 /* Reads the recommended sampling and the chat template. */
 static int fill_advice(Loader *l) {
-    static const char *const keys[N_ADVICE] = {"general.sampling.temp", "general.sampling.top_p",
-                                               "general.sampling.top_k", "general.sampling.min_p",
-                                               "general.sampling.penalty_repeat"};
+    static const char *const keys[N_ADVICE] = {
+        "general.sampling.temp", "general.sampling.top_p",
+        "general.sampling.top_k", "general.sampling.min_p",
+        "general.sampling.penalty_repeat"};
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
         const Value v = gguf_get(l->g, keys[i]);
-        l->t->advice[i] = (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
+        l->t->advice[i] =
+            (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
     }
     const String template = get_string(l, template_key);
-    if (l->origin.status || !gguf_find_value(l->g, template_key)) return l->origin.status;
+    if (l->origin.status || !gguf_find_value(l->g, template_key))
+        return l->origin.status;
     return tokenizer_set_chat_template(l->t, template.text, template.n);
 }
 
@@ -110,19 +130,25 @@ static int fill(Loader *l, const Pretokenizer *named) {
     const bool scores = !named;
     Tokenizer *t = l->t;
     t->pieces.byte_level = named;
-    t->normalizer =
-        (Normalizer){.composes = normalizer.n, .replaces_invalid = scores, .replaces_mark = scores};
-    if (named) t->pretokenizer = *named;
+    t->normalizer = (Normalizer){.composes = normalizer.n,
+                                 .replaces_invalid = scores,
+                                 .replaces_mark = scores};
+    if (named)
+        t->pretokenizer = *named;
     if (normalizer.n && !string_is(normalizer, "nfc"))
         refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
-    if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g))) return -1;
+    if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g)))
+        return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
-    t->pieces.unk = get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
-    t->no_bos =
-        !get_flag(l, "tokenizer.ggml.add_bos_token", scores || named->adds_bos) || t->bos < 0;
-    const bool prefix = scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
+    t->pieces.unk =
+        get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
+    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token",
+                          scores || named->adds_bos) ||
+                t->bos < 0;
+    const bool prefix =
+        scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
     t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;
     return fill_advice(l) || (scores && pieces_index(&t->pieces)) ? -1 : 1;
 }
@@ -131,29 +157,37 @@ static int read_tokenizer(Loader *l, bool needed) {
     static const char pre_key[] = "tokenizer.ggml.pre";
     const String model = get_string(l, "tokenizer.ggml.model");
     String pre = get_string(l, pre_key);
-    if (l->origin.status) return -1;
-    if (string_is(model, "llama")) return fill(l, NULL);
+    if (l->origin.status)
+        return -1;
+    if (string_is(model, "llama"))
+        return fill(l, NULL);
     const bool byte_level = string_is(model, "gpt2");
     if (byte_level && (!pre.n || string_is(pre, "default"))) {
-        note("%s does not name its pre-tokenizer (%s): GPT-2's is used", l->g->path, pre_key);
+        note("%s does not name its pre-tokenizer (%s): GPT-2's is used",
+             l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
     char name[72];
     snprintf(name, sizeof name, " %.*s ", SHOWN(pre));
     for (const Pretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
-        if (strstr(p->names, name)) return fill(l, p);
-    if (!needed) return 0;
+        if (strstr(p->names, name))
+            return fill(l, p);
+    if (!needed)
+        return 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path,
-                byte_level ? pre_key : "tokenizer of kind", SHOWN(byte_level ? pre : model));
+                byte_level ? pre_key : "tokenizer of kind",
+                SHOWN(byte_level ? pre : model));
 }
 
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path, int vocab_size,
-                        bool needed) {
+int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path,
+                        int vocab_size, bool needed) {
     Gguf g;
     *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
-    const int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
+    const int found =
+        gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
     gguf_close(&g);
-    if (found < 0) tokenizer_close(t);
+    if (found < 0)
+        tokenizer_close(t);
     return found;
 }

@@ -34,8 +34,8 @@ typedef struct {
     int status;                 /* -1 after a message */
     MergeRule *rules;           /* the tokenizer's, by rank; owned */
     float *scores;              /* of pieces, owned */
-    FILE *out;                  /* NULL in the first pass, which fills `head`; then the file */
-    Buffer head;                /* the file's header */
+    FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
+    Buffer head; /* the file's header */
     uint64_t n_keys, n_tensors;
     uint64_t end;    /* of the last tensor in the data */
     int noted;       /* weights that become f16 */
@@ -63,9 +63,12 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
     for (PartAt at = parts_of(model); next_part(&at);)
         if (part_norm(&at))
-            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) = part_norm(&at)->eps;
-    if (h.rms_eps == 0) h.rms_eps = h.layer_eps;
-    for (const Layer *layer = model->layers; layer < model->layers + c->n_layers; layer++) {
+            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
+                part_norm(&at)->eps;
+    if (h.rms_eps == 0)
+        h.rms_eps = h.layer_eps;
+    for (const Layer *layer = model->layers;
+         layer < model->layers + c->n_layers; layer++) {
         if (layer->window > 0 && stores_windows(a))
             h.window = layer->window;
         else if (layer->window > 0 && layer->window < c->context)
@@ -75,11 +78,16 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         c->local_base = 0;
     else if (c->local_base == 0)
         c->local_base = rope->base;
-    if (!h.window && (a->has & DEFAULT_WINDOW)) h.window = c->context;
-    if (c->logit_scale == 0) c->logit_scale = 1;
-    if (!(a->has & PARALLEL)) c->logit_scale = 1 / c->logit_scale;
-    if (model->long_factors) h.yarn_context = model->config.context;
-    if (model->long_factors) c->context = model->long_context;
+    if (!h.window && (a->has & DEFAULT_WINDOW))
+        h.window = c->context;
+    if (c->logit_scale == 0)
+        c->logit_scale = 1;
+    if (!(a->has & PARALLEL))
+        c->logit_scale = 1 / c->logit_scale;
+    if (model->long_factors)
+        h.yarn_context = model->config.context;
+    if (model->long_factors)
+        c->context = model->long_context;
     if (yarn) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
@@ -89,7 +97,8 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.scaling = (String){"linear", 6};
         h.factor = rope->scale;
     }
-    if (rope->amplitude == 1) rope->amplitude = 0;
+    if (rope->amplitude == 1)
+        rope->amplitude = 0;
     rope->yarn = (Yarn){0}; /* beta_fast and beta_slow are the defaults */
     return h;
 }
@@ -99,16 +108,21 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 static bool layers_read_back(const ModelFamily *a, const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
-    const bool same_rope = a->local_base > 0
-                               ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
-                               : h.config.local_base == c->rope.base;
-    if (h.config.local_base != 0 && !same_rope) return false;
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
+    const bool same_rope =
+        a->local_base > 0
+            ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
+            : h.config.local_base == c->rope.base;
+    if (h.config.local_base != 0 && !same_rope)
+        return false;
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
+         layer++) {
         Layer read_back = {.index = layer->index};
         family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
-        const int window =
-            layer->window == 0 && read_back.window == c->context ? c->context : layer->window;
-        if (read_back.rope != layer->rope || (stores_windows(a) && read_back.window != window))
+        const int window = layer->window == 0 && read_back.window == c->context
+                               ? c->context
+                               : layer->window;
+        if (read_back.rope != layer->rope ||
+            (stores_windows(a) && read_back.window != window))
             return false;
     }
     return true;
@@ -117,13 +131,16 @@ static bool layers_read_back(const ModelFamily *a, const Model *m) {
 /* Whether the model has other factors of embeddings, scores, residuals or logits than the
  * architecture implies. */
 static bool has_own_factors(const ModelFamily *a, const Config *c) {
-    Config implied = {.dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
+    Config implied = {
+        .dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
     const float usual = 1 / sqrtf((float)c->head_size);
     family_set_formulas(a, &implied);
     const float scale = c->attention_scale != 0 ? c->attention_scale : usual;
-    const float implied_scale = implied.attention_scale != 0 ? implied.attention_scale : usual;
-    return c->embedding_scale != implied.embedding_scale || c->residual_scale != 0 ||
-           c->logit_scale != 0 || fabsf(scale / implied_scale - 1) > 1e-6f;
+    const float implied_scale =
+        implied.attention_scale != 0 ? implied.attention_scale : usual;
+    return c->embedding_scale != implied.embedding_scale ||
+           c->residual_scale != 0 || c->logit_scale != 0 ||
+           fabsf(scale / implied_scale - 1) > 1e-6f;
 }
 
 /* Whether the architecture can store the part, or that the model has none. */
@@ -132,26 +149,37 @@ static bool can_store(const ModelFamily *a, const PartAt *at) {
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
     const Norm *norm = part_norm(at), *final = &at->model->final_norm;
-    const bool may_have_bias =
-        part->bias == QKV_BIAS ? !(a->has & FUSED) : part->bias == NO_BIAS || a->may & BIASES;
-    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data) return false;
-    if (w) return !w->bias || may_have_bias;
-    if (!norm->gamma != !family_has_norm(a, part)) return false;
-    if (!norm->gamma) return true;
-    if (norm->kind >= NORM_NONE || (norm->kind == final->kind && norm->eps != final->eps))
+    const bool may_have_bias = part->bias == QKV_BIAS
+                                   ? !(a->has & FUSED)
+                                   : part->bias == NO_BIAS || a->may & BIASES;
+    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data)
         return false;
-    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS) : a->has & LAYER_NORMS)
+    if (w)
+        return !w->bias || may_have_bias;
+    if (!norm->gamma != !family_has_norm(a, part))
+        return false;
+    if (!norm->gamma)
+        return true;
+    if (norm->kind >= NORM_NONE ||
+        (norm->kind == final->kind && norm->eps != final->eps))
+        return false;
+    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS)
+                                 : a->has & LAYER_NORMS)
         return false;
     bool bare = !norm->beta;
-    for (int i = 0; bare && i < part_size(c, part->cols); i++) bare = norm->gamma[i] == 1;
+    for (int i = 0; bare && i < part_size(c, part->cols); i++)
+        bare = norm->gamma[i] == 1;
     return bare || !(a->has & BARE_NORMS);
 }
 
 /* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
-static const char *difference(char name[PART_NAME], const ModelFamily *a, const Model *m) {
+static const char *difference(char name[PART_NAME], const ModelFamily *a,
+                              const Model *m) {
     const Config *c = &m->config;
-    const Yarn *y = &c->rope.yarn; /* a file can store YaRN with the default options */
-    const bool is_yarn = y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
+    const Yarn *y =
+        &c->rope.yarn; /* a file can store YaRN with the default options */
+    const bool is_yarn =
+        y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
     const struct {
         int trait; /* 0: no architecture has it */
         bool is_there;
@@ -170,15 +198,18 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
         {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
         {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
         {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
-        {ODD_HEADS, c->head_size * c->n_heads != c->dim, "a head size that is not dim / n_heads"},
+        {ODD_HEADS, c->head_size * c->n_heads != c->dim,
+         "a head size that is not dim / n_heads"},
         {TIED, m->tied, "a tied output"},
         {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
         {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (!can_store(a, &at)) return part_name(name, &at, NAME_GGUF);
+        if (!can_store(a, &at))
+            return part_name(name, &at, NAME_GGUF);
     for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
         const int trait = traits[i].trait, may = a->has | a->may | TIED;
-        if (traits[i].is_there ? !(may & trait) : a->has & trait) return traits[i].name;
+        if (traits[i].is_there ? !(may & trait) : a->has & trait)
+            return traits[i].name;
     }
     return NULL;
 }
@@ -188,12 +219,15 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a, const 
 static const ModelFamily *choose_family(const Model *m, const char *path) {
     const ModelFamily *own = FAMILIES;
     char name[PART_NAME];
-    while (strcmp(own->gguf, m->family ? m->family : "llama")) own++;
-    if (own->has & FUSED && m->layers->window && !difference(name, own, m)) return own;
+    while (strcmp(own->gguf, m->family ? m->family : "llama"))
+        own++;
+    if (own->has & FUSED && m->layers->window && !difference(name, own, m))
+        return own;
     for (const ModelFamily *a = FAMILIES; a->gguf; a++)
-        if (!difference(name, a, m)) return a;
-    fail("%s: no GGUF architecture can store it; %s differs in: %s", path, own->gguf,
-         difference(name, own, m));
+        if (!difference(name, a, m))
+            return a;
+    fail("%s: no GGUF architecture can store it; %s differs in: %s", path,
+         own->gguf, difference(name, own, m));
     return NULL;
 }
 
@@ -206,8 +240,12 @@ static void write_bytes(Writer *w, const void *bytes, size_t n) {
     else
         buffer_append(&w->head, bytes, n);
 }
-static void write_u32(Writer *w, uint32_t value) { write_bytes(w, &value, sizeof value); }
-static void write_u64(Writer *w, uint64_t value) { write_bytes(w, &value, sizeof value); }
+static void write_u32(Writer *w, uint32_t value) {
+    write_bytes(w, &value, sizeof value);
+}
+static void write_u64(Writer *w, uint64_t value) {
+    write_bytes(w, &value, sizeof value);
+}
 
 static void write_string(Writer *w, const char *s, size_t n) {
     write_u64(w, n);
@@ -221,11 +259,12 @@ static size_t begin_string(Writer *w) {
 }
 static void end_string(Writer *w, size_t start) {
     const uint64_t n = w->head.n - start;
-    if (!w->head.failed) memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
+    if (!w->head.failed)
+        memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
-static void write_value(Writer *w, const char *key, GgufType type, const void *value,
-                        size_t bytes) {
+static void write_value(Writer *w, const char *key, GgufType type,
+                        const void *value, size_t bytes) {
     write_string(w, key, strlen(key));
     write_u32(w, type);
     write_bytes(w, value, bytes);
@@ -237,7 +276,8 @@ static void write_bool(Writer *w, const char *key, bool value) {
 }
 /* A negative number is the id of a missing token and is not written. */
 static void write_int(Writer *w, const char *key, int value) {
-    if (value >= 0) write_value(w, key, GGUF_U32, &value, sizeof value);
+    if (value >= 0)
+        write_value(w, key, GGUF_U32, &value, sizeof value);
 }
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
@@ -256,7 +296,8 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 static float to_float(Writer *w, const char *name, double x) {
     const float value = (float)x;
     if (!w->status && (value == 0 || !isfinite(value)))
-        w->status = fail("%s: %s would be %g, which float32 cannot represent", w->source, name, x);
+        w->status = fail("%s: %s would be %g, which float32 cannot represent",
+                         w->source, name, x);
     return value;
 }
 
@@ -269,11 +310,14 @@ static int rank_pieces(Writer *w) {
     const int n = t->pieces.n_rules;
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
     w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
-    if (!w->scores) return -1;
-    for (int i = 0; i < n; i++) w->rules[t->pieces.rules[i].rank] = t->pieces.rules[i];
+    if (!w->scores)
+        return -1;
+    for (int i = 0; i < n; i++)
+        w->rules[t->pieces.rules[i].rank] = t->pieces.rules[i];
     for (int id = 0; id < t->pieces.n; id++)
         w->scores[id] = t->pieces.rules ? -(float)n : t->pieces.list[id].score;
-    for (int i = n; i-- > 0;) w->scores[w->rules[i].result] = -(float)i;
+    for (int i = n; i-- > 0;)
+        w->scores[w->rules[i].result] = -(float)i;
     return 0;
 }
 
@@ -291,16 +335,20 @@ static bool may_merge(const Pieces *p, int id) {
 static bool scores_are_rules(const Writer *w, int first) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
-    int n = first; /* pairs of pieces that make up a piece; each rule is one of them */
+    int n =
+        first; /* pairs of pieces that make up a piece; each rule is one of them */
     for (const Piece *piece = p->list; piece < p->list + p->n; piece++) {
-        if (piece->kind != PIECE_TEXT) continue;
-        if (piece->length > MAX_MATCHED_BYTES) return false; /* too long to look up all its parts */
+        if (piece->kind != PIECE_TEXT)
+            continue;
+        if (piece->length > MAX_MATCHED_BYTES)
+            return false; /* too long to look up all its parts */
         for (int i = 1; i < piece->length; i++)
             n += pieces_find(p, piece->text, i) >= 0 &&
                  pieces_find(p, piece->text + i, piece->length - i) >= 0;
     }
     for (int i = first + 1; i < t->pieces.n_rules; i++)
-        if (w->scores[w->rules[i].result] > w->scores[w->rules[i - 1].result]) return false;
+        if (w->scores[w->rules[i].result] > w->scores[w->rules[i - 1].result])
+            return false;
     return n == t->pieces.n_rules;
 }
 
@@ -314,7 +362,8 @@ static bool becomes_control(const Tokenizer *t, const Piece *p) {
  * from spaces (Gemma).
  */
 static bool is_spaces(const Piece *p) {
-    return p->kind == PIECE_USER && p->raw && memmem(p->text, p->length, SPACE_MARK, 3);
+    return p->kind == PIECE_USER && p->raw &&
+           memmem(p->text, p->length, SPACE_MARK, 3);
 }
 
 /* Describes a text without special tokens that the GGUF file would tokenize differently. NULL:
@@ -329,18 +378,23 @@ static const char *changed_in_gguf(const Writer *w) {
             return "characters without a piece, because byte pieces are missing";
     if (p->byte_level && t->space_prefix != SPACE_NEVER)
         return "ByteLevel inserts a space before a text";
-    if (!p->byte_level && !t->normalizer.replaces_mark) return "U+2581, which is a space in GGUF";
+    if (!p->byte_level && !t->normalizer.replaces_mark)
+        return "U+2581, which is a space in GGUF";
     for (int id = 0; id < p->n && !p->byte_level; id++) {
         const Piece *piece = &p->list[id];
-        const bool spaces = is_spaces(piece), merges = w->scores[id] > -(float)n;
-        const bool follows_space = piece->kind == PIECE_USER && (!piece->raw || spaces);
+        const bool spaces = is_spaces(piece),
+                   merges = w->scores[id] > -(float)n;
+        const bool follows_space =
+            piece->kind == PIECE_USER && (!piece->raw || spaces);
         if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space)
             return "text next to an added token";
     }
-    while (!p->byte_level && first < n && p->list[w->rules[first].result].kind != PIECE_TEXT)
+    while (!p->byte_level && first < n &&
+           p->list[w->rules[first].result].kind != PIECE_TEXT)
         first++;
     for (const MergeRule *r = w->rules + first; r < w->rules + n; r++)
-        if (!may_merge(p, r->left) || !may_merge(p, r->right) || !may_merge(p, r->result))
+        if (!may_merge(p, r->left) || !may_merge(p, r->right) ||
+            !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with the same text";
     return p->byte_level || scores_are_rules(w, first)
                ? NULL
@@ -351,19 +405,27 @@ static int check_tokenizer(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pretokenizer *p = &t->pretokenizer;
     const bool byte_level = t->pieces.byte_level;
-    if (!t->pieces.rules) return 0;
-    if (byte_level ? !pretokenizer_names(p) : *p->steps || p->whole_words || t->normalizer.composes)
-        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s", w->source,
-                    *p->steps ? *p->steps : "none", p->whole_words ? ", ignore_merges" : "",
+    if (!t->pieces.rules)
+        return 0;
+    if (byte_level ? !pretokenizer_names(p)
+                   : *p->steps || p->whole_words || t->normalizer.composes)
+        return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s",
+                    w->source, *p->steps ? *p->steps : "none",
+                    p->whole_words ? ", ignore_merges" : "",
                     byte_level ? "" : " without ByteLevel");
     const char *changed = changed_in_gguf(w);
-    if (changed) return fail("%s: GGUF would tokenize differently: %s", w->source, changed);
+    if (changed)
+        return fail("%s: GGUF would tokenize differently: %s", w->source,
+                    changed);
     bool spaces = false;
-    for (const Piece *piece = t->pieces.list; piece < t->pieces.list + t->pieces.n; piece++)
-        spaces |= piece->strips_left || piece->strips_right || (!byte_level && is_spaces(piece)) ||
+    for (const Piece *piece = t->pieces.list;
+         piece < t->pieces.list + t->pieces.n; piece++)
+        spaces |= piece->strips_left || piece->strips_right ||
+                  (!byte_level && is_spaces(piece)) ||
                   becomes_control(t, piece);
     if (spaces)
-        note("some added tokens treat the white space in them or next to them differently in GGUF");
+        note(
+            "some added tokens treat the white space in them or next to them differently in GGUF");
     if (t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE)
         note(
             "GGUF always inserts a space before a text; the folder does so only if the text has none");
@@ -392,7 +454,9 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
         const size_t start = begin_string(w);
         char name[32];
         if (pieces->byte_level && !p->length)
-            write_bytes(w, name, sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
+            write_bytes(
+                w, name,
+                sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
         else
             write_piece_name(w, p);
         end_string(w, start);
@@ -410,7 +474,8 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
-        const bool unused = p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
+        const bool unused =
+            p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
         const PieceKind kind = becomes_control(t, p) ? PIECE_CONTROL : p->kind;
         write_u32(w, unused ? 5 : id == pieces->unk ? 2 : types[kind]);
     }
@@ -420,14 +485,19 @@ static int write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const bool byte_level = t->pieces.byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
-    if (rank_pieces(w) || check_tokenizer(w)) return -1;
-    write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama", byte_level ? 4 : 5);
-    if (byte_level) write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
-    if (byte_level && t->normalizer.composes) write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
+    if (rank_pieces(w) || check_tokenizer(w))
+        return -1;
+    write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama",
+               byte_level ? 4 : 5);
+    if (byte_level)
+        write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
+    if (byte_level && t->normalizer.composes)
+        write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
     write_pieces(w, &t->pieces);
     if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->pieces.n_rules);
-        for (const MergeRule *rule = w->rules; rule < w->rules + t->pieces.n_rules; rule++) {
+        for (const MergeRule *rule = w->rules;
+             rule < w->rules + t->pieces.n_rules; rule++) {
             const size_t start = begin_string(w);
             write_piece_name(w, &t->pieces.list[rule->left]);
             write_bytes(w, " ", 1);
@@ -441,16 +511,19 @@ static int write_tokenizer(Writer *w) {
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF can store one end token besides EOS */
     for (int i = 0; i < t->n_ends && eot < 0; i++)
-        if (t->ends[i] != t->eos) eot = t->ends[i];
+        if (t->ends[i] != t->eos)
+            eot = t->ends[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
     write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
     write_int(w, "tokenizer.ggml.eot_token_id", eot);
     write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
-    write_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix != SPACE_NEVER);
+    write_bool(w, "tokenizer.ggml.add_space_prefix",
+               t->space_prefix != SPACE_NEVER);
     const Buffer *template = &t->chat_template;
-    if (template->bytes) write_name(w, "tokenizer.chat_template", template->bytes, template->n);
+    if (template->bytes)
+        write_name(w, "tokenizer.chat_template", template->bytes, template->n);
     return w->head.failed ? -1 : 0;
 }
 
@@ -464,14 +537,19 @@ static void write_padding(Writer *w, uint64_t n) {
 
 /* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file
  * and returns true: the caller then writes the tensor's data. */
-static bool begin_tensor(Writer *w, const char *name, const char *suffix, int depth, int rows,
-                         int cols, Type type) {
-    const uint64_t dims[] = {cols, rows, depth}, start = w->end + -w->end % GGUF_ALIGNMENT;
+static bool begin_tensor(Writer *w, const char *name, const char *suffix,
+                         int depth, int rows, int cols, Type type) {
+    const uint64_t dims[] = {cols, rows, depth},
+                   start = w->end + -w->end % GGUF_ALIGNMENT;
     char full[PART_NAME + 8];
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->out) write_padding(w, w->end);
-    w->end = start + (size_t)depth * tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
-    if (w->out) return true;
+    if (w->out)
+        write_padding(w, w->end);
+    w->end =
+        start + (size_t)depth *
+                    tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
+    if (w->out)
+        return true;
     write_string(w, full, snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
@@ -482,7 +560,8 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix, int de
 }
 
 /* Writes the first n elements of w->row. */
-static void write_vector(Writer *w, const char *name, const char *suffix, int n) {
+static void write_vector(Writer *w, const char *name, const char *suffix,
+                         int n) {
     if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32))
         write_bytes(w, w->row, (size_t)n * sizeof *w->row);
 }
@@ -493,13 +572,18 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
     const bool folded = w->fold && part_folded(&at);
-    if (w->family->has & BARE_NORMS) return;
-    if (w->fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0)
+    if (w->family->has & BARE_NORMS)
+        return;
+    if (w->fold && !folded && !w->out &&
+        at.layer % w->model->config.n_layers == 0)
         note("%s keeps its gamma", name);
-    for (int i = 0; i < dim; i++) w->row[i] = folded ? 1 : norm->gamma[i];
+    for (int i = 0; i < dim; i++)
+        w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
-    if (norm->kind != NORM_LAYER || w->family->has & PARALLEL) return;
-    for (int i = 0; i < dim; i++) w->row[i] = norm->beta ? norm->beta[i] : 0;
+    if (norm->kind != NORM_LAYER || w->family->has & PARALLEL)
+        return;
+    for (int i = 0; i < dim; i++)
+        w->row[i] = norm->beta ? norm->beta[i] : 0;
     write_vector(w, name, ".bias", dim);
 }
 
@@ -508,7 +592,8 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
-    if (!part->rotates || !c->rope.halves || !(w->family->may & NEIGHBOURS) || i >= c->rope.dims)
+    if (!part->rotates || !c->rope.halves || !(w->family->may & NEIGHBOURS) ||
+        i >= c->rope.dims)
         return r;
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
@@ -518,7 +603,8 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
     const float *gamma = w->fold ? part_folded(at) : NULL;
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
-        for (int i = 0; gamma && i < t->cols; i++) w->row[i] *= gamma[i];
+        for (int i = 0; gamma && i < t->cols; i++)
+            w->row[i] *= gamma[i];
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, t->cols));
     }
@@ -528,25 +614,35 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
  * float32: a quantized router would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
-    const int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
+    const int depth =
+                  at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
               block = TYPES[w->type].weights;
-    const PartRows part =
-        family_fuses(w->family, at.part) ? part_fused(&at) : (PartRows){0, t->rows};
-    const Type type = at.part->routes ? TYPE_F32 : t->cols % block == 0 ? w->type : TYPE_F16;
-    if (part.first ? w->out != NULL
-                   : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
-        for (; at.expert < depth; at.expert++) write_rows(w, &at, type);
+    const PartRows part = family_fuses(w->family, at.part)
+                              ? part_fused(&at)
+                              : (PartRows){0, t->rows};
+    const Type type = at.part->routes        ? TYPE_F32
+                      : t->cols % block == 0 ? w->type
+                                             : TYPE_F16;
+    if (part.first
+            ? w->out != NULL
+            : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
+        for (; at.expert < depth; at.expert++)
+            write_rows(w, &at, type);
     if (!w->out && type == TYPE_F16 && type != w->type && !w->noted++)
-        note("rows that are not a multiple of %d become f16, as the rows of %d of %s", block,
-             t->cols, name);
-    if (!t->bias) return;
-    for (int r = 0; r < t->rows; r++) w->row[r] = t->bias[source_row(w, at.part, r)];
+        note(
+            "rows that are not a multiple of %d become f16, as the rows of %d of %s",
+            block, t->cols, name);
+    if (!t->bias)
+        return;
+    for (int r = 0; r < t->rows; r++)
+        w->row[r] = t->bias[source_row(w, at.part, r)];
     write_vector(w, name, ".bias", t->rows);
 }
 
 static void write_factors(Writer *w, const char *name, const double *factors) {
     const int n = w->model->config.rope.dims / 2;
-    for (int i = 0; i < n; i++) w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
+    for (int i = 0; i < n; i++)
+        w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
     write_vector(w, name, ".weight", n);
 }
 
@@ -561,10 +657,13 @@ static void write_tensors(Writer *w) {
     PartAt first = parts_of(m);
     if (m->tied && w->family->has & STORED_OUTPUT && next_part(&first))
         write_weight(w, "output", first);
-    if (!m->rope_factors || !(w->family->may & ROPE_FACTORS)) return;
-    write_factors(w, longrope ? "rope_factors_short" : "rope_freqs", m->rope_factors);
+    if (!m->rope_factors || !(w->family->may & ROPE_FACTORS))
+        return;
+    write_factors(w, longrope ? "rope_factors_short" : "rope_freqs",
+                  m->rope_factors);
     if (longrope)
-        write_factors(w, "rope_factors_long", m->long_factors ? m->long_factors : m->rope_factors);
+        write_factors(w, "rope_factors_long",
+                      m->long_factors ? m->long_factors : m->rope_factors);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -574,18 +673,26 @@ static void write_key(Writer *w, const Key *key) {
     const String *text = field;
     char name[GGUF_KEY_NAME];
     double number = 0;
-    if (!key->gguf || !family_has_key(w->family, key)) return;
+    if (!key->gguf || !family_has_key(w->family, key))
+        return;
     snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
-    if (key->kind == KEY_SIZE) number = *(const int *)field;
-    if (key->kind == KEY_INTEGER) number = (double)*(const int64_t *)field;
-    if (key->kind == KEY_FLOAT) number = (double)*(const float *)field;
-    if (key->kind == KEY_REAL) number = *(const double *)field;
-    if (key->kind == KEY_STRING && text->n) write_name(w, name, text->text, text->n);
-    if (number == 0) return;
+    if (key->kind == KEY_SIZE)
+        number = *(const int *)field;
+    if (key->kind == KEY_INTEGER)
+        number = (double)*(const int64_t *)field;
+    if (key->kind == KEY_FLOAT)
+        number = (double)*(const float *)field;
+    if (key->kind == KEY_REAL)
+        number = *(const double *)field;
+    if (key->kind == KEY_STRING && text->n)
+        write_name(w, name, text->text, text->n);
+    if (number == 0)
+        return;
     if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
         write_int(w, name, (int)number);
     else
-        write_value(w, name, GGUF_F32, &(float){to_float(w, name, number)}, sizeof(float));
+        write_value(w, name, GGUF_F32, &(float){to_float(w, name, number)},
+                    sizeof(float));
 }
 
 /* Writes everything before the data. */
@@ -593,45 +700,54 @@ static int write_header(Writer *w) {
     const char *architecture = w->family->gguf;
     write_u32(w, GGUF_MAGIC);
     write_u32(w, GGUF_VERSION);
-    write_bytes(w, (uint64_t[2]){0}, sizeof(uint64_t[2])); /* the counts of tensors and keys */
+    write_bytes(w, (uint64_t[2]){0},
+                sizeof(uint64_t[2])); /* the counts of tensors and keys */
     write_name(w, "general.architecture", architecture, strlen(architecture));
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
-    for (const Key *key = KEYS; key->gguf || key->hf; key++) write_key(w, key);
+    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+        write_key(w, key);
     /* other programs require the key */
-    if (!w->tokenizer) write_name(w, "tokenizer.ggml.model", "none", 4);
+    if (!w->tokenizer)
+        write_name(w, "tokenizer.ggml.model", "none", 4);
     /* already reported */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w))) return -1;
+    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w)))
+        return -1;
     write_tensors(w);
     write_padding(w, w->head.n);
-    if (w->head.failed || w->status) return -1;
+    if (w->head.failed || w->status)
+        return -1;
     if (w->header.config.context < w->model->config.context)
-        note("GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-             architecture, w->header.config.context);
-    memcpy(w->head.bytes + 2 * sizeof(uint32_t), (uint64_t[]){w->n_tensors, w->n_keys},
-           sizeof(uint64_t[2]));
+        note(
+            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
+            architecture, w->header.config.context);
+    memcpy(w->head.bytes + 2 * sizeof(uint32_t),
+           (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
     return 0;
 }
 
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type, bool fold,
-                     const char *source, const char *path) {
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
+                     bool fold, const char *source, const char *path) {
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
                 .fold = fold};
-    if (!w.family) return -1;
+    if (!w.family)
+        return -1;
     w.header = header_of(model, w.family);
     size_t widest = 0;
     for (PartSize size = 0; size < N_PART_SIZES; size++) {
         const size_t n = part_size(&model->config, size);
-        if (n > widest) widest = n;
+        if (n > widest)
+            widest = n;
     }
     w.row = allocate(2 * widest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + widest);
     OutputFile file;
-    int status = !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
+    int status =
+        !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
     if (!status) {
         w.out = file.stream;
         w.end = 0;

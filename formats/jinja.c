@@ -20,21 +20,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { UNDEFINED, NONE, BOOLEAN, INTEGER, STRING, LIST, MAP, MACRO, FUNCTION } Kind;
+typedef enum {
+    UNDEFINED,
+    NONE,
+    BOOLEAN,
+    INTEGER,
+    STRING,
+    LIST,
+    MAP,
+    MACRO,
+    FUNCTION
+} Kind;
 
 typedef struct Value {
     Kind kind;
     uint32_t n; /* bytes of a string, items of a list */
     union {
-        int64_t number;     /* of a boolean or an integer, which has 32 bits */
-        const char *text;   /* of a string: [n]; of a macro: its parameters in the template */
+        int64_t number; /* of a boolean or an integer, which has 32 bits */
+        const char *
+            text; /* of a string: [n]; of a macro: its parameters in the template */
         struct Item *items; /* of a list: [n] */
         struct Value *map;  /* of a map: its items, a list */
     };
     union {
         /* of a string: [n]; NULL: all bytes are the template's or the program's */
         const bool *marks;
-        size_t room; /* of a list that is being built: the capacity of `items` */
+        size_t
+            room; /* of a list that is being built: the capacity of `items` */
     };
 } Value;
 
@@ -43,8 +55,9 @@ typedef struct Item {
 } Item;
 
 typedef struct {
-    Value variables;    /* a stack */
-    uint32_t first;     /* the first variable that `set` can change; 0 at the top level */
+    Value variables; /* a stack */
+    uint32_t
+        first; /* the first variable that `set` can change; 0 at the top level */
     uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
@@ -70,14 +83,16 @@ static Value messages;
 /* The message has the line of the cursor, `error` and what it is about. */
 static _Noreturn void stop_at(const char *error, Value what) {
     int line = 1;
-    for (const char *s = source; s < cursor; s++) line += *s == '\n';
-    fail("%s: line %d of the chat template: %s%.*s", path, line, error, (int)what.n,
-         what.n ? what.text : "");
+    for (const char *s = source; s < cursor; s++)
+        line += *s == '\n';
+    fail("%s: line %d of the chat template: %s%.*s", path, line, error,
+         (int)what.n, what.n ? what.text : "");
     longjmp(stopped, 1);
 }
 
 static void stop_if(bool refused, const char *error) {
-    if (refused) stop_at(error, undefined);
+    if (refused)
+        stop_at(error, undefined);
 }
 
 static void work(size_t bytes) {
@@ -103,23 +118,30 @@ static Value string(const char *s, const bool *with_marks, size_t n) {
     return (Value){STRING, (uint32_t)n, .text = s, .marks = with_marks};
 }
 
-static Value constant(const char *s) { return string(s, NULL, strlen(s)); }
+static Value constant(const char *s) {
+    return string(s, NULL, strlen(s));
+}
 
 static Value part(Value s, size_t from, size_t to) {
     return string(s.text + from, s.marks ? s.marks + from : NULL, to - from);
 }
 
-static Value boolean(bool is_true) { return (Value){.kind = BOOLEAN, .number = is_true}; }
+static Value boolean(bool is_true) {
+    return (Value){.kind = BOOLEAN, .number = is_true};
+}
 
 static Value integer(int64_t number) {
     stop_if(number != (int32_t)number, "an integer of more than 32 bits");
     return (Value){.kind = INTEGER, .number = number};
 }
 
-static bool is_number(Value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
+static bool is_number(Value v) {
+    return v.kind == BOOLEAN || v.kind == INTEGER;
+}
 
 static bool is_true(Value v) {
-    if (v.kind == MAP) return v.map->n > 0;
+    if (v.kind == MAP)
+        return v.map->n > 0;
     return is_number(v) ? v.number != 0 : v.n > 0 || v.kind >= MACRO;
 }
 
@@ -128,12 +150,15 @@ static void add(Value *list, Value key, Value value) {
         const Item *old = list->items;
         list->room = 2 * list->room + 4;
         list->items = get_memory(list->room * sizeof *old);
-        if (list->n) memcpy(list->items, old, list->n * sizeof *old);
+        if (list->n)
+            memcpy(list->items, old, list->n * sizeof *old);
     }
     list->items[list->n++] = (Item){key, value};
 }
 
-static void push(Value *list, Value value) { add(list, value, value); }
+static void push(Value *list, Value value) {
+    add(list, value, value);
+}
 
 static Value map_of(Value list) {
     Value v = {.kind = MAP, .map = get_memory(sizeof list)};
@@ -141,11 +166,15 @@ static Value map_of(Value list) {
     return v;
 }
 
-static void define(Value *list, const char *name, Value value) { add(list, constant(name), value); }
+static void define(Value *list, const char *name, Value value) {
+    add(list, constant(name), value);
+}
 
 static bool equal(Value a, Value b) {
-    if (is_number(a) && is_number(b)) return a.number == b.number;
-    if (a.kind != b.kind) return false;
+    if (is_number(a) && is_number(b))
+        return a.number == b.number;
+    if (a.kind != b.kind)
+        return false;
     if (a.kind == STRING) {
         n_steps += a.n / 64;
         return a.n == b.n && !memcmp(a.text, b.text, a.n);
@@ -158,7 +187,8 @@ static bool equal(Value a, Value b) {
 /* The last item with this key from `from` on; NULL if there is none. */
 static Item *find(Value list, Value key, size_t from) {
     size_t i = list.n;
-    while (i > from && !equal(list.items[i - 1].key, key)) i--;
+    while (i > from && !equal(list.items[i - 1].key, key))
+        i--;
     work(list.n - i);
     return i > from ? &list.items[i - 1] : NULL;
 }
@@ -186,10 +216,14 @@ static void write_bytes(const char *s, const bool *with_marks, size_t n) {
 
 static Value to_string(Value v) {
     stop_if(v.kind > STRING, "prints a list, a map or a macro");
-    if (v.kind == STRING) return v;
-    if (v.kind == NONE) return constant("None");
-    if (v.kind == BOOLEAN) return constant(v.number ? "True" : "False");
-    if (v.kind == UNDEFINED) return constant("");
+    if (v.kind == STRING)
+        return v;
+    if (v.kind == NONE)
+        return constant("None");
+    if (v.kind == BOOLEAN)
+        return constant(v.number ? "True" : "False");
+    if (v.kind == UNDEFINED)
+        return constant("");
     char *digits = get_memory(16);
     sprintf(digits, "%d", (int)v.number);
     return constant(digits);
@@ -230,7 +264,8 @@ static size_t next_character(Value s, size_t at) {
 
 /* The list of a map's keys, or the list itself. */
 static Value iterate(Value v) {
-    if (v.kind == MAP) return *v.map;
+    if (v.kind == MAP)
+        return *v.map;
     stop_if(v.kind != LIST && v.kind != UNDEFINED, "expected a list");
     return v.kind == LIST ? v : empty;
 }
@@ -238,9 +273,11 @@ static Value iterate(Value v) {
 /* The number of characters or items. */
 static int64_t count(Value v) {
     int64_t n = 0;
-    if (v.kind != STRING) return iterate(v).n;
+    if (v.kind != STRING)
+        return iterate(v).n;
     work(v.n);
-    for (size_t at = 0; at < v.n; at = next_character(v, at)) n++;
+    for (size_t at = 0; at < v.n; at = next_character(v, at))
+        n++;
     return n;
 }
 
@@ -249,10 +286,13 @@ static uint32_t place(Value v, Value index, int64_t missing) {
     const int64_t n = count(v);
     int64_t i = index.kind == INTEGER ? index.number : missing;
     size_t at = 0;
-    if (i < 0) i += n;
+    if (i < 0)
+        i += n;
     i = i < 0 ? 0 : i > n ? n : i;
-    if (v.kind == LIST) return (uint32_t)i;
-    for (; i > 0; i--) at = next_character(v, at);
+    if (v.kind == LIST)
+        return (uint32_t)i;
+    for (; i > 0; i--)
+        at = next_character(v, at);
     return (uint32_t)at;
 }
 
@@ -260,8 +300,10 @@ static Value slice(Value v, Value from, Value to) {
     stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
     const uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX),
                    n = end > begin ? end - begin : 0;
-    if (v.kind == STRING) return part(v, begin, begin + n);
-    if (n) v.items += begin;
+    if (v.kind == STRING)
+        return part(v, begin, begin + n);
+    if (n)
+        v.items += begin;
     v.n = n;
     return v;
 }
@@ -269,9 +311,12 @@ static Value slice(Value v, Value from, Value to) {
 static Value get_member(Value v, Value key) {
     stop_if(v.kind == UNDEFINED, "a member of an undefined value");
     const Item *item = v.kind == MAP ? find(*v.map, key, 0) : NULL;
-    if (item) return item->value;
-    if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING)) return undefined;
-    const Value only = slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
+    if (item)
+        return item->value;
+    if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING))
+        return undefined;
+    const Value only =
+        slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
     return v.kind == STRING ? only : only.n ? only.items->key : undefined;
 }
 
@@ -285,10 +330,11 @@ typedef struct {
 } Operator;
 
 static const Operator OPERATORS[] = {
-    {"or", 1, '|'},  {"and", 2, '&'},     {"==", 4, '='}, {"!=", 4, -'='},     {"<=", 4, -'>'},
-    {">=", 4, -'<'}, {"<", 4, '<'},       {">", 4, '>'},  {"not in", 4, -'i'}, {"in", 4, 'i'},
-    {"+", 5, '+'},   {"-", 5, '-'},       {"~", 6, '~'},  {"*", 7, '*'},       {"%", 7, '%'},
-    {"|", 8, 'f'},   {"is not", 8, -'?'}, {"is", 8, '?'}, {".", 9, '.'},       {"[", 9, '['}};
+    {"or", 1, '|'},      {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
+    {"<=", 4, -'>'},     {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
+    {"not in", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
+    {"~", 6, '~'},       {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
+    {"is not", 8, -'?'}, {"is", 8, '?'},  {".", 9, '.'},  {"[", 9, '['}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
 /* levels; CONDITIONAL: a if b else c */
@@ -302,7 +348,8 @@ static bool contains(Value list, Value v) {
     list = iterate(list);
     work(list.n);
     for (size_t i = 0; i < list.n; i++)
-        if (equal(list.items[i].key, v)) return true;
+        if (equal(list.items[i].key, v))
+            return true;
     return false;
 }
 
@@ -312,12 +359,16 @@ static int64_t number_of(Value v) {
 }
 
 static Value apply(int op, Value a, Value b) {
-    if (op == '=') return boolean(equal(a, b));
-    if (op == 'i') return boolean(contains(b, a));
-    if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING)) return concatenate(a, b);
+    if (op == '=')
+        return boolean(equal(a, b));
+    if (op == 'i')
+        return boolean(contains(b, a));
+    if (op == '~' || (op == '+' && a.kind == STRING && b.kind == STRING))
+        return concatenate(a, b);
     if (op == '+' && a.kind == LIST && b.kind == LIST) {
         a.room = a.n; /* push() copies it */
-        for (size_t i = 0; i < b.n; i++) push(&a, b.items[i].key);
+        for (size_t i = 0; i < b.n; i++)
+            push(&a, b.items[i].key);
         return a;
     }
     const int64_t x = number_of(a), y = number_of(b);
@@ -328,7 +379,8 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    if (!y) stop_at("divides by zero", undefined);
+    if (!y)
+        stop_at("divides by zero", undefined);
     return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
 }
 
@@ -342,7 +394,9 @@ static int option;
 
 static Value call_function(Value name, Value on, Value with, bool is_test);
 
-static Value arg(size_t i) { return i < args.n ? args.items[i].value : undefined; }
+static Value arg(size_t i) {
+    return i < args.n ? args.items[i].value : undefined;
+}
 
 static Value string_arg(size_t i) {
     const Value v = arg(i);
@@ -350,17 +404,21 @@ static Value string_arg(size_t i) {
     return v;
 }
 
-static void check_arguments(size_t max) { stop_if(args.n > max, "unsupported arguments"); }
+static void check_arguments(size_t max) {
+    stop_if(args.n > max, "unsupported arguments");
+}
 
 /* The size of the first or last character if it is in the argument or, without one, white space;
  * else 0. */
 static size_t stripped(Value s, bool last) {
     size_t n;
-    if (!s.n) return 0;
+    if (!s.n)
+        return 0;
     const size_t from = last ? s.n - utf8_before(s.text + s.n, s.text) : 0;
     const uint32_t code = utf8_read(s.text + from, s.n - from, &n);
-    const bool strips =
-        args.n ? contains(string_arg(0), part(s, from, from + n)) : is_white_space(code);
+    const bool strips = args.n
+                            ? contains(string_arg(0), part(s, from, from + n))
+                            : is_white_space(code);
     return strips ? n : 0;
 }
 
@@ -369,8 +427,10 @@ enum { LEFT = 1, RIGHT = 2 };
 static Value strip(void) {
     Value s = to_string(self);
     work(s.n);
-    for (size_t n; option & LEFT && (n = stripped(s, false));) s = part(s, n, s.n);
-    for (size_t n; option & RIGHT && (n = stripped(s, true));) s = part(s, 0, s.n - n);
+    for (size_t n; option & LEFT && (n = stripped(s, false));)
+        s = part(s, n, s.n);
+    for (size_t n; option & RIGHT && (n = stripped(s, true));)
+        s = part(s, 0, s.n - n);
     return s;
 }
 
@@ -381,9 +441,11 @@ static Value split(void) {
     Value list = empty;
     stop_if(!separator.n, "an empty separator");
     work(rest.n);
-    for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0; left--) {
+    for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0;
+         left--) {
         const char *at = memmem(rest.text, rest.n, separator.text, separator.n);
-        if (!at) break;
+        if (!at)
+            break;
         const size_t n = at - rest.text;
         push(&list, part(rest, 0, n));
         rest = part(rest, n + separator.n, rest.n);
@@ -396,7 +458,8 @@ static Value join_items(Value list, Value separator) {
     const size_t start = n_text;
     list = iterate(list);
     for (size_t i = 0; i < list.n; i++) {
-        if (i) put(separator);
+        if (i)
+            put(separator);
         put(list.items[i].key);
     }
     return take(start);
@@ -423,8 +486,9 @@ static Value change_case(void) {
     for (size_t i = start; i < n_text; i++) {
         const uint8_t c = text[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
-        text[i] =
-            (char)(option & (i == start ? UPPER_FIRST : UPPER_REST) ? toupper(c) : tolower(c));
+        text[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST)
+                             ? toupper(c)
+                             : tolower(c));
     }
     return take(start);
 }
@@ -432,7 +496,8 @@ static Value change_case(void) {
 /* endswith if the option is set. */
 static Value starts_with(void) {
     const Value s = to_string(self), prefix = string_arg(0);
-    if (s.n < prefix.n) return boolean(false);
+    if (s.n < prefix.n)
+        return boolean(false);
     const size_t from = option ? s.n - prefix.n : 0;
     return boolean(equal(part(s, from, from + prefix.n), prefix));
 }
@@ -442,17 +507,21 @@ static Value length(void) {
     return integer(count(self));
 }
 
-static Value to_list(void) { return iterate(self); }
+static Value to_list(void) {
+    return iterate(self);
+}
 
 static Value reverse(Value v) {
     Value list = empty;
     v = iterate(v);
-    for (size_t i = v.n; i > 0; i--) push(&list, v.items[i - 1].key);
+    for (size_t i = v.n; i > 0; i--)
+        push(&list, v.items[i - 1].key);
     return list;
 }
 
 static Value or_default(void) {
-    const bool is_used = self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
+    const bool is_used =
+        self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
     return !is_used ? self : args.n ? arg(0) : constant("");
 }
 
@@ -464,41 +533,58 @@ static Value get(void) {
 
 /* selectattr; rejectattr if the option is set. */
 static Value choose(void) {
-    const Value from = is_true(self) ? iterate(self) : empty, name = string_arg(0), test = arg(1);
+    const Value from = is_true(self) ? iterate(self) : empty,
+                name = string_arg(0), test = arg(1);
     const bool has_test = args.n > 1, rejects = option;
     Value with = empty, list = empty;
     push(&with, arg(2));
     for (size_t i = 0; i < from.n; i++) {
         const Value v = from.items[i].key, member = get_member(v, name);
-        const bool passes = is_true(has_test ? call_function(test, member, with, true) : member);
-        if (passes != rejects) push(&list, v);
+        const bool passes = is_true(
+            has_test ? call_function(test, member, with, true) : member);
+        if (passes != rejects)
+            push(&list, v);
     }
     return list;
 }
 
-static Value is_of_kind(void) { return boolean(option & 1 << self.kind); }
-static Value is_boolean(void) { return boolean(self.kind == BOOLEAN && self.number == option); }
-static Value is_equal(void) { return boolean(equal(self, arg(0))); }
+static Value is_of_kind(void) {
+    return boolean(option & 1 << self.kind);
+}
+static Value is_boolean(void) {
+    return boolean(self.kind == BOOLEAN && self.number == option);
+}
+static Value is_equal(void) {
+    return boolean(equal(self, arg(0)));
+}
 
-static Value new_map(void) { return map_of(args); }
+static Value new_map(void) {
+    return map_of(args);
+}
 
-static Value refuse(void) { stop_at("refused: ", to_string(arg(0))); }
+static Value refuse(void) {
+    stop_at("refused: ", to_string(arg(0)));
+}
 
 /* The marks of a date are 0: its format may come from a message. */
 static Value date(void) {
     char today[64];
     const size_t start = n_text;
-    jinja_write(today, format_today(today, sizeof today, concatenate(arg(0), undefined).text),
-                false);
+    jinja_write(
+        today,
+        format_today(today, sizeof today, concatenate(arg(0), undefined).text),
+        false);
     return take(start);
 }
 
 static Value range(void) {
     const bool has_start = args.n > 1;
-    const int64_t to = number_of(arg(has_start)), step = args.n > 2 ? number_of(arg(2)) : 1;
+    const int64_t to = number_of(arg(has_start)),
+                  step = args.n > 2 ? number_of(arg(2)) : 1;
     Value list = empty;
     stop_if(!step, "a range with a step of 0");
-    for (int64_t i = has_start ? number_of(arg(0)) : 0; step < 0 ? i > to : i < to; i += step)
+    for (int64_t i = has_start ? number_of(arg(0)) : 0;
+         step < 0 ? i > to : i < to; i += step)
         push(&list, integer(i));
     return list;
 }
@@ -566,11 +652,14 @@ static Value call_function(Value name, Value on, Value with, bool is_test) {
 /* ---- reading ----------------------------------------------------------------------------------
  */
 
-static bool is_word(char c) { return isalnum((uint8_t)c) || c == '_'; }
+static bool is_word(char c) {
+    return isalnum((uint8_t)c) || c == '_';
+}
 
 static void skip_space(void) {
     const char *start = cursor;
-    while (isspace((uint8_t)*cursor)) cursor++;
+    while (isspace((uint8_t)*cursor))
+        cursor++;
     n_steps += (size_t)(cursor - start) / 64;
 }
 
@@ -580,8 +669,10 @@ static const char *after(const char *symbol) {
     const char *s = cursor;
     for (; *symbol; symbol++) {
         const bool space = *symbol == ' ' && isspace((uint8_t)*s);
-        if (!space && *s != *symbol) return NULL;
-        do s++;
+        if (!space && *s != *symbol)
+            return NULL;
+        do
+            s++;
         while (space && isspace((uint8_t)*s));
     }
     return is_word(symbol[-1]) && is_word(*s) ? NULL : s;
@@ -589,14 +680,16 @@ static const char *after(const char *symbol) {
 
 static bool accept(const char *symbol) {
     const char *end = after(symbol);
-    if (!end) return false;
+    if (!end)
+        return false;
     cursor = end;
     work(0);
     return true;
 }
 
 static void expect(const char *symbol) {
-    if (!accept(symbol)) stop_at("expected ", constant(symbol));
+    if (!accept(symbol))
+        stop_at("expected ", constant(symbol));
 }
 
 /* Reads the end of a tag and the white space that belongs to it. */
@@ -614,7 +707,8 @@ static void end_tag(const char *symbol) {
 static Value read_name(void) {
     skip_space();
     const char *s = cursor;
-    while (is_word(*cursor)) cursor++;
+    while (is_word(*cursor))
+        cursor++;
     work(cursor - s);
     stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
     return string(s, NULL, cursor - s);
@@ -625,7 +719,9 @@ static Value read_name(void) {
 static Value read_level(int level, bool runs);
 static void run_block(bool runs);
 
-static Value expression(void) { return read_level(CONDITIONAL, true); }
+static Value expression(void) {
+    return read_level(CONDITIONAL, true);
+}
 
 static Value get_variable(Value name) {
     return get_member((Value){.kind = MAP, .map = &scope.variables}, name);
@@ -633,7 +729,8 @@ static Value get_variable(Value name) {
 
 /* Begins a scope; the caller restores the old one. */
 static void open_scope(void) {
-    if (!scope.first) scope.n_globals = scope.variables.n;
+    if (!scope.first)
+        scope.n_globals = scope.variables.n;
     scope.first = scope.variables.n;
 }
 
@@ -642,10 +739,14 @@ static void read_parameters(Value given) {
     for (size_t i = 0; !accept(")"); i++) {
         const Value name = read_name();
         const Item *item = find(given, name, 0);
-        if (!item && i < given.n && !given.items[i].key.kind) item = &given.items[i];
-        const Value missing = accept("=") ? read_level(CONDITIONAL, !item) : undefined;
-        if (live) add(&scope.variables, name, item ? item->value : missing);
-        if (!after(")")) expect(",");
+        if (!item && i < given.n && !given.items[i].key.kind)
+            item = &given.items[i];
+        const Value missing =
+            accept("=") ? read_level(CONDITIONAL, !item) : undefined;
+        if (live)
+            add(&scope.variables, name, item ? item->value : missing);
+        if (!after(")"))
+            expect(",");
     }
 }
 
@@ -677,10 +778,12 @@ static Value read_string(void) {
         for (; *cursor != quote; cursor++) {
             const bool escaped = *cursor == '\\';
             cursor += escaped;
-            const char *escape = escaped && *cursor ? strchr(from, *cursor) : NULL;
+            const char *escape =
+                escaped && *cursor ? strchr(from, *cursor) : NULL;
             stop_if(!*cursor || (escaped && !escape),
                     "an unsupported escape, or a string without an end");
-            if (live) write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
+            if (live)
+                write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
         }
         cursor++;
     } while (after("'") || after("\""));
@@ -695,7 +798,8 @@ static Value read_values(Kind kind, const char *end) {
         const char *start = cursor;
         Value key = undefined, value = expression();
         /* only parentheses */
-        if (kind == LIST && *end == ')' && !items.n && accept(end)) return value;
+        if (kind == LIST && *end == ')' && !items.n && accept(end))
+            return value;
         if (kind == FUNCTION && after("=")) {
             cursor = start;
             key = read_name();
@@ -707,8 +811,10 @@ static Value read_values(Kind kind, const char *end) {
             expect(":");
             value = expression();
         }
-        if (live) add(&items, kind == LIST ? value : key, value);
-        if (!after(end)) expect(",");
+        if (live)
+            add(&items, kind == LIST ? value : key, value);
+        if (!after(end))
+            expect(",");
     }
     return kind == MAP ? map_of(items) : items;
 }
@@ -719,28 +825,39 @@ static Value read_named(int kind, Value v) {
     const Value name = read_name();
     const bool is_call = accept("(");
     const Value given = is_call ? read_values(FUNCTION, ")") : empty;
-    if (!live) return undefined;
-    if (!kind) v = get_variable(name);
-    if (!kind && !is_call) return v;
-    if (!kind && v.kind == MACRO) return call_macro(v, given);
+    if (!live)
+        return undefined;
+    if (!kind)
+        v = get_variable(name);
+    if (!kind && !is_call)
+        return v;
+    if (!kind && v.kind == MACRO)
+        return call_macro(v, given);
     return kind == '.' && !is_call ? get_member(v, name)
                                    : call_function(name, v, given, kind == '?');
 }
 
 static Value read_primary(void) {
-    if (accept("(")) return read_values(LIST, ")");
-    if (accept("[")) return read_values(LIST, "]");
-    if (accept("{")) return read_values(MAP, "}");
-    if (after("'") || after("\"")) return read_string();
+    if (accept("("))
+        return read_values(LIST, ")");
+    if (accept("["))
+        return read_values(LIST, "]");
+    if (accept("{"))
+        return read_values(MAP, "}");
+    if (after("'") || after("\""))
+        return read_string();
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
         cursor = end;
         return integer(number);
     }
-    if (accept("true") || accept("True")) return boolean(true);
-    if (accept("false") || accept("False")) return boolean(false);
-    if (accept("none") || accept("None")) return none;
+    if (accept("true") || accept("True"))
+        return boolean(true);
+    if (accept("false") || accept("False"))
+        return boolean(false);
+    if (accept("none") || accept("None"))
+        return none;
     return read_named('\0', undefined);
 }
 
@@ -749,11 +866,14 @@ static Value read_subscript(Value v) {
     Value bounds[3] = {{0}};
     int n = 0;
     do
-        if (!after(":") && !after("]")) bounds[n] = expression();
+        if (!after(":") && !after("]"))
+            bounds[n] = expression();
     while (n < 2 && accept(":") && ++n);
     expect("]");
-    if (!live) return undefined;
-    stop_if(bounds[2].kind && (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind),
+    if (!live)
+        return undefined;
+    stop_if(bounds[2].kind &&
+                (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind),
             "unsupported step");
     return bounds[2].kind ? reverse(v)
            : n            ? slice(v, bounds[0], bounds[1])
@@ -763,21 +883,30 @@ static Value read_subscript(Value v) {
 /* Reads an operator of this level or a higher one. Returns NULL if none follows. */
 static const Operator *read_operator(int level) {
     skip_space();
-    const char *end = cursor + (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
-    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2)) return NULL;
+    const char *end =
+        cursor +
+        (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
+    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2))
+        return NULL;
     for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++)
-        if (o->level >= level && accept(o->symbol)) return o;
+        if (o->level >= level && accept(o->symbol))
+            return o;
     return NULL;
 }
 
 /* Reads what follows an operator, and applies it. */
 static Value read_right(int level, int code, Value left) {
-    if (code < 0) return boolean(!is_true(read_right(level, -code, left)));
-    if (code == '[') return read_subscript(left);
-    if (level >= FILTER) return read_named(code, left);
-    const bool is_logic = level < NOT, decided = is_logic && is_true(left) == (code == '|');
+    if (code < 0)
+        return boolean(!is_true(read_right(level, -code, left)));
+    if (code == '[')
+        return read_subscript(left);
+    if (level >= FILTER)
+        return read_named(code, left);
+    const bool is_logic = level < NOT,
+               decided = is_logic && is_true(left) == (code == '|');
     const Value right = read_level(level + 1, !decided);
-    if (is_logic) return decided ? left : right;
+    if (is_logic)
+        return decided ? left : right;
     return live ? apply(code, left, right) : undefined;
 }
 
@@ -788,7 +917,8 @@ static Value read_operand(int level) {
         depth--;
         return boolean(!is_true(v));
     }
-    if (level == MEMBER || !accept("-")) return read_primary();
+    if (level == MEMBER || !accept("-"))
+        return read_primary();
     const Value v = read_level(MEMBER, true);
     return live ? apply('-', integer(0), v) : undefined;
 }
@@ -797,7 +927,8 @@ static Value read_operation(int level) {
     Value v = read_operand(level);
     const Operator *o, *previous = NULL;
     for (; (o = read_operator(level)); previous = o) {
-        const bool is_chain = previous && previous->level == COMPARISON && o->level == COMPARISON;
+        const bool is_chain =
+            previous && previous->level == COMPARISON && o->level == COMPARISON;
         stop_if(is_chain, "unsupported chain of comparisons");
         v = read_right(o->level, o->code, v);
     }
@@ -812,7 +943,8 @@ static Value read_conditional(void) {
     read_level(OR, false);
     const bool has_condition = accept("if"),
                chosen = !has_condition || is_true(read_level(OR, true));
-    if (has_condition && accept("else")) result = read_level(CONDITIONAL, !chosen);
+    if (has_condition && accept("else"))
+        result = read_level(CONDITIONAL, !chosen);
     if (live && chosen) {
         const char *end = cursor;
         cursor = start;
@@ -828,7 +960,8 @@ static Value read_conditional(void) {
 static Value read_level(int level, bool runs) {
     const bool was_live = live;
     live &= runs;
-    const Value v = level == CONDITIONAL ? read_conditional() : read_operation(level);
+    const Value v =
+        level == CONDITIONAL ? read_conditional() : read_operation(level);
     runs = live;
     live = was_live;
     return runs ? v : undefined;
@@ -839,7 +972,8 @@ static Value read_level(int level, bool runs) {
 static void run_if(void) {
     bool decided = false, is_else = false;
     do {
-        const bool runs = is_else ? !decided : is_true(read_level(CONDITIONAL, !decided));
+        const bool runs =
+            is_else ? !decided : is_true(read_level(CONDITIONAL, !decided));
         decided |= runs;
         run_block(runs);
     } while (accept("elif") || (is_else = accept("else")));
@@ -862,7 +996,8 @@ static Value loop_of(Value items, size_t index) {
 static void run_for(void) {
     const Value name = read_name();
     bool has_names = false;
-    for (; accept(","); has_names = true) read_name();
+    for (; accept(","); has_names = true)
+        read_name();
     expect("in");
     Value over = iterate(read_level(OR, true)), chosen = empty;
     stop_if(has_names && over.n, "unsupported list of names");
@@ -873,7 +1008,8 @@ static void run_for(void) {
         for (size_t i = 0; i < over.n; i++) {
             set(&scope.variables, name, over.items[i].key, scope.first);
             cursor = condition;
-            if (is_true(read_level(OR, true))) push(&chosen, over.items[i].key);
+            if (is_true(read_level(OR, true)))
+                push(&chosen, over.items[i].key);
         }
         over = chosen;
         cursor = condition;
@@ -892,14 +1028,17 @@ static void run_for(void) {
         live = true;
     }
     scope = outer;
-    if (!over.n) run_block(false);
-    if (accept("else")) run_block(!over.n);
+    if (!over.n)
+        run_block(false);
+    if (accept("else"))
+        run_block(!over.n);
     expect("endfor");
 }
 
 /* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
 static void run_set(void) {
-    const Value name = read_name(), member = accept(".") ? read_name() : undefined;
+    const Value name = read_name(),
+                member = accept(".") ? read_name() : undefined;
     const size_t start = n_text;
     const bool has_block = !accept("=");
     if (has_block) {
@@ -919,7 +1058,9 @@ static void run_macro(void) {
     const Value name = read_name();
     const bool runs = live;
     expect("(");
-    if (live) set(&scope.variables, name, (Value){.kind = MACRO, .text = cursor}, scope.first);
+    if (live)
+        set(&scope.variables, name, (Value){.kind = MACRO, .text = cursor},
+            scope.first);
     live = false;
     read_parameters(empty);
     run_block(false);
@@ -953,14 +1094,20 @@ static void run_statement(void) {
  * 0: the end. */
 static char read_text(void) {
     const char *start = cursor, *tag = start;
-    while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1]))) tag++;
-    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0', *end = tag;
-    while (end > start && isspace((uint8_t)end[-1]) && (sign == '-' || end[-1] != '\n')) end--;
-    const bool lines =
-        (kind == '%' || kind == '#') && sign != '+' && (end == source || end[-1] == '\n');
-    if (sign != '-' && !lines) end = tag;
+    while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1])))
+        tag++;
+    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0',
+               *end = tag;
+    while (end > start && isspace((uint8_t)end[-1]) &&
+           (sign == '-' || end[-1] != '\n'))
+        end--;
+    const bool lines = (kind == '%' || kind == '#') && sign != '+' &&
+                       (end == source || end[-1] == '\n');
+    if (sign != '-' && !lines)
+        end = tag;
     work(tag - start);
-    if (live) write_bytes(start, NULL, end - start);
+    if (live)
+        write_bytes(start, NULL, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
@@ -993,7 +1140,8 @@ static void run_block(bool runs) {
     live &= runs;
     end_tag("%}");
     run_text();
-    if (!runs) live = was_live;
+    if (!runs)
+        live = was_live;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -1003,8 +1151,12 @@ void jinja_write(const char *s, size_t n, bool from_template) {
     memset(marks + n_text - n, from_template, n);
 }
 
-void jinja_define(const char *name) { define(&scope.variables, name, take(0)); }
-void jinja_flag(const char *name, bool value) { define(&scope.variables, name, boolean(value)); }
+void jinja_define(const char *name) {
+    define(&scope.variables, name, take(0));
+}
+void jinja_flag(const char *name, bool value) {
+    define(&scope.variables, name, boolean(value));
+}
 
 void jinja_message(const char *role) {
     Value message = empty;
@@ -1017,13 +1169,16 @@ void jinja_message(const char *role) {
 static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
-        if (*s != '\r' || s[1] != '\n') write_bytes(s, NULL, 1);
-    if (n_text && text[n_text - 1] == '\n') n_text--;
+        if (*s != '\r' || s[1] != '\n')
+            write_bytes(s, NULL, 1);
+    if (n_text && text[n_text - 1] == '\n')
+        n_text--;
     source = cursor = take(0).text;
 }
 
-int jinja_render(const char *name, const char *template, void (*describe)(const void *),
-                 const void *arg, JinjaText *out) {
+int jinja_render(const char *name, const char *template,
+                 void (*describe)(const void *), const void *arg,
+                 JinjaText *out) {
     *out = (JinjaText){0};
     path = name;
     source = cursor = "";
@@ -1034,7 +1189,8 @@ int jinja_render(const char *name, const char *template, void (*describe)(const 
     live = true;
     breaks = false;
     text = allocate(1, 2 * ROOM + JINJA_MEMORY);
-    if (!text) return -1;
+    if (!text)
+        return -1;
     marks = (bool *)text + ROOM;
     memory = text + 2 * ROOM;
     if (setjmp(stopped)) {

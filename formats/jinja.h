@@ -8,7 +8,8 @@ enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
     /* max words and symbols that are read, and blocks of 64 bytes that are written */
     JINJA_STEPS = 10000000,
-    JINJA_DEPTH = 64,        /* max nesting of statements, calls, parentheses and lists */
+    JINJA_DEPTH =
+        64, /* max nesting of statements, calls, parentheses and lists */
     JINJA_OUTPUT = 16 << 20, /* max bytes of text that is being written */
     JINJA_MEMORY = 64 << 20  /* max bytes of all values */
 };
@@ -26,8 +27,9 @@ typedef struct {
  * `describe` calls the functions below for the messages and variables. The template is hostile: the
  * limits above hold. One template runs at a time. `path` is for messages. Returns -1 and a message
  * with the template's line on failure. The caller frees out->text. */
-int jinja_render(const char *path, const char *template, void (*describe)(const void *arg),
-                 const void *arg, JinjaText *out);
+int jinja_render(const char *path, const char *template,
+                 void (*describe)(const void *arg), const void *arg,
+                 JinjaText *out);
 
 /* Appends text to the content of the next message or variable. On failure, this function does not
  * return. */

@@ -27,20 +27,23 @@ typedef struct {
 } Parser;
 
 static bool syntax_error(const Parser *p, const char *error) {
-    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->json->text), error);
+    fail("%s: byte %zu: %s", p->json->path, (size_t)(p->at - p->json->text),
+         error);
     return false;
 }
 
 /* The next byte that is not white space; 0 at the end. */
 static char peek(Parser *p) {
-    while (*p->at && strchr(" \n\r\t", *p->at)) p->at++;
+    while (*p->at && strchr(" \n\r\t", *p->at))
+        p->at++;
     return *p->at;
 }
 
 /* The four hexadecimal digits after \u; -1 if they are missing. */
 static int read_hex(Parser *p) {
     char digits[5] = "";
-    if (strspn(p->at, "0123456789abcdefABCDEF") < 4) return -1;
+    if (strspn(p->at, "0123456789abcdefABCDEF") < 4)
+        return -1;
     memcpy(digits, p->at, 4);
     p->at += 4;
     return (int)strtol(digits, NULL, 16);
@@ -50,12 +53,15 @@ static int read_hex(Parser *p) {
  * surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
-    if (c < 0) return syntax_error(p, "\\u without four hexadecimal digits");
+    if (c < 0)
+        return syntax_error(p, "\\u without four hexadecimal digits");
     if (c >= 0xd800 && c < 0xe000) {
         const bool pair = c < 0xdc00 && !strncmp(p->at, "\\u", 2);
-        if (pair) p->at += 2;
+        if (pair)
+            p->at += 2;
         const int low = pair ? read_hex(p) : -1;
-        if (low < 0xdc00 || low > 0xdfff) return syntax_error(p, "half of a surrogate pair");
+        if (low < 0xdc00 || low > 0xdfff)
+            return syntax_error(p, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     p->out += utf8_encode(p->out, c);
@@ -66,9 +72,11 @@ static const char ESCAPES[] = "\"\\bfnrt/", ESCAPED[] = "\"\\\b\f\n\r\t/";
 
 static bool read_escape(Parser *p) {
     const char c = *++p->at, *place = c ? strchr(ESCAPES, c) : NULL;
-    if (c != 'u' && !place) return syntax_error(p, "an invalid escape");
+    if (c != 'u' && !place)
+        return syntax_error(p, "an invalid escape");
     p->at++;
-    if (c == 'u') return read_unicode_escape(p);
+    if (c == 'u')
+        return read_unicode_escape(p);
     *p->out++ = ESCAPED[place - ESCAPES];
     return true;
 }
@@ -91,15 +99,19 @@ static bool read_string(Parser *p) {
     Json *value = add_value(p, JSON_STRING, p->out);
     for (p->at++; *p->at != '"';) {
         if (*p->at == '\\') {
-            if (!read_escape(p)) return false;
+            if (!read_escape(p))
+                return false;
             continue;
         }
-        if (p->at == p->end) return syntax_error(p, "an unterminated string");
-        if ((uint8_t)*p->at < 0x20) return syntax_error(p, "a control character in a string");
+        if (p->at == p->end)
+            return syntax_error(p, "an unterminated string");
+        if ((uint8_t)*p->at < 0x20)
+            return syntax_error(p, "a control character in a string");
         size_t n;
         if (utf8_read(p->at, p->end - p->at, &n) >= UTF8_END)
             return syntax_error(p, "invalid UTF-8");
-        for (size_t i = 0; i < n; i++) *p->out++ = *p->at++;
+        for (size_t i = 0; i < n; i++)
+            *p->out++ = *p->at++;
     }
     p->at++;
     end_text(p, value);
@@ -110,10 +122,12 @@ static bool read_string(Parser *p) {
  * digits. */
 static bool is_number(const char *s) {
     char *end;
-    if (*s == '-') s++;
+    if (*s == '-')
+        s++;
     const char *point = strchr(s, '.');
     strtod(s, &end);
-    if (!isdigit((uint8_t)*s) || (point && !isdigit((uint8_t)point[1]))) return false;
+    if (!isdigit((uint8_t)*s) || (point && !isdigit((uint8_t)point[1])))
+        return false;
     return !*end && !strpbrk(s, "xX") && !(*s == '0' && isdigit((uint8_t)s[1]));
 }
 
@@ -121,11 +135,15 @@ static bool is_number(const char *s) {
 static bool read_word(Parser *p) {
     Json *value = add_value(p, JSON_NUMBER, p->out);
     char *begin = p->at;
-    while (!strchr(",:]} \n\r\t", *p->at)) *p->out++ = *p->at++; /* also ends at a zero byte */
+    while (!strchr(",:]} \n\r\t", *p->at))
+        *p->out++ = *p->at++; /* also ends at a zero byte */
     end_text(p, value);
-    if (!strcmp(value->text, "true") || !strcmp(value->text, "false")) value->kind = JSON_BOOL;
-    if (!strcmp(value->text, "null")) value->kind = JSON_NULL;
-    if (value->kind != JSON_NUMBER || is_number(value->text)) return true;
+    if (!strcmp(value->text, "true") || !strcmp(value->text, "false"))
+        value->kind = JSON_BOOL;
+    if (!strcmp(value->text, "null"))
+        value->kind = JSON_NULL;
+    if (value->kind != JSON_NUMBER || is_number(value->text))
+        return true;
     p->at = begin;
     return syntax_error(p, "expected a value");
 }
@@ -136,19 +154,23 @@ static bool read_word(Parser *p) {
 static bool check_keys(const Parser *p, const Json *object) {
     String *keys = allocate(object->n_members, sizeof *keys);
     size_t n = 0;
-    if (!keys) return false;
-    for (const Json *key = json_first(object); key; key = json_next(object, key))
+    if (!keys)
+        return false;
+    for (const Json *key = json_first(object); key;
+         key = json_next(object, key))
         keys[n++] = (String){key->text, key->length};
     const String *twice = sort_by_name(keys, n, sizeof *keys);
-    const int status =
-        twice ? fail("%s: an object has the key \"%.*s\" twice", p->json->path, SHOWN(*twice)) : 0;
+    const int status = twice ? fail("%s: an object has the key \"%.*s\" twice",
+                                    p->json->path, SHOWN(*twice))
+                             : 0;
     free(keys);
     return !status;
 }
 
 /* Skips white space and one expected byte. */
 static bool expect(Parser *p, char byte, const char *error) {
-    if (peek(p) != byte) return syntax_error(p, error);
+    if (peek(p) != byte)
+        return syntax_error(p, error);
     p->at++;
     return true;
 }
@@ -157,15 +179,20 @@ static bool read_value(Parser *p);
 
 static bool read_list(Parser *p, JsonKind kind) {
     const bool object = kind == JSON_OBJECT;
-    if (p->depth == JSON_DEPTH) return syntax_error(p, "lists nested too deeply");
+    if (p->depth == JSON_DEPTH)
+        return syntax_error(p, "lists nested too deeply");
     Json *list = add_value(p, kind, object ? "an object" : "a list");
     p->depth++;
     for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
-        if (list->n_members > 0 && !expect(p, ',', "expected ',' or the end of the list"))
+        if (list->n_members > 0 &&
+            !expect(p, ',', "expected ',' or the end of the list"))
             return false;
-        if (object && peek(p) != '"') return syntax_error(p, "expected a key in quotes");
-        if (object && (!read_string(p) || !expect(p, ':', "expected ':'"))) return false;
-        if (!read_value(p)) return false;
+        if (object && peek(p) != '"')
+            return syntax_error(p, "expected a key in quotes");
+        if (object && (!read_string(p) || !expect(p, ':', "expected ':'")))
+            return false;
+        if (!read_value(p))
+            return false;
     }
     p->at++;
     p->depth--;
@@ -184,14 +211,19 @@ static bool read_value(Parser *p) {
 
 /* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There
  * is always room for two. The copy of a mapped file cannot change after they are counted. */
-int json_parse(JsonFile *json, const char *path, const char *text, size_t size) {
+int json_parse(JsonFile *json, const char *path, const char *text,
+               size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES)
-        return fail("%s: %zu bytes of JSON, expected at most %d", path, size, JSON_BYTES);
+        return fail("%s: %zu bytes of JSON, expected at most %d", path, size,
+                    JSON_BYTES);
     json->text = allocate(size + 2, 1);
-    if (!json->text) return -1;
-    Parser p = {
-        .json = json, .at = json->text + 1, .end = json->text + 1 + size, .out = json->text};
+    if (!json->text)
+        return -1;
+    Parser p = {.json = json,
+                .at = json->text + 1,
+                .end = json->text + 1 + size,
+                .out = json->text};
     memcpy(p.at, text, size);
     *p.end = '\0';
     size_t room = 2;
@@ -200,7 +232,8 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
     json->values = allocate(room, sizeof *json->values);
     if (json->values && read_value(&p)) {
         peek(&p);
-        if (p.at == p.end) return 0;
+        if (p.at == p.end)
+            return 0;
         syntax_error(&p, "text after the end");
     }
     json_close(json);
@@ -209,8 +242,10 @@ int json_parse(JsonFile *json, const char *path, const char *text, size_t size) 
 
 int json_open(JsonFile *json, const char *path) {
     File file;
-    if (map_model_file(&file, path)) return -1;
-    const int status = json_parse(json, path, (const char *)file.data, file.size);
+    if (map_model_file(&file, path))
+        return -1;
+    const int status =
+        json_parse(json, path, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;
 }
@@ -224,11 +259,21 @@ void json_close(JsonFile *json) {
 /* ---- values of a document -----------------------------------------------------------------------
  */
 
-bool json_has_kind(const Json *value, JsonKind kind) { return value && value->kind == kind; }
-bool json_true(const Json *value) { return json_has_kind(value, JSON_BOOL) && *value->text == 't'; }
-bool json_null(const Json *value) { return !value || value->kind == JSON_NULL; }
-const char *json_shown(const Json *value) { return value ? value->text : "missing"; }
-const Json *json_first(const Json *list) { return list && list->n_members > 0 ? list + 1 : NULL; }
+bool json_has_kind(const Json *value, JsonKind kind) {
+    return value && value->kind == kind;
+}
+bool json_true(const Json *value) {
+    return json_has_kind(value, JSON_BOOL) && *value->text == 't';
+}
+bool json_null(const Json *value) {
+    return !value || value->kind == JSON_NULL;
+}
+const char *json_shown(const Json *value) {
+    return value ? value->text : "missing";
+}
+const Json *json_first(const Json *list) {
+    return list && list->n_members > 0 ? list + 1 : NULL;
+}
 
 bool json_is(const Json *value, const char *text) {
     return json_has_kind(value, JSON_STRING) &&
@@ -239,7 +284,8 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
     static char text[16];
     const uint32_t code = utf8_read(s, left, length);
     const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
-    if (place) snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
+    if (place)
+        snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
     /* terminals can interpret C1 controls, too */
     else if (utf8_is_control(code) || code >= UTF8_END)
         snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
@@ -250,17 +296,22 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
 
 bool json_integer(const Json *value, int64_t *integer) {
     char *end;
-    if (!json_has_kind(value, JSON_NUMBER)) return false;
+    if (!json_has_kind(value, JSON_NUMBER))
+        return false;
     errno = 0;
     const long long number = strtoll(value->text, &end, 10);
-    if (*end || errno) return false;
+    if (*end || errno)
+        return false;
     *integer = number;
     return true;
 }
 
 bool json_real(const Json *value, double *real) {
-    const double number = json_has_kind(value, JSON_NUMBER) ? strtod(value->text, NULL) : INFINITY;
-    if (isfinite(number)) *real = number;
+    const double number = json_has_kind(value, JSON_NUMBER)
+                              ? strtod(value->text, NULL)
+                              : INFINITY;
+    if (isfinite(number))
+        *real = number;
     return isfinite(number);
 }
 
@@ -269,13 +320,16 @@ const Json *json_members(const Json *value, JsonKind kind) {
 }
 
 const Json *json_next(const Json *list, const Json *member) {
-    if (list->kind == JSON_OBJECT) member++; /* from the key to its value */
+    if (list->kind == JSON_OBJECT)
+        member++; /* from the key to its value */
     member += member->n_values;
     return member < list + list->n_values ? member : NULL;
 }
 
 const Json *json_get(const Json *object, const char *key) {
-    for (const Json *k = json_members(object, JSON_OBJECT); k; k = json_next(object, k))
-        if (json_is(k, key)) return k + 1;
+    for (const Json *k = json_members(object, JSON_OBJECT); k;
+         k = json_next(object, k))
+        if (json_is(k, key))
+            return k + 1;
     return NULL;
 }

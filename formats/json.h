@@ -8,9 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JSON_DEPTH = 64, JSON_BYTES = 1 << 30 }; /* max nesting of lists; max bytes of a text */
+enum {
+    JSON_DEPTH = 64,
+    JSON_BYTES = 1 << 30
+}; /* max nesting of lists; max bytes of a text */
 
-typedef enum { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } JsonKind;
+typedef enum {
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+} JsonKind;
 
 /* A value. Values are in the order of the text: a list is followed by its members; in an object,
  * each key (a string) is followed by its value. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define PAGE "is a web page: the download failed"
-#define PYTORCH                                                                                    \
+#define PYTORCH                                                                \
     "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
 #define PACKED "is compressed; unpack it first"
 
@@ -15,7 +15,8 @@ static const struct {
     const char *begin; /* case is ignored */
     const char *what;
 } OTHERS[] = {
-    {"version https://git-lfs", "is a Git LFS pointer; run git lfs pull to fetch the file"},
+    {"version https://git-lfs",
+     "is a Git LFS pointer; run git lfs pull to fetch the file"},
     {"<!doctype", PAGE},
     {"<html", PAGE},
     {"PK\3\4", PYTORCH},         /* zip */
@@ -27,10 +28,12 @@ static const struct {
 };
 
 int map_model_file(File *file, const char *path) {
-    if (file_map(file, path)) return -1;
+    if (file_map(file, path))
+        return -1;
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
         const size_t n = strlen(OTHERS[i].begin);
-        if (file->size < n || strncasecmp((const char *)file->data, OTHERS[i].begin, n) != 0)
+        if (file->size < n ||
+            strncasecmp((const char *)file->data, OTHERS[i].begin, n) != 0)
             continue;
         file_unmap(file);
         return fail("%s: %s", path, OTHERS[i].what);

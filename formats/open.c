@@ -25,11 +25,14 @@ static void complete(Model *m) {
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = part_size(c, at.part->cols);
-        const bool has_vector = w ? w->bias != NULL : part_norm(&at)->beta != NULL;
-        const size_t vectors = w ? has_vector * (size_t)w->rows : cols * (1 + has_vector);
+        const bool has_vector =
+            w ? w->bias != NULL : part_norm(&at)->beta != NULL;
+        const size_t vectors =
+            w ? has_vector * (size_t)w->rows : cols * (1 + has_vector);
         m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
         m->decode_bytes += vectors * sizeof(float);
-        if (!w) continue;
+        if (!w)
+            continue;
         /* one row of the embedding */
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
             tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
@@ -37,19 +40,28 @@ static void complete(Model *m) {
         dense |= at.part->owner == OF_MLP;
         sparse |= at.part->owner == OF_EXPERT;
     }
-    if (!sparse) c->n_experts = c->n_experts_used = c->expert_dim = 0;
-    if (!dense) c->hidden_dim = c->expert_dim;
-    if (expert_bytes) m->decode_bytes += expert_bytes / (size_t)c->n_experts * c->n_experts_used;
+    if (!sparse)
+        c->n_experts = c->n_experts_used = c->expert_dim = 0;
+    if (!dense)
+        c->hidden_dim = c->expert_dim;
+    if (expert_bytes)
+        m->decode_bytes +=
+            expert_bytes / (size_t)c->n_experts * c->n_experts_used;
 }
 
 static int open_any(Model *m, const char *path) {
-    if (is_folder(path)) return folder_read_model(m, path);
-    if (model_map(m, path)) return -1;
-    if (gguf_is(m->files)) return gguf_read_model(m, path);
+    if (is_folder(path))
+        return folder_read_model(m, path);
+    if (model_map(m, path))
+        return -1;
+    if (gguf_is(m->files))
+        return gguf_read_model(m, path);
     /* of a folder: JSON, or the length of a JSON header and the header */
     const File *file = m->files;
-    if (*file->data == '{' || (file->size > 9 && !memcmp(file->data + 8, "{\"", 2)))
-        return fail("%s: is a file of a Hugging Face folder; name the folder", path);
+    if (*file->data == '{' ||
+        (file->size > 9 && !memcmp(file->data + 8, "{\"", 2)))
+        return fail("%s: is a file of a Hugging Face folder; name the folder",
+                    path);
     return llama2c_read_model(m, path);
 }
 
@@ -60,26 +72,33 @@ int model_open_vocabulary(Model *m, const char *path) {
         return -1;
     }
     m->kv_type = m->embedding.type == TYPE_F32 ? KV_F32 : KV_F16;
-    if (m->layers) complete(m);
+    if (m->layers)
+        complete(m);
     return 0;
 }
 
 int model_open(Model *m, const char *path) {
-    if (model_open_vocabulary(m, path)) return -1;
-    if (m->layers) return 0;
+    if (model_open_vocabulary(m, path))
+        return -1;
+    if (m->layers)
+        return 0;
     model_close(m);
-    return fail("%s: has a vocabulary but no tensors; it works only with -m tokenize", path);
+    return fail(
+        "%s: has a vocabulary but no tensors; it works only with -m tokenize",
+        path);
 }
 
 void model_close(Model *m) {
     free(m->shares);
     free(m->panels);
-    for (int l = 0; m->layers && l < m->config.n_layers; l++) free(m->layers[l].experts);
+    for (int l = 0; m->layers && l < m->config.n_layers; l++)
+        free(m->layers[l].experts);
     free(m->layers);
     free(m->rope_factors);
     free(m->long_factors);
     free(m->vectors);
-    for (int i = 0; i < m->n_files; i++) file_unmap(&m->files[i]);
+    for (int i = 0; i < m->n_files; i++)
+        file_unmap(&m->files[i]);
     free(m->files);
     *m = (Model){0};
 }
@@ -91,31 +110,41 @@ static bool find_tokenizer(char *path, const char *model_path) {
     if (folder)
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
     else
-        snprintf(path, PATH_MAX, "%.*stokenizer.bin", slash ? (int)(slash - model_path) + 1 : 0,
-                 model_path);
-    return file_exists(path) || (!folder && file_exists(strcpy(path, "tokenizer.bin")));
+        snprintf(path, PATH_MAX, "%.*stokenizer.bin",
+                 slash ? (int)(slash - model_path) + 1 : 0, model_path);
+    return file_exists(path) ||
+           (!folder && file_exists(strcpy(path, "tokenizer.bin")));
 }
 
-int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path,
+int model_open_tokenizer(Tokenizer *t, const Model *model,
+                         const char *model_path, const char *path,
                          TokenizerUse use) {
     const int vocab_size = model->config.vocab_size;
     const bool needed = use == TOKENIZER_NEEDED;
     char found[PATH_MAX];
     const Tokenizer none = {.bos = model->bos, .eos = model->eos, .eot = -1};
     *t = none;
-    if (use == TOKENIZER_UNUSED) return 0;
+    if (use == TOKENIZER_UNUSED)
+        return 0;
     if (!path && gguf_is(model->files))
-        return gguf_read_tokenizer(t, model->files, model_path, vocab_size, needed);
+        return gguf_read_tokenizer(t, model->files, model_path, vocab_size,
+                                   needed);
     if (!path && !find_tokenizer(found, model_path))
-        return needed ? fail("no tokenizer: %s not found; name one with -z", found) : 0;
-    if (!path) path = found;
+        return needed
+                   ? fail("no tokenizer: %s not found; name one with -z", found)
+                   : 0;
+    if (!path)
+        path = found;
     const char *ending = strrchr(path, '.');
     const bool json = ending && !strcmp(ending, ".json");
-    const bool optional = use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
+    const bool optional =
+        use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(optional);
-    const bool opened = !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
+    const bool opened =
+        !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
-    if (opened) return 1;
+    if (opened)
+        return 1;
     *t = none;
     return optional ? 0 : -1;
 }

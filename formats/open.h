@@ -28,5 +28,6 @@ typedef enum {
  * if not NULL; else the GGUF file's, the folder's tokenizer.json, the tokenizer.bin next to the
  * model, or ./tokenizer.bin. Returns 1 if it is open, 0 if the run continues without it (*t has no
  * pieces), -1 on failure. The caller closes the tokenizer. */
-int model_open_tokenizer(Tokenizer *t, const Model *model, const char *model_path, const char *path,
+int model_open_tokenizer(Tokenizer *t, const Model *model,
+                         const char *model_path, const char *path,
                          TokenizerUse use);

@@ -11,79 +11,98 @@ static const char *const PREFIXES[][N_NAMINGS] = {
     [OF_MODEL] = {"", "", ""},
     [OF_LAYER] = {"layers.%d.", "blk.%d.", "model.layers.%d."},
     [OF_MLP] = {"layers.%d.", "blk.%d.", "model.layers.%d.mlp."},
-    [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
+    [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.",
+                   "model.layers.%d.mlp.experts.%d."},
 };
 
 /* In the order of the forward pass, except for the norm after the MLP. A part's norma name is its
  * field's name. */
 static const Part PARTS[] = {
-#define PART(owner, type, field, ...)                                                              \
-    owner, offsetof(type, field), { #field, __VA_ARGS__ }
-#define MODEL(...)                PART(OF_MODEL, Model, __VA_ARGS__)
-#define LAYER(...)                PART(OF_LAYER, Layer, __VA_ARGS__)
-#define MLP(...)                  PART(OF_MLP, Mlp, __VA_ARGS__)
-#define EXPERT(...)               PART(OF_EXPERT, Mlp, __VA_ARGS__)
-#define NORM(spec, size, to)      SIZE_ONE, SIZE_##size, .site = spec, .feed = to
-#define WEIGHT(r, c, group, from) SIZE_##r, SIZE_##c, .bias = group, .feed = from
-#define POST_ATTENTION                                                                             \
+#define PART(owner, type, field, ...)                                          \
+    owner, offsetof(type, field), {                                            \
+#field, __VA_ARGS__                                                    \
+    }
+#define MODEL(...)           PART(OF_MODEL, Model, __VA_ARGS__)
+#define LAYER(...)           PART(OF_LAYER, Layer, __VA_ARGS__)
+#define MLP(...)             PART(OF_MLP, Mlp, __VA_ARGS__)
+#define EXPERT(...)          PART(OF_EXPERT, Mlp, __VA_ARGS__)
+#define NORM(spec, size, to) SIZE_ONE, SIZE_##size, .site = spec, .feed = to
+#define WEIGHT(r, c, group, from)                                              \
+    SIZE_##r, SIZE_##c, .bias = group, .feed = from
+#define POST_ATTENTION                                                         \
     "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
-    {MODEL(embedding, "token_embd", "model.embed_tokens"), WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
-    {LAYER(attn_norm, "attn_norm", "input_layernorm"), NORM("attn", DIM, QKV_FEED)},
-    {LAYER(wq, "attn_q", "self_attn.q_proj"), WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED),
-     .rotates = true},
-    {LAYER(wk, "attn_k", "self_attn.k_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED),
-     .rotates = true},
-    {LAYER(wv, "attn_v", "self_attn.v_proj"), WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
-    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"), NORM("q", Q_NORM, NO_FEED),
-     .of_heads = true},
-    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"), NORM("k", K_NORM, NO_FEED),
-     .of_heads = true},
-    {LAYER(wo, "attn_output", "self_attn.o_proj"), WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
-    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION), NORM("attn_post", DIM, NO_FEED),
-     .post = true},
+    {MODEL(embedding, "token_embd", "model.embed_tokens"),
+     WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
+    {LAYER(attn_norm, "attn_norm", "input_layernorm"),
+     NORM("attn", DIM, QKV_FEED)},
+    {LAYER(wq, "attn_q", "self_attn.q_proj"),
+     WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wk, "attn_k", "self_attn.k_proj"),
+     WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+    {LAYER(wv, "attn_v", "self_attn.v_proj"),
+     WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
+    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
+     NORM("q", Q_NORM, NO_FEED), .of_heads = true},
+    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
+     NORM("k", K_NORM, NO_FEED), .of_heads = true},
+    {LAYER(wo, "attn_output", "self_attn.o_proj"),
+     WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
+    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
+     NORM("attn_post", DIM, NO_FEED), .post = true},
     {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED)},
     {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"),
      NORM("mlp_post", DIM, NO_FEED), .post = true},
-    {LAYER(router, "ffn_gate_inp", "mlp.gate"), WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED),
-     .routes = true},
+    {LAYER(router, "ffn_gate_inp", "mlp.gate"),
+     WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
     {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
      WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true},
-    {MLP(gate, "ffn_gate", "gate_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(gate, "ffn_gate", "gate_proj"),
+     WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
     {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
-    {MLP(down, "ffn_down", "down_proj"), WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
-    {EXPERT(gate, "ffn_gate_exps", "gate_proj"), WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(up, "ffn_up_exps", "up_proj"), WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(down, "ffn_down_exps", "down_proj"), WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
-    {MODEL(final_norm, "output_norm", "model.norm"), NORM("final", DIM, OUT_FEED)},
+    {MLP(down, "ffn_down", "down_proj"),
+     WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
+    {EXPERT(gate, "ffn_gate_exps", "gate_proj"),
+     WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(up, "ffn_up_exps", "up_proj"),
+     WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+    {EXPERT(down, "ffn_down_exps", "down_proj"),
+     WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
+    {MODEL(final_norm, "output_norm", "model.norm"),
+     NORM("final", DIM, OUT_FEED)},
     {MODEL(output, "output", "lm_head"), WEIGHT(VOCAB, DIM, NO_BIAS, OUT_FEED)},
 };
 static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
 
 int part_size(const Config *c, PartSize size) {
-    const int sizes[] = {[SIZE_ONE] = 1,
-                         [SIZE_DIM] = c->dim,
-                         [SIZE_HIDDEN] = c->hidden_dim,
-                         [SIZE_QUERIES] = c->n_heads * c->head_size,
-                         [SIZE_KEYS] = c->n_kv_heads * c->head_size,
-                         [SIZE_Q_NORM] = c->head_size * (c->wide_head_norms ? c->n_heads : 1),
-                         [SIZE_K_NORM] = c->head_size * (c->wide_head_norms ? c->n_kv_heads : 1),
-                         [SIZE_VOCAB] = c->vocab_size,
-                         [SIZE_EXPERTS] = c->n_experts,
-                         [SIZE_EXPERT_HIDDEN] = c->expert_dim};
+    const int sizes[] = {
+        [SIZE_ONE] = 1,
+        [SIZE_DIM] = c->dim,
+        [SIZE_HIDDEN] = c->hidden_dim,
+        [SIZE_QUERIES] = c->n_heads * c->head_size,
+        [SIZE_KEYS] = c->n_kv_heads * c->head_size,
+        [SIZE_Q_NORM] = c->head_size * (c->wide_head_norms ? c->n_heads : 1),
+        [SIZE_K_NORM] = c->head_size * (c->wide_head_norms ? c->n_kv_heads : 1),
+        [SIZE_VOCAB] = c->vocab_size,
+        [SIZE_EXPERTS] = c->n_experts,
+        [SIZE_EXPERT_HIDDEN] = c->expert_dim};
     return sizes[size];
 }
 
 const Part *part_named(const char *name) {
     const Part *part = PARTS;
-    while (strcmp(part->names[NAME_NORMA], name)) part++;
+    while (strcmp(part->names[NAME_NORMA], name))
+        part++;
     return part;
 }
 
-PartAt parts_of(const Model *model) { return (PartAt){.model = (Model *)(uintptr_t)model}; }
+PartAt parts_of(const Model *model) {
+    return (PartAt){.model = (Model *)(uintptr_t)model};
+}
 
 static void *field_of(const PartAt *at) {
     const PartOwner owner = at->part->owner;
-    if (owner == OF_MODEL) return (char *)at->model + at->part->offset;
+    if (owner == OF_MODEL)
+        return (char *)at->model + at->part->offset;
     Layer *layer = &at->model->layers[at->layer];
     void *start = owner == OF_EXPERT ? &layer->experts[at->expert]
                   : owner == OF_MLP  ? &layer->mlp
@@ -91,16 +110,22 @@ static void *field_of(const PartAt *at) {
     return (char *)start + at->part->offset;
 }
 
-Norm *part_norm(const PartAt *at) { return at->part->site ? field_of(at) : NULL; }
-Tensor *part_weight(const PartAt *at) { return at->part->site ? NULL : field_of(at); }
+Norm *part_norm(const PartAt *at) {
+    return at->part->site ? field_of(at) : NULL;
+}
+Tensor *part_weight(const PartAt *at) {
+    return at->part->site ? NULL : field_of(at);
+}
 
 const float *part_folded(const PartAt *at) {
     const Model *m = at->model;
-    const Layer *layer = &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
+    const Layer *layer =
+        &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
     const Norm *norms[] = {[NO_FEED] = NULL,
                            [QKV_FEED] = &layer->attn_norm,
-                           [MLP_FEED] =
-                               layer->mlp_norm.gamma ? &layer->mlp_norm : &layer->attn_norm,
+                           [MLP_FEED] = layer->mlp_norm.gamma
+                                            ? &layer->mlp_norm
+                                            : &layer->attn_norm,
                            [OUT_FEED] = m->tied ? NULL : &m->final_norm};
     const Norm *norm = norms[at->part->feed];
     return norm && !norm->beta ? norm->gamma : NULL;
@@ -109,9 +134,11 @@ const float *part_folded(const PartAt *at) {
 PartRows part_fused(const PartAt *at) {
     int64_t first = 0, all = 0;
     for (const Part *p = PARTS; p < END; p++) {
-        if (p->site || p->owner != at->part->owner || p->feed != at->part->feed) continue;
+        if (p->site || p->owner != at->part->owner || p->feed != at->part->feed)
+            continue;
         const int rows = part_size(&at->model->config, p->rows);
-        if (p < at->part) first += rows;
+        if (p < at->part)
+            first += rows;
         all += rows;
     }
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
@@ -119,7 +146,8 @@ PartRows part_fused(const PartAt *at) {
 
 /* The first part of this owner, starting at `from`. */
 static const Part *first_of(const Part *from, PartOwner owner) {
-    while (from->owner != owner) from++;
+    while (from->owner != owner)
+        from++;
     return from;
 }
 
@@ -127,9 +155,11 @@ static const Part *first_of(const Part *from, PartOwner owner) {
  * layer. */
 static const Part *next_row(PartAt *at) {
     const Part *next = at->part ? at->part + 1 : PARTS;
-    const bool ends_layer =
-        next > PARTS && next < END && next[-1].owner == OF_EXPERT && next->owner != OF_EXPERT;
-    if (!ends_layer) return next;
+    const bool ends_layer = next > PARTS && next < END &&
+                            next[-1].owner == OF_EXPERT &&
+                            next->owner != OF_EXPERT;
+    if (!ends_layer)
+        return next;
     const Config *c = &at->model->config;
     if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts)
         return first_of(PARTS, OF_EXPERT);
@@ -139,37 +169,44 @@ static const Part *next_row(PartAt *at) {
 
 static bool may_be_there(const PartAt *at) {
     const PartOwner owner = at->part->owner;
-    if (owner == OF_MODEL) return at->part + 1 < END || !at->model->tied;
+    if (owner == OF_MODEL)
+        return at->part + 1 < END || !at->model->tied;
     const Layer *layer = &at->model->layers[at->layer];
-    if (owner == OF_MLP && layer->mlp.weight.data) return true;
-    return owner == OF_LAYER || (owner == OF_EXPERT) == (layer->experts != NULL);
+    if (owner == OF_MLP && layer->mlp.weight.data)
+        return true;
+    return owner == OF_LAYER ||
+           (owner == OF_EXPERT) == (layer->experts != NULL);
 }
 
 bool next_slot(PartAt *at) {
-    do at->part = next_row(at);
+    do
+        at->part = next_row(at);
     while (at->part < END && !may_be_there(at));
     return at->part < END;
 }
 
 bool next_part(PartAt *at) {
     while (next_slot(at))
-        if (at->part->site ? part_norm(at)->gamma != NULL : part_weight(at)->data != NULL)
+        if (at->part->site ? part_norm(at)->gamma != NULL
+                           : part_weight(at)->data != NULL)
             return true;
     return false;
 }
 
 char *part_name(char *name, const PartAt *at, Naming naming) {
-    const int n =
-        snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming], at->layer, at->expert);
+    const int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming],
+                           at->layer, at->expert);
     snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
 }
 
 int model_map(Model *m, const char *path) {
     File *files = realloc(m->files, ((size_t)m->n_files + 1) * sizeof *files);
-    if (!files) return fail("%s: out of memory", path);
+    if (!files)
+        return fail("%s: out of memory", path);
     m->files = files;
-    if (map_model_file(&files[m->n_files], path)) return -1;
+    if (map_model_file(&files[m->n_files], path))
+        return -1;
     m->n_files++;
     return 0;
 }
@@ -177,9 +214,12 @@ int model_map(Model *m, const char *path) {
 int model_allocate_layers(Model *m) {
     const int n = m->config.n_layers;
     m->layers = allocate_zeroed(n, sizeof *m->layers);
-    if (!m->layers) return -1;
-    for (int l = 0; l < n; l++) m->layers[l].index = l;
+    if (!m->layers)
+        return -1;
+    for (int l = 0; l < n; l++)
+        m->layers[l].index = l;
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (part_norm(&at)) part_norm(&at)->kind = NORM_NONE;
+        if (part_norm(&at))
+            part_norm(&at)->kind = NORM_NONE;
     return 0;
 }

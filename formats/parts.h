@@ -39,12 +39,14 @@ typedef struct {
     const char *names[N_NAMINGS]; /* without the owner's prefix and ".weight" */
     PartSize rows, cols;
     PartBias bias;
-    PartFeed feed;    /* the weights that this norm feeds, or the norms that feed this weight */
+    PartFeed
+        feed; /* the weights that this norm feeds, or the norms that feed this weight */
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    bool of_heads;    /* q_norm and k_norm: families with HEAD_NORMS have them */
-    bool post;        /* post-norms: families with POST_NORMS have them */
-    bool rotates;     /* RoPE rotates the weight's outputs */
-    bool routes;      /* weighs experts: float32 in GGUF files; every rank has all rows */
+    bool of_heads; /* q_norm and k_norm: families with HEAD_NORMS have them */
+    bool post;     /* post-norms: families with POST_NORMS have them */
+    bool rotates;  /* RoPE rotates the weight's outputs */
+    bool
+        routes; /* weighs experts: float32 in GGUF files; every rank has all rows */
 } Part;
 
 /* A position in a walk over the parts. */

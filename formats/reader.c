@@ -21,20 +21,27 @@
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
     const Value v = r->get(r, name);
-    const bool no_cap = v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
+    const bool no_cap =
+        v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
     int *size = field;
     int64_t *integer = field;
     double *real = field;
     float *number = field;
     switch (key->kind) {
     case KEY_SIZE:
-        *size = (int)value_integer(o, name, v, 1, INT_MAX, *size > 0 ? *size : REQUIRED);
+        *size = (int)value_integer(o, name, v, 1, INT_MAX,
+                                   *size > 0 ? *size : REQUIRED);
         break;
-    case KEY_INTEGER: *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer); break;
+    case KEY_INTEGER:
+        *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer);
+        break;
     case KEY_REAL: *real = value_real(o, name, v, *real); break;
-    case KEY_FLOAT: *number = no_cap ? 0 : value_float(o, name, v, (double)*number); break;
+    case KEY_FLOAT:
+        *number = no_cap ? 0 : value_float(o, name, v, (double)*number);
+        break;
     case KEY_STRING:
-        if (v.kind > VALUE_NULL) *(String *)field = value_string(o, name, v);
+        if (v.kind > VALUE_NULL)
+            *(String *)field = value_string(o, name, v);
         break;
     case KEY_NO_FIELD: break;
     }
@@ -45,16 +52,19 @@ void reader_keys(Reader *r) {
     Config *c = &r->header.config;
     char *header = (char *)&r->header;
     c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
-    c->logit_scale = (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
-                         ? NAN
-                         : c->attention_scale;
+    c->logit_scale =
+        (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
+            ? NAN
+            : c->attention_scale;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
-        if (key->fallback && !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
+        if (key->fallback &&
+            !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
             memcpy(header + key->field, header + key->fallback, key->bytes);
-        if (name && family_has_key(f, key) && !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
+        if (name && family_has_key(f, key) &&
+            !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
         if (key->field == offsetof(Header, config.n_heads) && !c->head_size)
             c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
@@ -63,30 +73,35 @@ void reader_keys(Reader *r) {
 
 static void check_sizes(Reader *r) {
     const Config *c = &r->header.config;
-    const Value head_size = r->get(r, key_of(r->naming, offsetof(Header, config.head_size)));
+    const Value head_size =
+        r->get(r, key_of(r->naming, offsetof(Header, config.head_size)));
     const bool has_default = r->naming == NAME_HF && r->family->head_size;
     if (c->n_heads % c->n_kv_heads)
         refuse_field(r, config.n_kv_heads, "a divisor of %d", c->n_heads);
-    else if (c->dim % c->n_heads && head_size.kind <= VALUE_NULL && !has_default)
+    else if (c->dim % c->n_heads && head_size.kind <= VALUE_NULL &&
+             !has_default)
         refuse_field(r, config.dim, "a multiple of %d heads", c->n_heads);
     else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
-        refuse_field(r, config.head_size, "an even number up to %d", INT_MAX / c->n_heads);
+        refuse_field(r, config.head_size, "an even number up to %d",
+                     INT_MAX / c->n_heads);
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
     /* bounds memory: a layer has at least 6 tensors */
     else if ((size_t)c->n_layers > r->n_tensors / 6)
-        refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)", r->n_tensors / 6,
-                     r->n_tensors);
+        refuse_field(r, config.n_layers, "at most %zu (number of tensors: %zu)",
+                     r->n_tensors / 6, r->n_tensors);
 }
 
 static void check_experts(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
-    if (!h->n_experts) return;
+    if (!h->n_experts)
+        return;
     if (h->n_experts < 0 || h->n_experts > MAX_EXPERTS)
         refuse_field(r, n_experts, "at most %d", MAX_EXPERTS);
     else if (h->n_experts_used < 1 || h->n_experts_used > h->n_experts)
-        refuse_field(r, n_experts_used, "1 to the %d experts", (int)h->n_experts);
+        refuse_field(r, n_experts_used, "1 to the %d experts",
+                     (int)h->n_experts);
     c->n_experts = (int)h->n_experts;
     c->n_experts_used = (int)h->n_experts_used;
     c->norm_topk = h->norm_weights;
@@ -96,13 +111,18 @@ void reader_begin(Reader *r) {
     Config *c = &r->header.config;
     check_sizes(r);
     check_experts(r);
-    if (r->origin.status) return;
+    if (r->origin.status)
+        return;
     /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0
      * is the default */
-    if (c->embedding_scale == 1) c->embedding_scale = 0;
-    if (c->residual_scale == 1) c->residual_scale = 0;
-    if (!has(r, PARALLEL) && c->logit_scale != 0) c->logit_scale = 1 / c->logit_scale;
-    if (c->logit_scale == 1) c->logit_scale = 0;
+    if (c->embedding_scale == 1)
+        c->embedding_scale = 0;
+    if (c->residual_scale == 1)
+        c->residual_scale = 0;
+    if (!has(r, PARALLEL) && c->logit_scale != 0)
+        c->logit_scale = 1 / c->logit_scale;
+    if (c->logit_scale == 1)
+        c->logit_scale = 0;
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
@@ -110,12 +130,15 @@ void reader_begin(Reader *r) {
     size_t n = 0, widest = 0;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = t->dims[2];
-        if (t->dims[0] == 1 && t->dims[1] == 1) n += cols;
-        if (cols > widest) widest = cols;
+        if (t->dims[0] == 1 && t->dims[1] == 1)
+            n += cols;
+        if (cols > widest)
+            widest = cols;
     }
     r->ones = r->model->vectors = allocate(widest + n, sizeof(float));
     r->vectors = r->ones + widest;
-    if (!r->ones || model_allocate_layers(r->model)) r->origin.status = -1;
+    if (!r->ones || model_allocate_layers(r->model))
+        r->origin.status = -1;
 }
 
 /* ---- tensors ----------------------------------------------------------------------------- */
@@ -126,38 +149,50 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth,
-                            int rows, int cols) {
+const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
+                            bool needed, int depth, int rows, int cols) {
     const int dims[] = {depth, rows, cols};
     Stored *t = reader_find(r, name, suffix);
-    if (r->origin.status || (!t && !needed)) return NULL;
-    if (t) t->used = true;
-    if (t && !memcmp(t->dims, dims, sizeof dims)) return t;
-    r->origin.status = t ? fail("%s: tensor %s%s is [%d, %d, %d], expected [%d, %d, %d]", t->path,
-                                name, suffix, t->dims[0], t->dims[1], t->dims[2], depth, rows, cols)
-                         : fail("%s: tensor %s%s is missing", r->path, name, suffix);
+    if (r->origin.status || (!t && !needed))
+        return NULL;
+    if (t)
+        t->used = true;
+    if (t && !memcmp(t->dims, dims, sizeof dims))
+        return t;
+    r->origin.status =
+        t ? fail("%s: tensor %s%s is [%d, %d, %d], expected [%d, %d, %d]",
+                 t->path, name, suffix, t->dims[0], t->dims[1], t->dims[2],
+                 depth, rows, cols)
+          : fail("%s: tensor %s%s is missing", r->path, name, suffix);
     return NULL;
 }
 
-float *reader_vector(Reader *r, const char *name, const char *suffix, bool needed, int n) {
+float *reader_vector(Reader *r, const char *name, const char *suffix,
+                     bool needed, int n) {
     const Stored *t = reader_tensor(r, name, suffix, needed, 1, 1, n);
     float *values = r->vectors;
-    if (!t) return NULL;
-    dequantize_row(values, &(Tensor){.type = t->type, .rows = 1, .cols = n, .data = t->data}, 0);
+    if (!t)
+        return NULL;
+    dequantize_row(
+        values,
+        &(Tensor){.type = t->type, .rows = 1, .cols = n, .data = t->data}, 0);
     r->vectors += n;
     return values;
 }
 
 double *reader_factors(Reader *r) {
-    double *factors = allocate((size_t)r->header.config.rope.dims / 2, sizeof *factors);
-    if (!factors) r->origin.status = -1;
+    double *factors =
+        allocate((size_t)r->header.config.rope.dims / 2, sizeof *factors);
+    if (!factors)
+        r->origin.status = -1;
     return factors;
 }
 
 void reader_end_context(Reader *r, int original, const char *why) {
     Config *c = &r->header.config;
     r->model->long_context = c->context;
-    if (original >= c->context) return;
+    if (original >= c->context)
+        return;
     c->context = original;
     r->model->ended_by = why;
 }
@@ -171,12 +206,15 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
         return r->model->config.n_experts &&
                ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) ||
                 reader_find(r, name, ".weight"));
-    if (part_weight(at) == &layer->mlp.weight) return has(r, SHARED_EXPERT);
-    if (part_weight(at)) return !has(r, NO_GATE) || part_weight(at) != &layer->mlp.up;
+    if (part_weight(at) == &layer->mlp.weight)
+        return has(r, SHARED_EXPERT);
+    if (part_weight(at))
+        return !has(r, NO_GATE) || part_weight(at) != &layer->mlp.up;
     if (!at->part->of_heads || !(r->family->options & MINIMIND))
         return family_has_norm(r->family, at->part);
-    return part_norm(at) == &layer->q_norm ? reader_find(r, name, ".weight") != NULL
-                                           : layer->q_norm.gamma != NULL;
+    return part_norm(at) == &layer->q_norm
+               ? reader_find(r, name, ".weight") != NULL
+               : layer->q_norm.gamma != NULL;
 }
 
 /* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some families the bias is
@@ -184,19 +222,25 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const int n = part_size(&r->model->config, at->part->cols);
     const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
-    const bool may_be_layer = layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
+    const bool may_be_layer =
+        layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
     float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
     const bool less_one = r->naming == NAME_HF && r->family->options & LESS_ONE;
-    for (int i = 0; less_one && gamma && i < n; i++) gamma[i] += 1;
-    for (int i = 0; bare && i < n; i++) gamma[i] = 1;
+    for (int i = 0; less_one && gamma && i < n; i++)
+        gamma[i] += 1;
+    for (int i = 0; bare && i < n; i++)
+        gamma[i] = 1;
     norm->gamma = gamma;
     if (may_be_layer && !bare)
-        norm->beta = reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
+        norm->beta =
+            reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
-    norm->eps = norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
+    norm->eps =
+        norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
     if (!(norm->eps > 0) && !r->origin.status)
-        r->origin.status = fail("%s: the epsilon of its norms is missing", r->path);
+        r->origin.status =
+            fail("%s: the epsilon of its norms is missing", r->path);
 }
 
 /* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate and up, may be fused.
@@ -204,8 +248,10 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
  * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
-    const int rows = part_size(c, at->part->rows), cols = part_size(c, at->part->cols);
-    const bool gguf = r->naming == NAME_GGUF, expert = at->part->owner == OF_EXPERT;
+    const int rows = part_size(c, at->part->rows),
+              cols = part_size(c, at->part->cols);
+    const bool gguf = r->naming == NAME_GGUF,
+               expert = at->part->owner == OF_EXPERT;
     const bool granite = r->family->options & GRANITE_EXPERTS && !gguf;
     Tensor *w = part_weight(at);
     char stack[PART_NAME];
@@ -214,15 +260,20 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const bool newer = expert && !gguf && reader_find(r, stack, ""),
                stacked = expert && (gguf || granite || newer);
     const bool fused = family_fuses(r->family, at->part);
-    const PartRows part = fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
-    const Stored *t = reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
-                                    stacked ? c->n_experts : 1, part.all, cols);
-    if (!t) return;
+    const PartRows part =
+        fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
+    const Stored *t =
+        reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
+                      stacked ? c->n_experts : 1, part.all, cols);
+    if (!t)
+        return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
-    const size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0);
+    const size_t row =
+        part.first + (stacked ? (size_t)at->expert * part.all : 0);
     w->data = t->data + row * tensor_bytes(w, 1);
     w->offset = t->offset + row * tensor_bytes(w, 1);
-    if ((gguf && !expert && !fused && w != &r->model->embedding) || r->biases & at->part->bias)
+    if ((gguf && !expert && !fused && w != &r->model->embedding) ||
+        r->biases & at->part->bias)
         w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
@@ -234,31 +285,42 @@ static void read_part(Reader *r, const PartAt *at) {
     if (r->naming == NAME_HF && m->tied && part_weight(at) == &m->embedding &&
         !reader_find(r, name, ".weight"))
         strcpy(name, "lm_head");
-    if (!is_there(r, at, name)) return;
+    if (!is_there(r, at, name))
+        return;
     (part_norm(at) ? read_norm : read_weight)(r, at, name);
     Layer *layer = &m->layers[at->layer];
-    if (part_weight(at) != &layer->router || r->origin.status) return;
+    if (part_weight(at) != &layer->router || r->origin.status)
+        return;
     layer->experts = allocate_zeroed(m->config.n_experts, sizeof(Mlp));
-    if (!layer->experts) r->origin.status = -1;
+    if (!layer->experts)
+        r->origin.status = -1;
 }
 
 int reader_end(Reader *r) {
     Model *m = r->model;
-    if (r->origin.status) return -1;
+    if (r->origin.status)
+        return -1;
     m->config = r->header.config;
-    for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);) read_part(r, &at);
-    if (r->origin.status) return -1;
-    if (m->tied) m->output = m->embedding;
+    for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);)
+        read_part(r, &at);
+    if (r->origin.status)
+        return -1;
+    if (m->tied)
+        m->output = m->embedding;
     const Rope *rope = &m->config.rope;
-    if (rope->yarn.factor > 0) m->rope_factors = yarn_factors(rope, &rope->yarn);
-    if (rope->yarn.factor > 0 && !m->rope_factors) return -1;
+    if (rope->yarn.factor > 0)
+        m->rope_factors = yarn_factors(rope, &rope->yarn);
+    if (rope->yarn.factor > 0 && !m->rope_factors)
+        return -1;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         /* the copy of a tied embedding */
         const bool is_output = string_is(t->name, "lm_head.weight");
         const bool is_unneeded =
-            (is_output && m->tied) || contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
+            (is_output && m->tied) ||
+            contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
         if (!t->used && (r->naming == NAME_GGUF || !is_unneeded))
-            return fail("%s: tensor %.*s is not supported", t->path, SHOWN(t->name));
+            return fail("%s: tensor %.*s is not supported", t->path,
+                        SHOWN(t->name));
     }
     return 0;
 }

@@ -15,9 +15,10 @@ struct Reader {
     Naming naming;    /* NAME_GGUF or NAME_HF */
     Model *model;
     const ModelFamily *family;
-    Value (*get)(const Reader *r, const char *key); /* the value of one of KEYS */
-    const void *keys[3];                            /* the sources of get() */
-    Stored *tensors;                                /* [n_tensors], not owned, sorted by name */
+    Value (*get)(const Reader *r,
+                 const char *key); /* the value of one of KEYS */
+    const void *keys[3];           /* the sources of get() */
+    Stored *tensors;               /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
     /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
@@ -26,15 +27,19 @@ struct Reader {
     float *ones;    /* [dim], gamma of norms without stored parameters */
 };
 
-static inline bool has(const Reader *r, int trait) { return r->family->has & trait; }
+static inline bool has(const Reader *r, int trait) {
+    return r->family->has & trait;
+}
 
 /* Refuses the value of a key, for the given reason. */
-#define refuse_key(r, key, ...) refuse(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
+#define refuse_key(r, key, ...)                                                \
+    refuse(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
 
 /* Refuses the integer value of a key. `field`: the field of the header that holds the value. */
-#define refuse_field(r, field, ...)                                                                \
-    refuse(&(r)->origin, key_of((r)->naming, offsetof(Header, field)),                             \
-           ((Value){.kind = VALUE_INTEGER, .integer = (r)->header.field}), __VA_ARGS__)
+#define refuse_field(r, field, ...)                                            \
+    refuse(&(r)->origin, key_of((r)->naming, offsetof(Header, field)),         \
+           ((Value){.kind = VALUE_INTEGER, .integer = (r)->header.field}),     \
+           __VA_ARGS__)
 
 /* The steps, in this order. Each does nothing after a failure (origin.status).
  * 1. Reads all keys of the family into the header, over the family's defaults. */
@@ -48,11 +53,12 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix);
 
 /* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used. Returns NULL if it is
  * missing; prints a message if it is needed or has another shape. */
-const Stored *reader_tensor(Reader *r, const char *name, const char *suffix, bool needed, int depth,
-                            int rows, int cols);
+const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
+                            bool needed, int depth, int rows, int cols);
 
 /* Finds a vector [n] in the same way. Returns it as float32; the model owns it. */
-float *reader_vector(Reader *r, const char *name, const char *suffix, bool needed, int n);
+float *reader_vector(Reader *r, const char *name, const char *suffix,
+                     bool needed, int n);
 
 /* Allocates a factor for each rotating pair; the caller owns them. NULL: out of memory. */
 double *reader_factors(Reader *r);

@@ -20,93 +20,131 @@ typedef struct Shard {
 
 /* Reads a tensor's type, shape and place. place_tensors() checks that it is in the file. */
 static int read_tensor(Stored *t, const Json *tensor) {
-    enum { USED_DIMS = 3, MAX_DIMS = 5 }; /* tensors with more than 3 sizes are never used */
-    const Json *dtype = json_get(tensor, "dtype"), *shape = json_get(tensor, "shape");
+    enum {
+        USED_DIMS = 3,
+        MAX_DIMS = 5
+    }; /* tensors with more than 3 sizes are never used */
+    const Json *dtype = json_get(tensor, "dtype"),
+               *shape = json_get(tensor, "shape");
     const Json *place = json_get(tensor, "data_offsets");
     int64_t begin, end, n;
-    t->type = json_is(dtype, "BF16") ? TYPE_BF16 : json_is(dtype, "F16") ? TYPE_F16 : TYPE_F32;
+    t->type = json_is(dtype, "BF16")  ? TYPE_BF16
+              : json_is(dtype, "F16") ? TYPE_F16
+                                      : TYPE_F32;
     if (t->type == TYPE_F32 && !json_is(dtype, "F32"))
-        return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16", json_shown(dtype));
+        return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16",
+                          json_shown(dtype));
     if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
-        return bad_tensor(t, ": shape is %s, expected a list of at most %d sizes",
+        return bad_tensor(t,
+                          ": shape is %s, expected a list of at most %d sizes",
                           json_shown(shape), MAX_DIMS);
     size_t bytes = TYPES[t->type].bytes;
-    int *dim = t->dims + (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
-    for (const Json *size = json_first(shape); size; size = json_next(shape, size)) {
-        if (!json_integer(size, &n) || n < 0 || n > INT_MAX || !multiply(bytes, n, &bytes))
-            return bad_tensor(t, ": shape has %s in it, expected the sizes of a tensor",
-                              json_shown(size));
-        if (dim < t->dims + USED_DIMS) *dim++ = (int)n;
+    int *dim =
+        t->dims +
+        (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
+    for (const Json *size = json_first(shape); size;
+         size = json_next(shape, size)) {
+        if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
+            !multiply(bytes, n, &bytes))
+            return bad_tensor(
+                t, ": shape has %s in it, expected the sizes of a tensor",
+                json_shown(size));
+        if (dim < t->dims + USED_DIMS)
+            *dim++ = (int)n;
     }
     if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 ||
-        !json_integer(place + 1, &begin) || !json_integer(place + 2, &end) || begin < 0 ||
-        end < begin)
-        return bad_tensor(t, ": data_offsets is %s, expected its begin and end", json_shown(place));
+        !json_integer(place + 1, &begin) || !json_integer(place + 2, &end) ||
+        begin < 0 || end < begin)
+        return bad_tensor(t, ": data_offsets is %s, expected its begin and end",
+                          json_shown(place));
     t->bytes = end - begin;
     t->offset = begin;
-    if (t->bytes == bytes) return 0;
-    return bad_tensor(t, " has %zu bytes, its shape needs %zu", t->bytes, bytes);
+    if (t->bytes == bytes)
+        return 0;
+    return bad_tensor(t, " has %zu bytes, its shape needs %zu", t->bytes,
+                      bytes);
 }
 
 static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
     const size_t first = s->n_tensors;
     size_t data = 0; /* bytes of the tensors, which fill the data */
-    if (file->size >= sizeof size) memcpy(&size, file->data, sizeof size);
+    if (file->size >= sizeof size)
+        memcpy(&size, file->data, sizeof size);
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail(
             "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",
             shard->path, file->size, (unsigned long long)size);
     const size_t start = file->header = sizeof size + size;
-    if (json_parse(&shard->header, shard->path, (const char *)file->data + sizeof size, size))
+    if (json_parse(&shard->header, shard->path,
+                   (const char *)file->data + sizeof size, size))
         return -1;
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
-        return fail("%s: the header is %s, expected an object", shard->path, json_shown(header));
-    Stored *tensors = realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
-    if (!tensors) return fail("%s: out of memory", shard->path);
+        return fail("%s: the header is %s, expected an object", shard->path,
+                    json_shown(header));
+    Stored *tensors =
+        realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
+    if (!tensors)
+        return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
-    for (const Json *key = json_first(header); key; key = json_next(header, key)) {
-        if (json_is(key, "__metadata__")) continue;
+    for (const Json *key = json_first(header); key;
+         key = json_next(header, key)) {
+        if (json_is(key, "__metadata__"))
+            continue;
         Stored *t = &tensors[s->n_tensors++];
-        *t = (Stored){.name = {key->text, key->length}, .path = shard->path, .dims = {1, 1, 1}};
-        if (read_tensor(t, key + 1)) return -1;
+        *t = (Stored){.name = {key->text, key->length},
+                      .path = shard->path,
+                      .dims = {1, 1, 1}};
+        if (read_tensor(t, key + 1))
+            return -1;
         data += t->bytes;
     }
-    if (place_tensors(tensors + first, s->n_tensors - first, file, start, 1)) return -1;
-    if (data == file->size - start) return 0;
-    return fail("%s: has %zu bytes of data, its tensors have %zu", shard->path, file->size - start,
-                data);
+    if (place_tensors(tensors + first, s->n_tensors - first, file, start, 1))
+        return -1;
+    if (data == file->size - start)
+        return 0;
+    return fail("%s: has %zu bytes of data, its tensors have %zu", shard->path,
+                file->size - start, data);
 }
 
-static int add_shard(Safetensors *s, Model *m, const char *folder, const char *name) {
+static int add_shard(Safetensors *s, Model *m, const char *folder,
+                     const char *name) {
     const size_t size = strlen(folder) + strlen(name) + 2;
     Shard *shard = allocate(1, sizeof *shard + size);
-    if (!shard) return -1;
+    if (!shard)
+        return -1;
     *shard = (Shard){.next = s->shards};
     s->shards = shard;
     snprintf(shard->path, size, "%s/%s", folder, name);
-    return model_map(m, shard->path) || read_header(s, shard, &m->files[m->n_files - 1]) ? -1 : 0;
+    return model_map(m, shard->path) ||
+                   read_header(s, shard, &m->files[m->n_files - 1])
+               ? -1
+               : 0;
 }
 
 /* Maps each file of the index once, in the order of names. Which tensor is in which file is read
  * from the files. */
-static int add_shards(Safetensors *s, Model *m, const char *folder, const JsonFile *index) {
+static int add_shards(Safetensors *s, Model *m, const char *folder,
+                      const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");
     if (!json_has_kind(map, JSON_OBJECT))
-        return fail("%s: weight_map is %s, expected an object", index->path, json_shown(map));
+        return fail("%s: weight_map is %s, expected an object", index->path,
+                    json_shown(map));
     String *names = allocate((size_t)map->n_members + 1, sizeof *names);
     size_t n = 0;
     int status = names ? 0 : -1;
-    for (const Json *key = json_first(map); key && !status; key = json_next(map, key)) {
+    for (const Json *key = json_first(map); key && !status;
+         key = json_next(map, key)) {
         names[n++] = (String){key[1].text, key[1].length};
-        if (key[1].kind != JSON_STRING || strlen(key[1].text) != key[1].length ||
-            strchr(key[1].text, '/'))
-            status =
-                fail("%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
-                     index->path, key->text, key[1].text);
+        if (key[1].kind != JSON_STRING ||
+            strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))
+            status = fail(
+                "%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
+                index->path, key->text, key[1].text);
     }
-    if (!status) sort_by_name(names, n, sizeof *names);
+    if (!status)
+        sort_by_name(names, n, sizeof *names);
     for (size_t i = 0; i < n && !status; i++)
         if (!i || !string_is(names[i], names[i - 1].text))
             status = add_shard(s, m, folder, names[i].text);
@@ -120,9 +158,11 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     JsonFile index = {0};
     int status = 0;
     *s = (Safetensors){0};
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && file_exists(path))
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX &&
+        file_exists(path))
         status = add_shard(s, m, folder, name);
-    else if (snprintf(path, sizeof path, "%s/%s.index.json", folder, name) < PATH_MAX &&
+    else if (snprintf(path, sizeof path, "%s/%s.index.json", folder, name) <
+                 PATH_MAX &&
              file_exists(path))
         status = json_open(&index, path) || add_shards(s, m, folder, &index);
     else
@@ -131,8 +171,10 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
             "files",
             folder, name);
     json_close(&index);
-    if (!status) status = sort_tensors(s->tensors, s->n_tensors);
-    if (status) safetensors_close(s);
+    if (!status)
+        status = sort_tensors(s->tensors, s->n_tensors);
+    if (status)
+        safetensors_close(s);
     return status ? -1 : 0;
 }
 

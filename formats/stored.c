@@ -10,7 +10,9 @@
 bool string_is(String s, const char *text) {
     return s.n == strlen(text) && !memcmp(s.text, text, s.n);
 }
-bool contains(String s, const char *text) { return memmem(s.text, s.n, text, strlen(text)); }
+bool contains(String s, const char *text) {
+    return memmem(s.text, s.n, text, strlen(text));
+}
 
 static int compare_names(const void *a, const void *b) {
     const String *x = a, *y = b;
@@ -19,19 +21,25 @@ static int compare_names(const void *a, const void *b) {
 }
 
 const void *sort_by_name(void *items, size_t n, size_t size) {
-    if (n) qsort(items, n, size, compare_names);
+    if (n)
+        qsort(items, n, size, compare_names);
     for (char *item = items; n > 1; n--, item += size)
-        if (!compare_names(item, item + size)) return item;
+        if (!compare_names(item, item + size))
+            return item;
     return NULL;
 }
 
 int sort_tensors(Stored *tensors, size_t n) {
     const Stored *t = sort_by_name(tensors, n, sizeof *tensors);
-    return t ? fail("%s: tensor %.*s is also in %s", t->path, SHOWN(t->name), t[1].path) : 0;
+    return t ? fail("%s: tensor %.*s is also in %s", t->path, SHOWN(t->name),
+                    t[1].path)
+             : 0;
 }
 
 void *find_by_name(const char *name, const void *items, size_t n, size_t size) {
-    return n ? bsearch((&(String){name, strlen(name)}), items, n, size, compare_names) : NULL;
+    return n ? bsearch((&(String){name, strlen(name)}), items, n, size,
+                       compare_names)
+             : NULL;
 }
 
 void refuse_value(Origin *o, const char *key, Value v) {
@@ -40,25 +48,30 @@ void refuse_value(Origin *o, const char *key, Value v) {
         snprintf(number, sizeof number, "%" PRId64, v.integer);
     else
         snprintf(number, sizeof number, "%g", v.real);
-    if (!v.string.text) v.string = (String){number, strlen(number)};
+    if (!v.string.text)
+        v.string = (String){number, strlen(number)};
     const char *quote = v.kind == VALUE_STRING ? "'" : "";
     if (!o->status)
-        fail("%s: %s%s is %s%.*s%s, expected %s", o->path, o->prefix, key, quote, SHOWN(v.string),
-             quote, o->expected);
+        fail("%s: %s%s is %s%.*s%s, expected %s", o->path, o->prefix, key,
+             quote, SHOWN(v.string), quote, o->expected);
     o->status = -1;
 }
 
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max,
-                      int64_t missing) {
-    if (v.kind <= VALUE_NULL && missing != REQUIRED) return missing;
-    if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max) return v.integer;
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min,
+                      int64_t max, int64_t missing) {
+    if (v.kind <= VALUE_NULL && missing != REQUIRED)
+        return missing;
+    if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max)
+        return v.integer;
     refuse(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min, max);
     return min;
 }
 
 double value_real(Origin *o, const char *key, Value v, double missing) {
-    if (v.kind <= VALUE_NULL && !isnan(missing)) return missing;
-    if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 && isfinite(v.real))
+    if (v.kind <= VALUE_NULL && !isnan(missing))
+        return missing;
+    if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 &&
+        isfinite(v.real))
         return v.real;
     refuse(o, key, v, "a positive number");
     return 1;
@@ -72,32 +85,39 @@ float value_float(Origin *o, const char *key, Value v, double missing) {
 }
 
 bool value_bool(Origin *o, const char *key, Value v, bool missing) {
-    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL) refuse(o, key, v, "true or false");
+    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL)
+        refuse(o, key, v, "true or false");
     return v.kind == VALUE_BOOL ? v.integer : missing;
 }
 
 String value_string(Origin *o, const char *key, Value v) {
-    if (v.kind > VALUE_NULL && v.kind != VALUE_STRING) refuse(o, key, v, "a string");
+    if (v.kind > VALUE_NULL && v.kind != VALUE_STRING)
+        refuse(o, key, v, "a string");
     return v.kind == VALUE_STRING ? v.string : (String){"", 0};
 }
 
 /* Empty tensors are first. */
 static int compare_offsets(const void *a, const void *b) {
     const Stored *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-int place_tensors(Stored *tensors, size_t n, const File *file, size_t start, size_t alignment) {
+int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
+                  size_t alignment) {
     const size_t room = start < file->size ? file->size - start : 0;
     uint64_t end = 0;
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     for (Stored *t = tensors; t < tensors + n; t++) {
         if (t->offset % alignment || t->offset < end)
-            return bad_tensor(t, " begins at byte %" PRIu64 " of the data, %s", t->offset,
-                              t->offset < end ? "inside another one" : "which is not aligned");
+            return bad_tensor(t, " begins at byte %" PRIu64 " of the data, %s",
+                              t->offset,
+                              t->offset < end ? "inside another one"
+                                              : "which is not aligned");
         if (t->offset > room || t->bytes > room - t->offset)
-            return bad_tensor(t, " ends after the end of the file (truncated?)");
+            return bad_tensor(t,
+                              " ends after the end of the file (truncated?)");
         end = t->offset + t->bytes;
         t->offset += start;
         t->data = file->data + t->offset;

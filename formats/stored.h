@@ -14,7 +14,8 @@ typedef struct {
     size_t n;
 } String;
 
-#define SHOWN(s) (int)((s).n < 64 ? (s).n : 64), (s).text /* a String for %.*s */
+#define SHOWN(s)                                                               \
+    (int)((s).n < 64 ? (s).n : 64), (s).text /* a String for %.*s */
 
 bool string_is(String s, const char *text);
 bool contains(String s, const char *text);
@@ -40,30 +41,33 @@ typedef struct {
     ValueKind kind;
     int64_t integer; /* of an integer or a bool */
     double real;     /* of an integer or a real number */
-    String string;   /* of a string; for other values, their text for messages, or NULL */
+    String
+        string; /* of a string; for other values, their text for messages, or NULL */
 } Value;
 
 /* The source of values, for messages. */
 typedef struct {
     const char *path;
-    char prefix[32];    /* of keys in messages */
-    int status;         /* -1 after the first message; later ones are not printed */
+    char prefix[32]; /* of keys in messages */
+    int status; /* -1 after the first message; later ones are not printed */
     char expected[512]; /* refuse()'s text after "expected" */
 } Origin;
 
 /* Prints "path: key is value, expected ..." and sets the status. */
-#define refuse(origin, key, v, ...)                                                                \
-    (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__),                          \
+#define refuse(origin, key, v, ...)                                            \
+    (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__),      \
      refuse_value(origin, key, v))
 void refuse_value(Origin *o, const char *key, Value v);
 
-#define REQUIRED INT64_MIN /* `missing` of a required value; NAN for real numbers */
+#define REQUIRED                                                               \
+    INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
 /* Checks a value. Returns it, or `missing` if it is missing or null; after a refusal, a value
  * within the limits. */
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min, int64_t max,
-                      int64_t missing);
-double value_real(Origin *o, const char *key, Value v, double missing); /* finite and positive */
+int64_t value_integer(Origin *o, const char *key, Value v, int64_t min,
+                      int64_t max, int64_t missing);
+double value_real(Origin *o, const char *key, Value v,
+                  double missing); /* finite and positive */
 /* positive and normal in float32 */
 float value_float(Origin *o, const char *key, Value v, double missing);
 bool value_bool(Origin *o, const char *key, Value v, bool missing);
@@ -74,7 +78,8 @@ typedef struct {
     String name;
     const char *path; /* of its file */
     Type type;
-    int dims[3]; /* matrices, rows, columns; 1 for dimensions that the file does not have */
+    int dims
+        [3]; /* matrices, rows, columns; 1 for dimensions that the file does not have */
     const uint8_t *data;
     uint64_t offset; /* of data in the file */
     size_t bytes;
@@ -82,12 +87,13 @@ typedef struct {
 } Stored;
 
 /* Reports a bad tensor. Returns -1. */
-#define bad_tensor(t, format, ...)                                                                 \
+#define bad_tensor(t, format, ...)                                             \
     fail("%s: tensor %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
 
 /* Places tensors, whose offsets are from the start of the data on, in their file. Returns -1 and a
  * message if one is not inside the file, not aligned, or overlaps another. */
-int place_tensors(Stored *tensors, size_t n, const File *file, size_t start, size_t alignment);
+int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
+                  size_t alignment);
 
 /* Sorts tensors by name. Returns -1 and a message if two have the same name. */
 int sort_tensors(Stored *tensors, size_t n);

@@ -24,8 +24,10 @@ typedef struct {
     bool mixed;
 } Loader;
 
-static int refuse(const Loader *l, const char *what, const Json *value, const char *expected) {
-    return fail("%s: %s is %.80s, expected %s", l->path, what, json_shown(value), expected);
+static int refuse(const Loader *l, const char *what, const Json *value,
+                  const char *expected) {
+    return fail("%s: %s is %.80s, expected %s", l->path, what,
+                json_shown(value), expected);
 }
 
 /* An option that is true or false; `missing` if it is neither. */
@@ -36,30 +38,37 @@ static bool flag(const Json *object, const char *key, bool missing) {
 
 /* ---- the vocabulary --------------------------------------------------------------------- */
 
-static int get_id(const Loader *l, const char *what, const Json *value, int *id) {
+static int get_id(const Loader *l, const char *what, const Json *value,
+                  int *id) {
     int64_t wide = -1;
     const int n = l->t->pieces.n;
     if (!json_integer(value, &wide) || wide < 0 || wide >= n)
-        return fail("%s: %s has id %.20s, expected one of the model's %d", l->path, what,
-                    json_shown(value), n);
+        return fail("%s: %s has id %.20s, expected one of the model's %d",
+                    l->path, what, json_shown(value), n);
     *id = (int)wide;
     return 0;
 }
 
 static bool has_name(const Piece *p, const Json *name) {
-    return (size_t)p->length == name->length && !memcmp(p->text, name->text, name->length);
+    return (size_t)p->length == name->length &&
+           !memcmp(p->text, name->text, name->length);
 }
 
 static int read_vocabulary(Loader *l, const Json *vocab) {
-    if (!json_has_kind(vocab, JSON_OBJECT)) return refuse(l, "model.vocab", vocab, "an object");
-    for (const Json *name = json_first(vocab); name; name = json_next(vocab, name)) {
+    if (!json_has_kind(vocab, JSON_OBJECT))
+        return refuse(l, "model.vocab", vocab, "an object");
+    for (const Json *name = json_first(vocab); name;
+         name = json_next(vocab, name)) {
         int id = 0;
-        if (get_id(l, "a piece of model.vocab", name + 1, &id)) return -1;
+        if (get_id(l, "a piece of model.vocab", name + 1, &id))
+            return -1;
         Piece *p = &l->t->pieces.list[id];
         if (p->length)
-            return fail("%s: model.vocab has id %d twice, also for '%.40s'", l->path, id,
-                        name->text);
-        *p = (Piece){.text = name->text, .length = (int)name->length, .kind = PIECE_TEXT};
+            return fail("%s: model.vocab has id %d twice, also for '%.40s'",
+                        l->path, id, name->text);
+        *p = (Piece){.text = name->text,
+                     .length = (int)name->length,
+                     .kind = PIECE_TEXT};
     }
     return 0;
 }
@@ -73,35 +82,43 @@ static int read_added(Loader *l, const Json *added) {
         return refuse(l, "an added token", name, "text");
     if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
-    if (get_id(l, name->text, json_get(added, "id"), &id)) return -1;
+    if (get_id(l, name->text, json_get(added, "id"), &id))
+        return -1;
     Piece *p = &l->t->pieces.list[id];
-    const bool in_vocabulary = p->length > 0, normalized = flag(added, "normalized", false);
+    const bool in_vocabulary = p->length > 0,
+               normalized = flag(added, "normalized", false);
     if (in_vocabulary && !has_name(p, name))
-        return fail("%s: added token '%.40s' has id %d of another piece", l->path, name->text, id);
+        return fail("%s: added token '%.40s' has id %d of another piece",
+                    l->path, name->text, id);
     if (flag(added, "single_word", false))
-        return fail("%s: added token '%.40s' has single_word set, which is not supported", l->path,
-                    name->text);
-    *p = (Piece){.text = name->text,
-                 .length = name->length,
-                 /* the vocabulary's copy of the name */
-                 .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL,
-                 .n_decoded = name->length,
-                 .kind = flag(added, "special", false) ? PIECE_SPECIAL : PIECE_USER,
-                 .also_merged = in_vocabulary,
-                 .raw = !normalized,
-                 .strips_left = flag(added, "lstrip", false),
-                 .strips_right = flag(added, "rstrip", false),
-                 .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
+        return fail(
+            "%s: added token '%.40s' has single_word set, which is not supported",
+            l->path, name->text);
+    *p = (Piece){
+        .text = name->text,
+        .length = name->length,
+        /* the vocabulary's copy of the name */
+        .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL,
+        .n_decoded = name->length,
+        .kind = flag(added, "special", false) ? PIECE_SPECIAL : PIECE_USER,
+        .also_merged = in_vocabulary,
+        .raw = !normalized,
+        .strips_left = flag(added, "lstrip", false),
+        .strips_right = flag(added, "rstrip", false),
+        .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
 }
 
 /* The piece of any kind with this name; -1 if not found. */
 static int find_name(const Pieces *p, const Json *name) {
     /* written like an added token */
-    if (json_has_kind(name, JSON_OBJECT)) name = json_get(name, "content");
-    if (!json_has_kind(name, JSON_STRING) || !name->length) return -1;
+    if (json_has_kind(name, JSON_OBJECT))
+        name = json_get(name, "content");
+    if (!json_has_kind(name, JSON_STRING) || !name->length)
+        return -1;
     for (int id = 0; id < p->n; id++)
-        if (has_name(&p->list[id], name)) return id;
+        if (has_name(&p->list[id], name))
+            return id;
     return -1;
 }
 
@@ -113,16 +130,16 @@ static int read_merge(Loader *l, const Json *merge) {
     const Json *left = merge + 1, *right = merge + 2;
     if (merge->kind == JSON_STRING)
         return merges_add(&t->pieces, l->path, merge->text, merge->length);
-    if (merge->kind != JSON_ARRAY || merge->n_members != 2 || left->kind != JSON_STRING ||
-        right->kind != JSON_STRING)
+    if (merge->kind != JSON_ARRAY || merge->n_members != 2 ||
+        left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
-    return merges_add_pair(&t->pieces, l->path, left->text, left->length, right->text,
-                           right->length);
+    return merges_add_pair(&t->pieces, l->path, left->text, left->length,
+                           right->text, right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
-    static const char *const unused[] = {"continuing_subword_prefix", "end_of_word_suffix",
-                                         "dropout"};
+    static const char *const unused[] = {"continuing_subword_prefix",
+                                         "end_of_word_suffix", "dropout"};
     const Json *type = json_get(model, "type");
     if (type ? !json_is(type, "BPE") : !json_get(model, "merges"))
         return refuse(l, "model.type", type, "BPE");
@@ -131,8 +148,8 @@ static int check_model(const Loader *l, const Json *model) {
         double number = 1;
         json_real(value, &number);
         if (!json_null(value) && !json_is(value, "") && number != 0)
-            return fail("%s: model.%s '%.40s' is not supported", l->path, unused[i],
-                        json_shown(value));
+            return fail("%s: model.%s '%.40s' is not supported", l->path,
+                        unused[i], json_shown(value));
     }
     return 0;
 }
@@ -140,13 +157,17 @@ static int check_model(const Loader *l, const Json *model) {
 static int read_merges(Loader *l, const Json *model) {
     Tokenizer *t = l->t;
     const Json *merges = json_get(model, "merges");
-    if (!json_has_kind(merges, JSON_ARRAY)) return refuse(l, "model.merges", merges, "a list");
+    if (!json_has_kind(merges, JSON_ARRAY))
+        return refuse(l, "model.merges", merges, "a list");
     t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
     t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
-    if (merges_begin(&t->pieces, merges->n_members)) return -1;
-    for (const Json *merge = json_first(merges); merge; merge = json_next(merges, merge))
-        if (read_merge(l, merge)) return -1;
+    if (merges_begin(&t->pieces, merges->n_members))
+        return -1;
+    for (const Json *merge = json_first(merges); merge;
+         merge = json_next(merges, merge))
+        if (read_merge(l, merge))
+            return -1;
     return merges_end(&t->pieces);
 }
 
@@ -157,21 +178,26 @@ static int read_normalizer(Loader *l, const Json *n) {
     Tokenizer *t = l->t;
     if (json_is(type, "NFC"))
         t->normalizer.composes = true;
-    else if (json_is(type, "Prepend") && json_is(json_get(n, "prepend"), SPACE_MARK))
+    else if (json_is(type, "Prepend") &&
+             json_is(json_get(n, "prepend"), SPACE_MARK))
         t->space_prefix = SPACE_ALWAYS;
-    else if (json_is(type, "Replace") && json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
+    else if (json_is(type, "Replace") &&
+             json_is(json_get(json_get(n, "pattern"), "String"), " ") &&
              json_is(json_get(n, "content"), SPACE_MARK))
         t->normalizer.replaces_mark = true;
     else if (!json_null(n))
-        return fail("%s: normalizer %.40s is not supported", l->path, json_shown(type));
+        return fail("%s: normalizer %.40s is not supported", l->path,
+                    json_shown(type));
     return 0;
 }
 
 static int add_step(Loader *l, const char *pattern) {
     const char **steps = l->t->pretokenizer.steps;
     int n = 0;
-    while (steps[n]) n++;
-    if (n == MAX_STEPS) return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
+    while (steps[n])
+        n++;
+    if (n == MAX_STEPS)
+        return fail("%s: more than %d pre-tokenizers", l->path, MAX_STEPS);
     steps[n] = pattern;
     return 0;
 }
@@ -188,59 +214,84 @@ static int read_byte_level(Loader *l, const Json *p) {
 static bool is_known(const char *pattern) {
     for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
         for (const char *const *step = p->steps; *step; step++)
-            if (!strcmp(*step, pattern)) return true;
+            if (!strcmp(*step, pattern))
+                return true;
     return false;
 }
 
 /* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the
  * pattern must match all text. */
 static int read_split(Loader *l, const Json *p) {
-    const Json *pattern = json_get(p, "pattern"), *behavior = json_get(p, "behavior");
-    const Json *regex = json_get(pattern, "Regex"), *text = json_get(pattern, "String");
+    const Json *pattern = json_get(p, "pattern"),
+               *behavior = json_get(p, "behavior");
+    const Json *regex = json_get(pattern, "Regex"),
+               *text = json_get(pattern, "String");
     /* Gemma: no spaces are left */
-    if (json_is(text, " ") && l->t->normalizer.replaces_mark) return 0;
+    if (json_is(text, " ") && l->t->normalizer.replaces_mark)
+        return 0;
     if (!regex || !is_known(regex->text))
-        return fail("%s: pre-tokenizer Split with the pattern %.100s is not supported", l->path,
-                    json_shown(regex ? regex : text));
-    const bool whole = flag(p, "invert", false) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
-    if (!json_is(behavior, "Isolated") && !(whole && json_is(behavior, "Removed")))
-        return refuse(l, "the behavior of a pre-tokenizer Split", behavior, "Isolated");
+        return fail(
+            "%s: pre-tokenizer Split with the pattern %.100s is not supported",
+            l->path, json_shown(regex ? regex : text));
+    const bool whole =
+        flag(p, "invert", false) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
+    if (!json_is(behavior, "Isolated") &&
+        !(whole && json_is(behavior, "Removed")))
+        return refuse(l, "the behavior of a pre-tokenizer Split", behavior,
+                      "Isolated");
     return add_step(l, regex->text);
 }
 
 static int read_metaspace(Loader *l, const Json *p) {
-    const Json *scheme = json_get(p, "prepend_scheme"), *mark = json_get(p, "replacement");
+    const Json *scheme = json_get(p, "prepend_scheme"),
+               *mark = json_get(p, "replacement");
     /* the older option */
-    const bool always = scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true);
+    const bool always =
+        scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true);
     const bool first = json_is(scheme, "first");
-    if (!json_is(mark, SPACE_MARK)) return refuse(l, "Metaspace's replacement", mark, "U+2581");
+    if (!json_is(mark, SPACE_MARK))
+        return refuse(l, "Metaspace's replacement", mark, "U+2581");
     if (scheme && !always && !first && !json_is(scheme, "never"))
-        return refuse(l, "Metaspace's prepend_scheme", scheme, "always, first or never");
+        return refuse(l, "Metaspace's prepend_scheme", scheme,
+                      "always, first or never");
     l->t->normalizer.replaces_mark = true;
-    l->t->space_prefix = always ? SPACE_IF_NONE : first ? SPACE_ONCE : SPACE_NEVER;
+    l->t->space_prefix = always  ? SPACE_IF_NONE
+                         : first ? SPACE_ONCE
+                                 : SPACE_NEVER;
     return flag(p, "split", true) ? add_step(l, PATTERN_SPACED) : 0;
 }
 
 static int read_pretokenizer(Loader *l, const Json *p) {
     const Json *type = json_get(p, "type");
-    if (json_null(p)) return 0;
+    if (json_null(p))
+        return 0;
     l->mixed |= l->t->pieces.byte_level;
-    if (json_is(type, "ByteLevel")) return read_byte_level(l, p);
-    if (json_is(type, "Split")) return read_split(l, p);
+    if (json_is(type, "ByteLevel"))
+        return read_byte_level(l, p);
+    if (json_is(type, "Split"))
+        return read_split(l, p);
     if (json_is(type, "Digits"))
-        return add_step(l, flag(p, "individual_digits", false) ? PATTERN_DIGIT : PATTERN_DIGITS);
-    if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps) return read_metaspace(l, p);
-    return fail("%s: pre-tokenizer %.40s is not supported", l->path, json_shown(type));
+        return add_step(l, flag(p, "individual_digits", false)
+                               ? PATTERN_DIGIT
+                               : PATTERN_DIGITS);
+    if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps)
+        return read_metaspace(l, p);
+    return fail("%s: pre-tokenizer %.40s is not supported", l->path,
+                json_shown(type));
 }
 
 /* Reads one item, or a sequence of items. */
 static int read_each(Loader *l, const Json *value, const char *members,
                      int (*read)(Loader *, const Json *)) {
     const Json *list = json_get(value, members);
-    if (!json_is(json_get(value, "type"), "Sequence")) return read(l, value);
-    if (!json_has_kind(list, JSON_ARRAY)) return refuse(l, members, list, "a list");
-    for (const Json *member = json_first(list); member; member = json_next(list, member))
-        if (read(l, member)) return -1;
+    if (!json_is(json_get(value, "type"), "Sequence"))
+        return read(l, value);
+    if (!json_has_kind(list, JSON_ARRAY))
+        return refuse(l, members, list, "a list");
+    for (const Json *member = json_first(list); member;
+         member = json_next(list, member))
+        if (read(l, member))
+            return -1;
     return 0;
 }
 
@@ -248,36 +299,51 @@ static int read_each(Loader *l, const Json *value, const char *members,
  * both. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    if (read_each(l, json_get(root, "normalizer"), "normalizers", read_normalizer)) return -1;
-    const bool prepends = t->space_prefix == SPACE_ALWAYS;
-    if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers", read_pretokenizer))
+    if (read_each(l, json_get(root, "normalizer"), "normalizers",
+                  read_normalizer))
         return -1;
-    l->mixed |= prepends && (!t->normalizer.replaces_mark || t->space_prefix != SPACE_ALWAYS);
+    const bool prepends = t->space_prefix == SPACE_ALWAYS;
+    if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers",
+                  read_pretokenizer))
+        return -1;
+    l->mixed |= prepends && (!t->normalizer.replaces_mark ||
+                             t->space_prefix != SPACE_ALWAYS);
     l->mixed |= t->pieces.byte_level && t->normalizer.replaces_mark;
     return l->mixed
-               ? fail("%s: this normalizer and pre-tokenizer are not supported together", l->path)
+               ? fail(
+                     "%s: this normalizer and pre-tokenizer are not supported together",
+                     l->path)
                : 0;
 }
 
 /* Reads which token is added before a text. */
 static int read_processor(Loader *l, const Json *processor) {
-    const Json *type = json_get(processor, "type"), *single = json_get(processor, "single");
+    const Json *type = json_get(processor, "type"),
+               *single = json_get(processor, "single");
     Tokenizer *t = l->t;
-    bool after = false; /* the template's item for the text itself has been read */
+    bool after =
+        false; /* the template's item for the text itself has been read */
     /* it changes offsets, not tokens */
-    if (json_null(processor) || json_is(type, "ByteLevel")) return 0;
+    if (json_null(processor) || json_is(type, "ByteLevel"))
+        return 0;
     if (!json_is(type, "TemplateProcessing"))
-        return fail("%s: post-processor %.40s is not supported", l->path, json_shown(type));
+        return fail("%s: post-processor %.40s is not supported", l->path,
+                    json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item;
          item = json_next(single, item)) {
-        const Json *token = json_get(item, "SpecialToken"), *name = json_get(token, "id");
+        const Json *token = json_get(item, "SpecialToken"),
+                   *name = json_get(token, "id");
         after |= !token;
         l->adds_after |= token && after;
-        if (after) continue;
+        if (after)
+            continue;
         if (!t->no_bos)
-            return fail("%s: TemplateProcessing adds more than one token before a text", l->path);
+            return fail(
+                "%s: TemplateProcessing adds more than one token before a text",
+                l->path);
         t->bos = find_name(&t->pieces, name);
-        if (t->bos < 0) return refuse(l, "a token of TemplateProcessing", name, "a piece");
+        if (t->bos < 0)
+            return refuse(l, "a token of TemplateProcessing", name, "a piece");
         t->no_bos = false;
     }
     return 0;
@@ -293,11 +359,14 @@ static int read_config(Loader *l, const Json *root) {
     const Json *template = json_get(root, "chat_template"), *text = template;
     const int bos = find_name(&t->pieces, json_get(root, "bos_token"));
     t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
-    if (t->bos < 0) t->bos = bos;
+    if (t->bos < 0)
+        t->bos = bos;
     t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
     l->adds_after = flag(root, "add_eos_token", false);
-    for (const Json *v = json_members(template, JSON_ARRAY); v; v = json_next(template, v))
-        if (json_is(json_get(v, "name"), "default")) text = json_get(v, "template");
+    for (const Json *v = json_members(template, JSON_ARRAY); v;
+         v = json_next(template, v))
+        if (json_is(json_get(v, "name"), "default"))
+            text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING)
                ? tokenizer_set_chat_template(t, text->text, text->length)
                : 0;
@@ -309,8 +378,11 @@ static int read_ends(Loader *l, const Json *root) {
     const Json *ends = json_get(root, "eos_token_id");
     const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends;
     for (; v && t->n_ends < MAX_ENDS; v = json_next(ends, v))
-        if (v->kind != JSON_NULL && get_id(l, "eos_token_id", v, &t->ends[t->n_ends++])) return -1;
-    if (t->eos < 0 && t->n_ends) t->eos = t->ends[0];
+        if (v->kind != JSON_NULL &&
+            get_id(l, "eos_token_id", v, &t->ends[t->n_ends++]))
+            return -1;
+    if (t->eos < 0 && t->n_ends)
+        t->eos = t->ends[0];
     return 0;
 }
 
@@ -318,29 +390,42 @@ static int read_ends(Loader *l, const Json *root) {
 static int read_generation(Loader *l, const Json *root) {
     Advice *advice = l->t->advice;
     for (int i = 0; i < N_ADVICE; i++)
-        advice[i].given = json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
-    if (!flag(root, "do_sample", true)) advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
+        advice[i].given =
+            json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
+    if (!flag(root, "do_sample", true))
+        advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
     return read_ends(l, root);
 }
 
 static int read_root(Loader *l, const Json *root) {
-    const Json *model = json_get(root, "model"), *added = json_get(root, "added_tokens");
+    const Json *model = json_get(root, "model"),
+               *added = json_get(root, "added_tokens");
     if (check_model(l, model) || read_pipeline(l, root) ||
         read_vocabulary(l, json_get(model, "vocab")))
         return -1;
-    for (const Json *v = json_members(added, JSON_ARRAY); v; v = json_next(added, v))
-        if (read_added(l, v)) return -1;
-    l->t->pieces.text = l->json.text; /* the pieces' names are in it; the tokenizer owns it now */
+    for (const Json *v = json_members(added, JSON_ARRAY); v;
+         v = json_next(added, v))
+        if (read_added(l, v))
+            return -1;
+    l->t->pieces.text =
+        l->json
+            .text; /* the pieces' names are in it; the tokenizer owns it now */
     l->json.text = NULL;
-    if (read_merges(l, model)) return -1;
-    if (read_each(l, json_get(root, "post_processor"), "processors", read_processor)) return -1;
+    if (read_merges(l, model))
+        return -1;
+    if (read_each(l, json_get(root, "post_processor"), "processors",
+                  read_processor))
+        return -1;
     return 0;
 }
 
-static int read_file(Tokenizer *t, const char *path, int (*read)(Loader *, const Json *)) {
+static int read_file(Tokenizer *t, const char *path,
+                     int (*read)(Loader *, const Json *)) {
     Loader l = {.t = t, .path = path};
-    const int status = json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
-    if (l.adds_after) note("%s adds tokens after every text; norma does not", path);
+    const int status =
+        json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
+    if (l.adds_after)
+        note("%s adds tokens after every text; norma does not", path);
     json_close(&l.json);
     return status;
 }
@@ -351,23 +436,30 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
                         int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];
     const char *slash = strrchr(sibling, '/');
-    if (snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash - sibling) + 1 : 0, sibling, name) >=
-            PATH_MAX ||
+    if (snprintf(path, PATH_MAX, "%.*s%s",
+                 slash ? (int)(slash - sibling) + 1 : 0, sibling,
+                 name) >= PATH_MAX ||
         !file_exists(path))
         return 0;
-    if (read) return read_file(t, path, read);
+    if (read)
+        return read_file(t, path, read);
     File file;
-    if (map_model_file(&file, path)) return -1;
-    const int status = tokenizer_set_chat_template(t, (const char *)file.data, file.size);
+    if (map_model_file(&file, path))
+        return -1;
+    const int status =
+        tokenizer_set_chat_template(t, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){
-        .pieces = {.unk = -1}, .space_prefix = SPACE_NEVER, .no_bos = true, .chat_has_bos = true};
+    *t = (Tokenizer){.pieces = {.unk = -1},
+                     .space_prefix = SPACE_NEVER,
+                     .no_bos = true,
+                     .chat_has_bos = true};
     t->bos = t->eos = t->eot = -1;
-    if (!pieces_open(&t->pieces, vocab_size, 0) && !read_file(t, path, read_root) &&
+    if (!pieces_open(&t->pieces, vocab_size, 0) &&
+        !read_file(t, path, read_root) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&
         !read_sibling(t, path, "generation_config.json", read_generation) &&

@@ -50,18 +50,21 @@ typedef struct {
 #define TILE_RELEASE()         __asm__ volatile("tilerelease")
 
 /* Rows are `stride` bytes apart in memory. */
-#define TILE_LOAD(tile, p, stride)                                                                 \
-    __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile ::"r"(p), "r"((size_t)(stride)) : "memory")
-#define TILE_STORE(tile, p, stride)                                                                \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p), "r"((size_t)(stride))          \
+#define TILE_LOAD(tile, p, stride)                                             \
+    __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile ::"r"(p),                \
+                     "r"((size_t)(stride))                                     \
+                     : "memory")
+#define TILE_STORE(tile, p, stride)                                            \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)" ::"r"(p),            \
+                     "r"((size_t)(stride))                                     \
                      : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
 /* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two bfloat16 numbers or
  * four bytes. */
-#define TILE_MULTIPLY(sum, x, w)                                                                   \
+#define TILE_MULTIPLY(sum, x, w)                                               \
     __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
-#define TILE_MULTIPLY_BYTES(sum, x, w)                                                             \
+#define TILE_MULTIPLY_BYTES(sum, x, w)                                         \
     __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #endif
 
@@ -88,20 +91,25 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
 /* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is
  * multiplied, the previous one is stored and the one before that is scaled. */
 static void byte_tile_16(vf *sums, Operands o) {
-    const int group = TYPES[o.w->type].group, n_groups = o.n / group, halves = INPUT_GROUP / group;
+    const int group = TYPES[o.w->type].group, n_groups = o.n / group,
+              halves = INPUT_GROUP / group;
     const Layout l = unpacked_layout(group, TYPES[o.w->type].min, halves);
-    const size_t cols = o.in->cols, next = o.in->row_groups, bytes = group_bytes(l.quads, l.mins);
+    const size_t cols = o.in->cols, next = o.in->row_groups,
+                 bytes = group_bytes(l.quads, l.mins);
     const int8_t *q = o.in->q + (size_t)o.t * cols;
     const InputGroup *x = o.in->groups + (size_t)o.t * next;
     vi dots[2][AMX_TOKENS];
     vf totals[AMX_TOKENS] = {0};
     multiply_group(q, cols, o.panels);
     for (int g = 0; g <= n_groups; g++) {
-        if (g < n_groups) TILE_STORE(0, dots[g % 2], VBYTES);
-        if (g + 1 < n_groups) multiply_group(q += group, cols, o.panels + (size_t)(g + 1) * bytes);
+        if (g < n_groups)
+            TILE_STORE(0, dots[g % 2], VBYTES);
+        if (g + 1 < n_groups)
+            multiply_group(q += group, cols,
+                           o.panels + (size_t)(g + 1) * bytes);
         if (g)
-            add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1, x + (g - 1) / halves, next,
-                       AMX_TOKENS);
+            add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1,
+                       x + (g - 1) / halves, next, AMX_TOKENS);
     }
     memcpy(sums, totals, sizeof totals);
 }
@@ -132,8 +140,11 @@ static void split(uint8_t *parts, const float *x, int cols) {
     for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c += LANES) {
         const int left = cols - c;
         uint8_t *to = parts + c / STEP * PARTS * PART_BYTES + c % STEP * 2;
-        vf rest = left >= LANES ? vload(x + c) : left > 0 ? vload_n(x + c, left) : (vf){0};
-        for (int i = 0; i < PARTS; i++) rest = cut(to + i * PART_BYTES, rest);
+        vf rest = left >= LANES ? vload(x + c)
+                  : left > 0    ? vload_n(x + c, left)
+                                : (vf){0};
+        for (int i = 0; i < PARTS; i++)
+            rest = cut(to + i * PART_BYTES, rest);
     }
 }
 
@@ -141,10 +152,12 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one
  * product serves all three. */
-static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefetch prefetch) {
+static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols,
+                    Prefetch prefetch) {
     vf sums[PARTS];
     TILE_CLEAR(0);
-    for (int c = 0; c < cols; c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
+    for (int c = 0; c < cols;
+         c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
         prefetch_ahead(prefetch, panel, STEP_BYTES);
         TILE_LOAD(7, panel, VBYTES);
         TILE_LOAD(6, parts, PART_BYTES);
@@ -157,8 +170,8 @@ static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols, Prefet
 /* Multiplies a step of one or two panels by the parts of several tokens and adds it to the sums.
  * Tiles 0 to 2 are the sums of the first panel, a tile for each part and a row for each token;
  * tiles 3 to 5, of the second. */
-INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t *x,
-                     size_t next_token) {
+INLINE void add_step(const uint8_t *panel, const uint8_t *second,
+                     const uint8_t *x, size_t next_token) {
     TILE_LOAD(7, panel, VBYTES);
     TILE_LOAD(6, x, next_token);
     TILE_MULTIPLY(0, 6, 7);
@@ -166,7 +179,8 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t 
     TILE_MULTIPLY(1, 6, 7);
     TILE_LOAD(6, x + 2 * PART_BYTES, next_token);
     TILE_MULTIPLY(2, 6, 7);
-    if (!second) return;
+    if (!second)
+        return;
     TILE_LOAD(7, second, VBYTES);
     TILE_MULTIPLY(5, 6, 7);
     TILE_LOAD(6, x + PART_BYTES, next_token);
@@ -177,8 +191,9 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second, const uint8_t 
 
 /* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1
  * tokens. */
-static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n_panels,
-                           const uint8_t *parts, int n, int cols, Prefetch prefetch) {
+static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
+                           int n_panels, const uint8_t *parts, int n, int cols,
+                           Prefetch prefetch) {
     const size_t next_token = parts_bytes(cols);
     vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
@@ -187,10 +202,12 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
     TILE_CLEAR(3);
     TILE_CLEAR(4);
     TILE_CLEAR(5);
-    for (int c = 0; c < cols; c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
+    for (int c = 0; c < cols;
+         c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
         const uint8_t *second = n_panels == 2 ? panels + stride : NULL;
         prefetch_ahead(prefetch, panels, STEP_BYTES);
-        if (second) prefetch_ahead(prefetch, second, STEP_BYTES);
+        if (second)
+            prefetch_ahead(prefetch, second, STEP_BYTES);
         add_step(panels, second, parts, next_token);
     }
     TILE_STORE(0, by_part[0][0], VBYTES);
@@ -209,22 +226,25 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride, int n
 static int cached_panels(const Tensor *w) {
     const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
               max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
-    return fit < AMX_PANELS ? AMX_PANELS : fit > max ? max : fit / AMX_PANELS * AMX_PANELS;
+    return fit < AMX_PANELS ? AMX_PANELS
+           : fit > max      ? max
+                            : fit / AMX_PANELS * AMX_PANELS;
 }
 
 /* The outputs of tokens [t, t + tokens) for packed panels [panel, end) at `panels`. */
-static void multiply_block(const Task *p, const uint8_t *panels, size_t stride, int panel, int end,
-                           int t, int tokens) {
+static void multiply_block(const Task *p, const uint8_t *panels, size_t stride,
+                           int panel, int end, int t, int tokens) {
     const Input from_t = input_from(p->in, t);
     const Prefetch prefetch = first_prefetch(p->w, t);
-    for (int n_panels; panel < end; panel += n_panels, panels += (size_t)n_panels * stride) {
+    for (int n_panels; panel < end;
+         panel += n_panels, panels += (size_t)n_panels * stride) {
         vf sums[AMX_PANELS * AMX_TOKENS];
         n_panels = tokens > 1 && end - panel >= AMX_PANELS ? AMX_PANELS : 1;
         if (tokens == 1)
             *sums = one_token(panels, from_t.unit_rows, p->w->cols, prefetch);
         else
-            several_tokens(sums, panels, stride, n_panels, from_t.unit_rows, tokens, p->w->cols,
-                           prefetch);
+            several_tokens(sums, panels, stride, n_panels, from_t.unit_rows,
+                           tokens, p->w->cols, prefetch);
         store_sums(p, sums, panel, n_panels, t, tokens, 0);
     }
 }
@@ -236,10 +256,12 @@ static void multiply_bf16(const Task *p) {
     for (int panel = p->panel; panel < p->end; panel += max) {
         const int block_end = p->end - panel < max ? p->end : panel + max;
         size_t stride;
-        const uint8_t *panels = packed_panels(p, panel, block_end - panel, 0, p->w->cols, &stride);
+        const uint8_t *panels =
+            packed_panels(p, panel, block_end - panel, 0, p->w->cols, &stride);
         for (int t = 0; t < p->n; t += AMX_TOKENS) {
             const int tokens = p->n - t < AMX_TOKENS ? p->n - t : AMX_TOKENS;
-            if (tokens != opened) tiles_open(tokens == 1 ? PARTS : tokens, STEP / 2);
+            if (tokens != opened)
+                tiles_open(tokens == 1 ? PARTS : tokens, STEP / 2);
             opened = tokens;
             multiply_block(p, panels, stride, panel, block_end, t, tokens);
         }
@@ -252,16 +274,23 @@ static void multiply_bf16(const Task *p) {
 static bool multiply(const Task *p) {
     const bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;
     const bool bf16 = p->w->type == TYPE_BF16 && p->in->unit_rows;
-    if (bytes) multiply_bytes(p);
-    if (bf16) multiply_bf16(p);
+    if (bytes)
+        multiply_bytes(p);
+    if (bf16)
+        multiply_bf16(p);
     return bytes || bf16;
 }
 
-static int task_panels(const Tensor *w) { return w->type == TYPE_BF16 ? cached_panels(w) : 0; }
+static int task_panels(const Tensor *w) {
+    return w->type == TYPE_BF16 ? cached_panels(w) : 0;
+}
 
-const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split, multiply, task_panels};
+const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split, multiply,
+                           task_panels};
 
 #else /* a row of a tile is a vector of 16 lanes */
-static bool never(void) { return false; }
+static bool never(void) {
+    return false;
+}
 const TileUnit amx_unit = {.available = never};
 #endif

@@ -17,15 +17,16 @@ enum { BLOCK_VECTORS = KV_BLOCK / LANES };
 typedef struct {
     const Queries *queries;
     const KvLayer *kv;
-    size_t start;         /* first element of the head in the cache */
-    int wrapped;          /* blocks that the ring has overwritten: a multiple of kv->blocks */
-    int from, end;        /* vectors of keys [from, end): seen by at least one query */
+    size_t start; /* first element of the head in the cache */
+    int wrapped; /* blocks that the ring has overwritten: a multiple of kv->blocks */
+    int from, end; /* vectors of keys [from, end): seen by at least one query */
     int whole, whole_end; /* [whole, whole_end): seen by all */
 } Reading;
 
 /* Element `at` of a cache. */
 INLINE const void *cached(KvType type, const void *cache, size_t at) {
-    return (const char *)cache + at * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    return (const char *)cache +
+           at * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 INLINE vf load_cached(KvType type, const void *cache, size_t at) {
@@ -37,7 +38,8 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
  * Element i + 1 is KV_BLOCK after it. */
 INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
     int block = v / BLOCK_VECTORS - a->wrapped; /* the blocks may be a ring */
-    if (block >= a->kv->blocks) block -= a->kv->blocks;
+    if (block >= a->kv->blocks)
+        block -= a->kv->blocks;
     return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) +
            v % BLOCK_VECTORS * LANES;
 }
@@ -47,7 +49,8 @@ INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
 INLINE void prefetch_values(const Reading *a, KvType type) {
     for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
         for (int i = 0; i < a->queries->size; i++)
-            prefetch_read(cached(type, a->kv->values, vector_at(a, v, KV_VALUE_PART, i)));
+            prefetch_read(
+                cached(type, a->kv->values, vector_at(a, v, KV_VALUE_PART, i)));
 }
 
 /* The causal mask and the window: the lanes of vector v whose keys query k sees. */
@@ -58,28 +61,34 @@ INLINE vi visible(const Reading *a, int v, int k) {
 }
 
 /* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors apart. */
-INLINE void score_vectors(const Reading *a, KvType type, int v, int apart, const int count,
-                          const int n) {
+INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
+                          const int count, const int n) {
     const int size = a->queries->size;
     vf sums[KV_QUERIES][4];
     size_t at[4];
     UNROLL
-    for (int j = 0; j < count; j++) at[j] = vector_at(a, v + j * apart, size, 0);
+    for (int j = 0; j < count; j++)
+        at[j] = vector_at(a, v + j * apart, size, 0);
     UNROLL
-    for (int k = 0; k < n; k++) UNROLL
-    for (int j = 0; j < count; j++) sums[k][j] = (vf){0};
+    for (int k = 0; k < n; k++)
+        UNROLL
+    for (int j = 0; j < count; j++)
+        sums[k][j] = (vf){0};
     for (int i = 0; i < size; i++) {
         vf key[4];
         UNROLL
         for (int j = 0; j < count; j++)
-            key[j] = load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
+            key[j] =
+                load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
         UNROLL
-        for (int k = 0; k < n; k++) UNROLL
+        for (int k = 0; k < n; k++)
+            UNROLL
         for (int j = 0; j < count; j++)
             sums[k][j] = vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
     }
     UNROLL
-    for (int k = 0; k < n; k++) UNROLL
+    for (int k = 0; k < n; k++)
+        UNROLL
     for (int j = 0; j < count; j++)
         vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
 }
@@ -92,7 +101,8 @@ static float softmax(const Reading *a, int k) {
     vf max = vset(-INFINITY), sum = {0};
     for (int v = a->from; v < a->end; v++) {
         vf score = vload(scores + v * LANES);
-        if (cap != 0) score = vcap(a->queries->scale * score, cap);
+        if (cap != 0)
+            score = vcap(a->queries->scale * score, cap);
         if (v < a->whole || v >= a->whole_end)
             score = vselect(visible(a, v, k), score, vset(-INFINITY));
         max = vmax(score, max);
@@ -110,32 +120,38 @@ static float softmax(const Reading *a, int k) {
 /* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index of the first value's
  * element. `masked`: some query does not see all positions. Hidden values are replaced by 0,
  * because the cache may contain NaN there, and NaN times 0 is NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a, KvType type, size_t at,
-                       int v, const bool masked, const int count, const int n) {
+INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
+                       KvType type, size_t at, int v, const bool masked,
+                       const int count, const int n) {
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
     UNROLL
     for (int k = 0; k < n; k++) {
         p[k] = vload(a->queries->scores[k] + v * LANES);
-        if (masked) mask[k] = visible(a, v, k);
+        if (masked)
+            mask[k] = visible(a, v, k);
     }
     UNROLL
     for (int i = 0; i < count; i++) {
-        const vf value = load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
+        const vf value =
+            load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
         UNROLL
         for (int k = 0; k < n; k++)
-            sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value, sums[k][i]);
+            sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
+                              sums[k][i]);
     }
 }
 
 /* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count`
  * elements i from `first` on, all in one part. */
-INLINE void sum_values(const Reading *a, KvType type, const float *scales, int first,
-                       const int count, const int n) {
+INLINE void sum_values(const Reading *a, KvType type, const float *scales,
+                       int first, const int count, const int n) {
     vf sums[KV_QUERIES][KV_VALUE_PART];
     UNROLL
-    for (int k = 0; k < n; k++) UNROLL
-    for (int i = 0; i < count; i++) sums[k][i] = (vf){0};
+    for (int k = 0; k < n; k++)
+        UNROLL
+    for (int i = 0; i < count; i++)
+        sums[k][i] = (vf){0};
     for (int v = a->from; v < a->end; v++) {
         const size_t at = vector_at(a, v, KV_VALUE_PART, first);
         if (v < a->whole || v >= a->whole_end)
@@ -146,9 +162,11 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales, int f
     UNROLL
     for (int k = 0; k < n; k++) {
         UNROLL
-        for (int i = 0; i < count; i += 4) { /* with count 2, vsum4 gets two sums twice */
-            const f4 four = vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count],
-                                  sums[k][(i + 3) % count]);
+        for (int i = 0; i < count;
+             i += 4) { /* with count 2, vsum4 gets two sums twice */
+            const f4 four =
+                vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count],
+                      sums[k][(i + 3) % count]);
             const f4 scaled = four * scales[k];
             memcpy(a->queries->out[k] + first + i, &scaled,
                    (size_t)(count < 4 ? count : 4) * sizeof(float));
@@ -163,18 +181,27 @@ INLINE void attend_group(const Reading *a, KvType type, const int n) {
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
-    if (n == 1 && a->queries->prefetch) prefetch_values(a, type);
-    for (; v < a->from + apart; v++) score_vectors(a, type, v, apart, streams, n);
-    for (v = a->from + apart * streams; v < a->end; v++) score_vectors(a, type, v, 0, 1, n);
-    for (int k = 0; k < n; k++) scales[k] = softmax(a, k);
-    for (; i + count <= size; i += count) sum_values(a, type, scales, i, count, n);
-    for (; i + 4 <= size; i += 4) sum_values(a, type, scales, i, 4, n);
-    for (; i < size; i += 2) sum_values(a, type, scales, i, 2, n);
+    if (n == 1 && a->queries->prefetch)
+        prefetch_values(a, type);
+    for (; v < a->from + apart; v++)
+        score_vectors(a, type, v, apart, streams, n);
+    for (v = a->from + apart * streams; v < a->end; v++)
+        score_vectors(a, type, v, 0, 1, n);
+    for (int k = 0; k < n; k++)
+        scales[k] = softmax(a, k);
+    for (; i + count <= size; i += count)
+        sum_values(a, type, scales, i, count, n);
+    for (; i + 4 <= size; i += 4)
+        sum_values(a, type, scales, i, 4, n);
+    for (; i < size; i += 2)
+        sum_values(a, type, scales, i, 2, n);
 }
 
 /* One function for each type of cache and number of queries, so that sums stay in registers. */
-#define ATTEND(name, type, n)                                                                      \
-    NOINLINE void name(const Reading *a) { attend_group(a, type, n); }
+#define ATTEND(name, type, n)                                                  \
+    NOINLINE void name(const Reading *a) {                                     \
+        attend_group(a, type, n);                                              \
+    }
 ATTEND(attend_1, KV_F32, 1)
 ATTEND(attend_2, KV_F32, 2)
 ATTEND(attend_4, KV_F32, 4)
@@ -186,15 +213,17 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *) = {
         [KV_F32] = {attend_1, attend_2, attend_4},
         [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    const int from = q->first_key[0] / LANES, end = (q->n_keys[n - 1] - 1) / LANES + 1;
+    const int from = q->first_key[0] / LANES,
+              end = (q->n_keys[n - 1] - 1) / LANES + 1;
     const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
-    const Reading a = {.queries = q,
-                       .kv = kv,
-                       .start = (size_t)q->head * kv_head_elements(q->size, kv->blocks),
-                       .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
-                       .from = from,
-                       .end = end,
-                       .whole = whole < end ? whole : end,
-                       .whole_end = q->n_keys[0] / LANES};
+    const Reading a = {
+        .queries = q,
+        .kv = kv,
+        .start = (size_t)q->head * kv_head_elements(q->size, kv->blocks),
+        .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
+        .from = from,
+        .end = end,
+        .whole = whole < end ? whole : end,
+        .whole_end = q->n_keys[0] / LANES};
     forms[type][n / 2](&a);
 }

@@ -54,9 +54,12 @@ static inline int kv_part_width(int head_size, int part, int start) {
 }
 
 /* Index of element i of a block of positions, relative to the start of the head. */
-static inline size_t kv_at(int head_size, int part, int blocks, int block, int i) {
-    const int start = i / part * part, width = kv_part_width(head_size, part, start);
-    return ((size_t)start * blocks + (size_t)block * width + (i - start)) * KV_BLOCK;
+static inline size_t kv_at(int head_size, int part, int blocks, int block,
+                           int i) {
+    const int start = i / part * part,
+              width = kv_part_width(head_size, part, start);
+    return ((size_t)start * blocks + (size_t)block * width + (i - start)) *
+           KV_BLOCK;
 }
 
 /* Total elements of one head. */

@@ -6,13 +6,15 @@
 #include "kernels/team.h"
 #include <omp.h>
 
-void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols, int n_threads, bool bf16) {
+void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols,
+                   int n_threads, bool bf16) {
     buffer->unit = tile_unit();
     const double n = rows * cols;
     /* the last quad of a row may be incomplete */
     buffer->q = arena_take(a, n + 3 * rows, sizeof *buffer->q);
     buffer->groups = arena_take(a, n, sizeof *buffer->groups);
-    const size_t unit_row = buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
+    const size_t unit_row =
+        buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
     buffer->unit_rows = unit_row ? arena_take(a, rows, unit_row) : NULL;
     /* Half of the scratch is for packed panels, half for unpacked ones; each has room for the
      * panels of any tile (tiles.h). TYPE_I8 with groups of one weight fills both halves, because
@@ -26,19 +28,25 @@ Input input_from(const Input *in, int row) {
     rest.x += (size_t)row * in->cols;
     rest.q += (size_t)row * in->cols;
     rest.groups += (size_t)row * in->row_groups;
-    if (in->unit_rows) rest.unit_rows += (size_t)row * in->buffer->unit->row_bytes(in->cols);
+    if (in->unit_rows)
+        rest.unit_rows += (size_t)row * in->buffer->unit->row_bytes(in->cols);
     return rest;
 }
 
 /* Converts the first row of `in` to the forms that products with w need. */
 static void convert_row(const Input *in, const Tensor *w) {
-    if (type_takes_int8(w->type)) quantize_i8(in->q, in->groups, in->x, in->cols, in->group);
-    if (in->unit_rows) in->buffer->unit->convert_row(in->unit_rows, in->x, in->cols);
+    if (type_takes_int8(w->type))
+        quantize_i8(in->q, in->groups, in->x, in->cols, in->group);
+    if (in->unit_rows)
+        in->buffer->unit->convert_row(in->unit_rows, in->x, in->cols);
 }
 
-Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n) {
-    const int thread = omp_get_thread_num(), group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
-    uint8_t *const scratch = buffer->scratch + (size_t)thread * buffer->scratch_bytes;
+Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
+                    int n) {
+    const int thread = omp_get_thread_num(),
+              group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
+    uint8_t *const scratch =
+        buffer->scratch + (size_t)thread * buffer->scratch_bytes;
     Input in = {.buffer = buffer,
                 .x = x,
                 .q = buffer->q,
@@ -49,7 +57,8 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
                 .cols = w->cols,
                 .group = group,
                 .row_groups = w->cols / group};
-    if (!type_takes_int8(w->type) && !in.unit_rows) return in;
+    if (!type_takes_int8(w->type) && !in.unit_rows)
+        return in;
     if (each_thread_computes(n)) {
         in = input_from(&in, thread);
         in.q += 3 * thread; /* no thread reads the beginning of another's row */
@@ -62,6 +71,7 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, 
         const Input row = input_from(&in, t);
         convert_row(&row, w);
     }
-    team_end(buffer->probe, NO_LAYER, SITE_INPUT); /* each thread reads all rows */
+    team_end(buffer->probe, NO_LAYER,
+             SITE_INPUT); /* each thread reads all rows */
     return in;
 }

@@ -6,22 +6,26 @@
 #include "kernels/tile_unit.h"
 
 enum {
-    INPUT_GROUP = 32,  /* activations that share a scale, unless the weights are TYPE_I8 */
-    SCRATCH_PANELS = 4 /* capacity of each half of a thread's scratch, in unpacked panels */
+    INPUT_GROUP =
+        32, /* activations that share a scale, unless the weights are TYPE_I8 */
+    SCRATCH_PANELS =
+        4 /* capacity of each half of a thread's scratch, in unpacked panels */
 };
 
 /* Memory for the left operands of products. */
 typedef struct {
     int8_t *q;          /* [max_rows][max_cols] */
     InputGroup *groups; /* [max_rows][max_cols] */
-    uint8_t *unit_rows; /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
+    uint8_t *
+        unit_rows; /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
     /* [n_threads][scratch_bytes], for panels that are packed or unpacked during a product */
     uint8_t *scratch;
     size_t scratch_bytes;
     /* used instead of the vector code where it supports a product; NULL: none */
     const TileUnit *unit;
-    struct Probe *probe;    /* the session's, set by the caller; or NULL */
-    bool weights_exceed_l2; /* the weights that one token reads are larger than the second-level
+    struct Probe *probe; /* the session's, set by the caller; or NULL */
+    bool
+        weights_exceed_l2; /* the weights that one token reads are larger than the second-level
                                cache; set by the caller */
 } InputBuffer;
 
@@ -29,8 +33,8 @@ struct Arena; /* base/memory.h */
 
 /* Assigns memory for up to rows x cols activations and n_threads threads. `bf16`: some weights are
  * BF16. */
-void input_lay_out(InputBuffer *buffer, struct Arena *a, double rows, int cols, int n_threads,
-                   bool bf16);
+void input_lay_out(InputBuffer *buffer, struct Arena *a, double rows, int cols,
+                   int n_threads, bool bf16);
 
 /* The left operand of a product: n rows of activations, in float32 and in the forms that weights
  * need. */
@@ -58,7 +62,8 @@ static inline const Tensor *input_weight(const Tensor *v, const Tensor *w) {
  * number), which costs less than a barrier. max_rows of the buffer must be at least max(n, number
  * of threads).
  */
-Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x, int n);
+Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
+                    int n);
 
 /* The same Input without its first `row` rows. */
 Input input_from(const Input *in, int row);

@@ -13,7 +13,9 @@
 #include "kernels/tiles.h"
 #include <omp.h>
 
-enum { FEW_TOKENS = 16 }; /* max tokens for which a panel is multiplied packed */
+enum {
+    FEW_TOKENS = 16
+}; /* max tokens for which a panel is multiplied packed */
 
 static const Kernels *const KERNELS[] = {
 #define X(id, ...) [TYPE_##id] = &kernels_##id,
@@ -25,11 +27,14 @@ static const Kernels *const KERNELS[] = {
 
 /* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile
  * prefetches. */
-static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col, int n) {
+static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col,
+                       int n) {
     Tile *const *tiles = p->kernels->packed;
     for (int t = 0, k = 3; t < p->n; t += 1 << k) {
-        while (t + (1 << k) > p->n || !tiles[k]) k--;
-        tiles[k](sums + t, (Operands){panel, 0, p->w, p->in, t, col, n, first_prefetch(p->w, t)});
+        while (t + (1 << k) > p->n || !tiles[k])
+            k--;
+        tiles[k](sums + t, (Operands){panel, 0, p->w, p->in, t, col, n,
+                                      first_prefetch(p->w, t)});
     }
 }
 
@@ -44,12 +49,13 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     for (int col = 0; col < w->cols; col += step) {
         const int n = w->cols - col < step ? w->cols - col : step;
         size_t stride;
-        const uint8_t *panels = packed_panels(p, panel, n_panels, col, n, &stride);
+        const uint8_t *panels =
+            packed_panels(p, panel, n_panels, col, n, &stride);
         if (n_panels == 1)
             add_packed(sums, p, panels, col, n);
         else
-            p->kernels->wide[n_panels / 4](sums,
-                                           (Operands){panels, stride, w, p->in, 0, col, n, {0}});
+            p->kernels->wide[n_panels / 4](
+                sums, (Operands){panels, stride, w, p->in, 0, col, n, {0}});
     }
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
@@ -57,8 +63,11 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
 /* Number of panels of the next tile, out of `left`. One for large weights: a thread then reads one
  * stream of memory. */
 static int panels_at_once(const Task *p, int left) {
-    if (p->n > 1 || p->in->buffer->weights_exceed_l2 || p->kernels->unpack) return 1;
-    return left >= MAX_PANELS ? MAX_PANELS : left >= TILE_PANELS ? TILE_PANELS : 1;
+    if (p->n > 1 || p->in->buffer->weights_exceed_l2 || p->kernels->unpack)
+        return 1;
+    return left >= MAX_PANELS    ? MAX_PANELS
+           : left >= TILE_PANELS ? TILE_PANELS
+                                 : 1;
 }
 
 /* ---- products ------------------------------------------------------------------- */
@@ -69,20 +78,24 @@ static void panel_rows(const Task *p) {
         if (p->n <= FEW_TOKENS) {
             few_tokens(p, panel, n_panels = panels_at_once(p, p->end - panel));
         } else {
-            n_panels = p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS;
-            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1], TILE_TOKENS,
-                        BYTE_OFFSET);
+            n_panels =
+                p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS;
+            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1],
+                        TILE_TOKENS, BYTE_OFFSET);
         }
 }
 
-void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in,
-                 int n, bool add) {
+void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
+                 const Input *in, int n, bool add) {
     const int panel = row / LANES, end = (row + n_rows - 1) / LANES + 1;
-    const Task p = {y, stride, w, KERNELS[w->type], row, n_rows, panel, end, in, n, add};
+    const Task p = {y,  stride, w,  KERNELS[w->type], row, n_rows, panel, end,
+                    in, n,      add};
     const TileUnit *unit = in->buffer->unit;
-    if (!unit || !unit->multiply(&p)) panel_rows(&p);
+    if (!unit || !unit->multiply(&p))
+        panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
-        for (int r = row; r < row + n_rows; r++) y[(size_t)t * stride + r] += w->bias[r];
+        for (int r = row; r < row + n_rows; r++)
+            y[(size_t)t * stride + r] += w->bias[r];
 }
 
 /* Rows per thread, in whole panels. */
@@ -93,21 +106,29 @@ static int thread_rows(int rows) {
 
 int matmul_task_rows(const Tensor *w, const Input *in, int n) {
     const int share = thread_rows(w->rows), panels = share / LANES;
-    if (n <= FEW_TOKENS) return share;
+    if (n <= FEW_TOKENS)
+        return share;
     const int max = in->buffer->unit ? in->buffer->unit->task_panels(w) : 0;
-    if (!max) return TILE_PANELS * LANES;
+    if (!max)
+        return TILE_PANELS * LANES;
     const int tasks = (panels - 1) / max + 1; /* per thread */
     return ((panels - 1) / tasks + 1) * LANES;
 }
 
-static void all_rows(float *y, const Tensor *w, const Input *in, int n, bool add) {
+static void all_rows(float *y, const Tensor *w, const Input *in, int n,
+                     bool add) {
     const int step = thread_rows(w->rows);
     const size_t stride = tensor_all_rows(w);
     y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
-        matmul_rows(y, stride, w, row, w->rows - row < step ? w->rows - row : step, in, n, add);
+        matmul_rows(y, stride, w, row,
+                    w->rows - row < step ? w->rows - row : step, in, n, add);
 }
 
-void matmul(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, false); }
-void matmul_add(float *y, const Tensor *w, const Input *in, int n) { all_rows(y, w, in, n, true); }
+void matmul(float *y, const Tensor *w, const Input *in, int n) {
+    all_rows(y, w, in, n, false);
+}
+void matmul_add(float *y, const Tensor *w, const Input *in, int n) {
+    all_rows(y, w, in, n, true);
+}

@@ -8,8 +8,8 @@
  * to y if `add`. y points at y[0][0] and has `stride` floats per token. The calling thread computes
  * all of it. Every output is summed in one fixed order, so its bits are the same for any n, row and
  * n_rows. */
-void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows, const Input *in,
-                 int n, bool add);
+void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
+                 const Input *in, int n, bool add);
 
 /* Rows per task when threads share a product for n tokens: for few tokens a thread's whole share;
  * for many tokens fewer, so that they stay in the cache. */

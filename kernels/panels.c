@@ -4,17 +4,19 @@
 
 /* Sets rows[] to the LANES rows of a panel in `data`. Lanes after the last row of w repeat the last
  * row. */
-static void find_rows(const uint8_t *rows[LANES], const uint8_t *data, size_t row_bytes,
-                      const Tensor *w, int panel) {
+static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
+                      size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         const int row = panel * LANES + j;
-        rows[j] = data + (size_t)(row < w->rows ? row : w->rows - 1) * row_bytes;
+        rows[j] =
+            data + (size_t)(row < w->rows ? row : w->rows - 1) * row_bytes;
     }
 }
 
 /* Packs n bytes of every row, from byte `at` of the row on, as words. The last word is padded with
  * zeros. */
-INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at, int n) {
+INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at,
+                       int n) {
     int i = 0;
     for (; i + 16 <= n; i += 16, out += 4 * VBYTES) {
         vi words[4];
@@ -46,12 +48,12 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     out += 4 * VBYTES;
     UNROLL
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
-        const vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1), c = q6_quad(words, i, 2),
-                 d = q6_quad(words, i, 3);
+        const vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
+                 c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
         const vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4,
                              bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
-                             bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 | bits_at(c, 4, 2) << 4 |
-                                 bits_at(d, 4, 2) << 6};
+                             bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 |
+                                 bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
         memcpy(out, group, sizeof group);
     }
 }
@@ -59,7 +61,8 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
 /* Quad q of group i of a Q3_K block as stored in the file. */
 INLINE vi q3_quad(const vi *words, int i, int q) {
     const int at = i % 2 * 4 + q;
-    return bits_at(words[8 + i / 8 * 8 + at], i / 2 % 4 * 2, 2) | bits_at(words[at], i / 2, 1) << 2;
+    return bits_at(words[8 + i / 8 * 8 + at], i / 2 % 4 * 2, 2) |
+           bits_at(words[at], i / 2, 1) << 2;
 }
 
 /* The words of a Q3_K block: its scales, then for each two groups three words, whose bytes have
@@ -72,7 +75,8 @@ INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
     for (int i = 0; i < 16; i += 2) {
         const vi fourth = q3_quad(words, i, 3) | q3_quad(words, i + 1, 3) << 3;
         for (int q = 0; q < 3; q++, out += VBYTES) {
-            const vi word = q3_quad(words, i, q) | q3_quad(words, i + 1, q) << 3 |
+            const vi word = q3_quad(words, i, q) |
+                            q3_quad(words, i + 1, q) << 3 |
                             bits_at(fourth, 2 * q, 2) << 6;
             memcpy(out, &word, sizeof word);
         }
@@ -81,37 +85,44 @@ INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
 
 /* Packs n blocks of every row, from byte `at` of the row on. Adds the offset of vdot to signed
  * bytes. */
-static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows, size_t at, int n) {
-    const int halves = block_halves(type), words = block_words(type), bytes = TYPES[type].bytes;
+static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows,
+                        size_t at, int n) {
+    const int halves = block_halves(type), words = block_words(type),
+              bytes = TYPES[type].bytes;
     const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
     for (; n > 0; n--, at += bytes, out += bytes * LANES) {
         uint8_t *const out_words = out + 2 * halves * LANES;
         for (int i = 0; i < halves; i++)
             for (int j = 0; j < LANES; j++)
-                memcpy(out + (i * LANES + j) * 2, rows[j] + at + halves_at + i * 2, 2);
+                memcpy(out + (i * LANES + j) * 2,
+                       rows[j] + at + halves_at + i * 2, 2);
         if (type == TYPE_Q6_K)
             pack_q6(out_words, rows, at);
         else if (type == TYPE_Q3_K)
             pack_q3(out_words, rows, at);
         else
             pack_bytes(out_words, rows, at + words_at, 4 * words);
-        for (int i = 0; type == TYPE_Q8_0 && i < words * VBYTES; i++) out_words[i] ^= BYTE_OFFSET;
+        for (int i = 0; type == TYPE_Q8_0 && i < words * VBYTES; i++)
+            out_words[i] ^= BYTE_OFFSET;
     }
 }
 
 /* Packs n columns of TYPE_I8, whole groups, and their scales; adds the offset of vdot. The padding
  * bytes of an incomplete quad are 0, so their products are 0. */
-static void pack_groups(uint8_t *out, const Tensor *w, const uint8_t *const *rows, int panel,
-                        int col, int n) {
+static void pack_groups(uint8_t *out, const Tensor *w,
+                        const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
     const int quads = group_quads(w->group);
-    find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float), w, panel);
-    for (int c = col; c < col + n; c += w->group, out += group_bytes(quads, 0)) {
+    find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float),
+              w, panel);
+    for (int c = col; c < col + n;
+         c += w->group, out += group_bytes(quads, 0)) {
         pack_bytes(out, rows, c, w->group);
         for (int i = 0; i < quads * VBYTES; i++)
-            if (i / VBYTES * 4 + i % 4 < w->group) out[i] ^= BYTE_OFFSET;
-        pack_bytes(out + quads * VBYTES, scales, (size_t)(c / w->group) * sizeof(float),
-                   sizeof(float));
+            if (i / VBYTES * 4 + i % 4 < w->group)
+                out[i] ^= BYTE_OFFSET;
+        pack_bytes(out + quads * VBYTES, scales,
+                   (size_t)(c / w->group) * sizeof(float), sizeof(float));
     }
 }
 
@@ -124,7 +135,8 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     case TYPE_F16:
     case TYPE_BF16:
         pack_bytes(out, rows, at, 2 * n);
-        memset(out + columns_bytes(w->type, n), 0, packed_bytes(w, n) - columns_bytes(w->type, n));
+        memset(out + columns_bytes(w->type, n), 0,
+               packed_bytes(w, n) - columns_bytes(w->type, n));
         break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
     case TYPE_Q8_0 ... TYPE_IQ4_XS:
@@ -133,11 +145,13 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     }
 }
 
-static int n_panels(const Tensor *w) { return (w->rows + LANES - 1) / LANES; }
+static int n_panels(const Tensor *w) {
+    return (w->rows + LANES - 1) / LANES;
+}
 
 size_t panels_bytes(const Tensor *w) {
-    return ((size_t)n_panels(w) * packed_bytes(w, w->cols) + CACHE_LINE - 1) / CACHE_LINE *
-           CACHE_LINE;
+    return ((size_t)n_panels(w) * packed_bytes(w, w->cols) + CACHE_LINE - 1) /
+           CACHE_LINE * CACHE_LINE;
 }
 
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {

@@ -22,8 +22,12 @@
 
 /* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of
  * its words of four bytes. */
-INLINE int block_halves(Type type) { return TYPES[type].min || type == TYPE_IQ4_XS ? 2 : 1; }
-INLINE int block_words(Type type) { return (TYPES[type].bytes - 2 * block_halves(type)) / 4; }
+INLINE int block_halves(Type type) {
+    return TYPES[type].min || type == TYPE_IQ4_XS ? 2 : 1;
+}
+INLINE int block_words(Type type) {
+    return (TYPES[type].bytes - 2 * block_halves(type)) / 4;
+}
 
 INLINE vi block_word(Type type, const uint8_t *block, int i) {
     vi v;
@@ -41,13 +45,19 @@ INLINE void prefetch_ahead(Prefetch prefetch, const uint8_t *p, size_t bytes) {
 }
 
 /* v >> n, or v << -n. */
-INLINE vi vshift(vi v, int n) { return n < 0 ? v << -n : v >> n; }
+INLINE vi vshift(vi v, int n) {
+    return n < 0 ? v << -n : v >> n;
+}
 
 /* The bits of v that are in `mask` in each of the four bytes. */
-INLINE vi byte_bits(vi v, int mask) { return v & mask * 0x01010101; }
+INLINE vi byte_bits(vi v, int mask) {
+    return v & mask * 0x01010101;
+}
 
 /* The low `bits` of each byte of v >> shift. */
-INLINE vi bits_at(vi v, int shift, int bits) { return byte_bits(v >> shift, (1 << bits) - 1); }
+INLINE vi bits_at(vi v, int shift, int bits) {
+    return byte_bits(v >> shift, (1 << bits) - 1);
+}
 
 /* Bits i to i + 3 of v, each as bit 4 of one of the four bytes. */
 INLINE vi fifth_bits(vi v, int i) {
@@ -59,9 +69,10 @@ INLINE vi fifth_bits(vi v, int i) {
  * computed at once, in the bytes of a word; for the other three groups the compiler reuses the
  * word. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
-    const vi high = block_word(type, block, min), low = block_word(type, block, 2);
-    const vi four =
-        i < 4 ? bits_at(high, 0, 6) : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
+    const vi high = block_word(type, block, min),
+             low = block_word(type, block, 2);
+    const vi four = i < 4 ? bits_at(high, 0, 6)
+                          : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
     return four >> 8 * (i % 4) & 255;
 }
 
@@ -78,12 +89,15 @@ INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {
 
 /* Bytes of IQ4_NL and IQ4_XS, packed like other signed bytes. */
 INLINE vi iq4_bytes(vi indices) {
-    return vlookup(IQ4_INTEGERS, indices) ^ (int32_t)(BYTE_OFFSET * 0x01010101u);
+    return vlookup(IQ4_INTEGERS, indices) ^
+           (int32_t)(BYTE_OFFSET * 0x01010101u);
 }
 
 /* How far the bytes that block_quad returns for group i are shifted to the left. A tile shifts the
  * sum of a group back, which costs less than shifting every quad. */
-INLINE int quad_shift(Type type, int i) { return type == TYPE_Q3_K ? i % 2 * 3 : 0; }
+INLINE int quad_shift(Type type, int i) {
+    return type == TYPE_Q3_K ? i % 2 * 3 : 0;
+}
 
 /* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes of their three
  * words. */
@@ -101,23 +115,30 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_Q4_1: return nibbles(type, block, 0, q);
     case TYPE_Q5_0:
     case TYPE_Q5_1:
-        return nibbles(type, block, 1, q) | fifth_bits(block_word(type, block, 0), 4 * q);
+        return nibbles(type, block, 1, q) |
+               fifth_bits(block_word(type, block, 0), 4 * q);
     case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
     case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
     case TYPE_Q2_K:
-        return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q), i / 2 % 4 * 2, 2);
+        return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q),
+                       i / 2 % 4 * 2, 2);
     case TYPE_Q3_K: /* after the scales three words for two groups (panels.c) */
         return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q)
                                : fourth_quads(block, 3 + i / 2 * 3),
                          7 << quad_shift(type, i));
-    case TYPE_Q4_K: return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4, 4);
+    case TYPE_Q4_K:
+        return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4,
+                       4);
     case TYPE_Q5_K:
-        return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4, 4) |
+        return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4,
+                       4) |
                (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
     /* after the scales two words of low bits and one of high bits for each group (panels.c) */
     case TYPE_Q6_K:
-        return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4, 4) |
-               (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) & 0x30303030);
+        return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4,
+                       4) |
+               (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) &
+                0x30303030);
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
     return (vi){0};
@@ -130,7 +151,9 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
     switch (type) {
     case TYPE_F32 ... TYPE_I8: /* have no blocks */
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
-    case TYPE_Q2_K: scale = block_word(type, block, i / 4) >> (i % 4 * 8 + 4 * min) & 15; break;
+    case TYPE_Q2_K:
+        scale = block_word(type, block, i / 4) >> (i % 4 * 8 + 4 * min) & 15;
+        break;
     case TYPE_Q3_K:
         scale = bits_at(block_word(type, block, i / 4 % 2), i / 8 * 4, 4) |
                 bits_at(block_word(type, block, 2), i / 4 * 2, 2) << 4;
@@ -138,7 +161,9 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
         break;
     case TYPE_Q4_K:
     case TYPE_Q5_K: scale = six_bits(type, block, i, min); break;
-    case TYPE_Q6_K: scale = block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24; break;
+    case TYPE_Q6_K:
+        scale = block_word(type, block, i / 4) << (24 - i % 4 * 8) >> 24;
+        break;
     case TYPE_IQ4_XS:
         scale = vload_u16(block + 2 * LANES) >> 2 * i & 3;
         scale = (block_word(type, block, 0) >> 4 * i & 15) + (scale << 4) - 32;
@@ -166,24 +191,32 @@ INLINE vf load_column(Type type, const uint8_t *panel, int c) {
 }
 
 /* Quads of a group of n weights. The last one may be incomplete. */
-INLINE int group_quads(int n) { return (n + 3) / 4; }
+INLINE int group_quads(int n) {
+    return (n + 3) / 4;
+}
 
 /* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0), scale, and min if the
  * type has one. */
-INLINE size_t group_bytes(int quads, int mins) { return (size_t)(quads + 1 + mins) * VBYTES; }
+INLINE size_t group_bytes(int quads, int mins) {
+    return (size_t)(quads + 1 + mins) * VBYTES;
+}
 
 /* Bytes of n columns of a packed panel, whole blocks or groups. Columns of two-byte types are
  * padded with zeros to a multiple of 32, the columns that a tile unit multiplies together. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
-    if (w->type == TYPE_I8) return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
-    if (type_takes_int8(w->type)) return type_bytes(w->type, n) * LANES;
-    return columns_bytes(w->type, TYPES[w->type].bytes == 2 ? (n + 31) / 32 * 32 : n);
+    if (w->type == TYPE_I8)
+        return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
+    if (type_takes_int8(w->type))
+        return type_bytes(w->type, n) * LANES;
+    return columns_bytes(w->type,
+                         TYPES[w->type].bytes == 2 ? (n + 31) / 32 * 32 : n);
 }
 
 /* Bytes of n columns of an unpacked panel. */
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
-    return group ? (size_t)(n / group) * group_bytes(group_quads(group), TYPES[w->type].min)
+    return group ? (size_t)(n / group) *
+                       group_bytes(group_quads(group), TYPES[w->type].min)
                  : (size_t)n * VBYTES;
 }
 

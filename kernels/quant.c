@@ -28,7 +28,8 @@ static float inverse_of(float d) {
     return isfinite(inverse) ? inverse : 0.0f;
 }
 
-static const float MAGIC = 0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
+static const float MAGIC =
+    0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
 
 /* Returns the sum of the bytes. NaN becomes an arbitrary byte. */
 static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
@@ -40,12 +41,15 @@ static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     return sum;
 }
 
-void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group) {
+void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
+                 int group) {
     for (int i = 0; i < n; i += group) {
-        const float scale = max_abs(x + i, group) / 127.0f, inverse = inverse_of(scale);
+        const float scale = max_abs(x + i, group) / 127.0f,
+                    inverse = inverse_of(scale);
         const int half = quantize_bytes(q + i, x + i, inverse, group / 2);
         const int sum =
-            half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse, group - group / 2);
+            half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse,
+                                  group - group / 2);
         *groups++ = (InputGroup){scale, (float)sum * scale, sum, half};
     }
 }
@@ -70,7 +74,9 @@ static int two_bits(const uint8_t *p, int i) {
 }
 
 /* Bit i of 32 bytes that hold first their lowest bits. */
-static int one_bit(const uint8_t *p, int i) { return p[i % 32] >> i / 32 & 1; }
+static int one_bit(const uint8_t *p, int i) {
+    return p[i % 32] >> i / 32 & 1;
+}
 
 /* The integer of weight i of a block. */
 static int block_integer(Type type, const uint8_t *p, int i) {
@@ -78,8 +84,10 @@ static int block_integer(Type type, const uint8_t *p, int i) {
     case TYPE_Q8_0: return (int8_t)p[2 + i];
     case TYPE_Q4_0: return nibble(p + 2, i, 16);
     case TYPE_Q4_1: return nibble(p + 4, i, 16);
-    case TYPE_Q5_0: return nibble(p + 6, i, 16) | (p[2 + i / 8] >> i % 8 & 1) << 4;
-    case TYPE_Q5_1: return nibble(p + 8, i, 16) | (p[4 + i / 8] >> i % 8 & 1) << 4;
+    case TYPE_Q5_0:
+        return nibble(p + 6, i, 16) | (p[2 + i / 8] >> i % 8 & 1) << 4;
+    case TYPE_Q5_1:
+        return nibble(p + 8, i, 16) | (p[4 + i / 8] >> i % 8 & 1) << 4;
     case TYPE_IQ4_NL: return IQ4_INTEGERS[nibble(p + 2, i, 16)];
     case TYPE_Q2_K: return two_bits(p + 16, i);
     case TYPE_Q3_K: return two_bits(p + 32, i) | one_bit(p, i) << 2;
@@ -109,12 +117,16 @@ static float block_scale(Type type, const uint8_t *p, int i, bool min) {
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
     case TYPE_Q2_K: scale = p[i] >> 4 * min & 15; break;
     case TYPE_Q3_K:
-        scale = (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
+        scale =
+            (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) -
+            32;
         break;
     case TYPE_Q4_K:
     case TYPE_Q5_K: scale = six_bits(p + 4, i, min); break;
     case TYPE_Q6_K: scale = (p[192 + i] ^ 128) - 128; break;
-    case TYPE_IQ4_XS: scale = (nibble(p + 4, i, 1) | (u16_at(p + 2) >> 2 * i & 3) << 4) - 32; break;
+    case TYPE_IQ4_XS:
+        scale = (nibble(p + 4, i, 1) | (u16_at(p + 2) >> 2 * i & 3) << 4) - 32;
+        break;
     }
     return (min ? -1.0f : 1.0f) * (d * (float)scale);
 }
@@ -123,10 +135,13 @@ static void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int group = TYPES[type].group;
     for (int i = 0; i < TYPES[type].weights; i += group) {
         const float scale = block_scale(type, p, i / group, false);
-        const float min = TYPES[type].min ? block_scale(type, p, i / group, true) : 0;
+        const float min =
+            TYPES[type].min ? block_scale(type, p, i / group, true) : 0;
         for (int j = i; j < i + group; j++) {
-            y[j] = (float)(block_integer(type, p, j) - TYPES[type].zero) * scale;
-            if (TYPES[type].min) y[j] += min;
+            y[j] =
+                (float)(block_integer(type, p, j) - TYPES[type].zero) * scale;
+            if (TYPES[type].min)
+                y[j] += min;
         }
     }
 }
@@ -140,13 +155,16 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     case TYPE_F16:
     case TYPE_BF16:
         for (int c = 0; c < n; c++, p += 2)
-            y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p)) : bf16_to_f32(u16_at(p));
+            y[c] = w->type == TYPE_F16 ? f16_to_f32(u16_at(p))
+                                       : bf16_to_f32(u16_at(p));
         break;
     case TYPE_I8:
-        for (int c = 0; c < n; c++) y[c] = (int8_t)p[c] * tensor_scale(w, (start + c) / w->group);
+        for (int c = 0; c < n; c++)
+            y[c] = (int8_t)p[c] * tensor_scale(w, (start + c) / w->group);
         break;
     case TYPE_Q8_0 ... TYPE_IQ4_XS:
-        for (int c = 0; c < n; c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
+        for (int c = 0; c < n;
+             c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
             dequantize_block(y + c, w->type, p);
         break;
     }
@@ -158,12 +176,15 @@ void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     for (int r = 0; r < w->rows; r++) {
         double sum = w->bias ? w->bias[r] : 0;
         dequantize_row(row, w, r);
-        for (int c = 0; c < w->cols; c++) sum += (double)row[c] * x[c];
+        for (int c = 0; c < w->cols; c++)
+            sum += (double)row[c] * x[c];
         y[r] = (float)sum;
     }
 }
 
-static void store_u16(uint8_t *p, uint16_t u) { memcpy(p, &u, sizeof u); }
+static void store_u16(uint8_t *p, uint16_t u) {
+    memcpy(p, &u, sizeof u);
+}
 
 /* 32 weights: d = max|x| / 127, q = round(x / d), ties away from zero. */
 static void quantize_q8_0(uint8_t *p, const float *x) {
@@ -176,14 +197,18 @@ static void quantize_q8_0(uint8_t *p, const float *x) {
 }
 
 /* v as an integer from 0 to 15, rounded down; 0 for NaN. */
-static int four_bits(float v) { return v > 0 ? (v < 15 ? (int)v : 15) : 0; }
+static int four_bits(float v) {
+    return v > 0 ? (v < 15 ? (int)v : 15) : 0;
+}
 
 /* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x / d) + 8 up to 15,
  * ties up. */
 static void quantize_q4_0(uint8_t *p, const float *x) {
     float extreme = x[0];
     for (int i = 1; i < 32; i++)
-        if ((float_bits(x[i]) & 0x7fffffff) > (float_bits(extreme) & 0x7fffffff)) extreme = x[i];
+        if ((float_bits(x[i]) & 0x7fffffff) >
+            (float_bits(extreme) & 0x7fffffff))
+            extreme = x[i];
     const float d = extreme / -8.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 16; i++) {

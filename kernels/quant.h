@@ -13,7 +13,8 @@ typedef struct {
 /* Quantizes x[n] to int8 in groups of `group` (which divides n): scale = max|x| / 127, q = round(x
  * / scale), ties to even; a group of zeros gets scale 0. Writes q[n] and groups[n / group]. NaN or
  * infinity in x makes its group's scale NaN or infinite, so it propagates to the product. */
-void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n, int group);
+void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
+                 int group);
 
 /* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);

@@ -51,13 +51,21 @@ enum { CACHE_LINE = 64 };
 
 /* Prefetches the cache line of p, for reading (into the second-level cache, or the first) or for
  * writing. p may be any address. */
-INLINE void prefetch_read(const void *p) { __builtin_prefetch(p, 0, 2); }
-INLINE void prefetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
-INLINE void prefetch_write(const void *p) { __builtin_prefetch(p, 1); }
+INLINE void prefetch_read(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
+INLINE void prefetch_near(const void *p) {
+    __builtin_prefetch(p, 0, 3);
+}
+INLINE void prefetch_write(const void *p) {
+    __builtin_prefetch(p, 1);
+}
 
 /* ---- float32 ------------------------------------------------------------- */
 
-INLINE vf vset(float a) { return a - (vf){0}; }
+INLINE vf vset(float a) {
+    return a - (vf){0};
+}
 
 INLINE vf vload(const float *p) {
     vf v;
@@ -65,14 +73,17 @@ INLINE vf vload(const float *p) {
     return v;
 }
 
-INLINE void vstore(float *p, vf v) { memcpy(p, &v, sizeof v); }
+INLINE void vstore(float *p, vf v) {
+    memcpy(p, &v, sizeof v);
+}
 
 /* Loads n <= LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
 #if SIMD_AVX512
     return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
 #endif
-    if (n == LANES) return vload(p);
+    if (n == LANES)
+        return vload(p);
     vf v = {0};
     memcpy(&v, p, (size_t)n * sizeof *p);
     return v;
@@ -113,21 +124,32 @@ INLINE float fma_float(float a, float b, float c) {
 }
 
 /* mask ? a : b; a lane of a mask is all ones or all zeros, as a comparison returns it. */
-INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+INLINE vf vselect(vi mask, vf a, vf b) {
+    return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
 
 /* Lane-wise max and min; b if either is NaN. */
 #ifdef MM
-INLINE vf vmax(vf a, vf b) { return (vf)MM(max_ps)(a, b); }
-INLINE vf vmin(vf a, vf b) { return (vf)MM(min_ps)(a, b); }
+INLINE vf vmax(vf a, vf b) {
+    return (vf)MM(max_ps)(a, b);
+}
+INLINE vf vmin(vf a, vf b) {
+    return (vf)MM(min_ps)(a, b);
+}
 #else
-INLINE vf vmax(vf a, vf b) { return vselect(a > b, a, b); }
-INLINE vf vmin(vf a, vf b) { return vselect(a < b, a, b); }
+INLINE vf vmax(vf a, vf b) {
+    return vselect(a > b, a, b);
+}
+INLINE vf vmin(vf a, vf b) {
+    return vselect(a < b, a, b);
+}
 #endif
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
     vi lane = {0};
-    for (int j = 0; j < LANES; j++) lane[j] = j;
+    for (int j = 0; j < LANES; j++)
+        lane[j] = j;
     return lane;
 }
 
@@ -136,7 +158,8 @@ INLINE float vmax_lane(vf a) {
     return _mm512_reduce_max_ps((__m512)a);
 #else
     float max = a[0];
-    for (int j = 1; j < LANES; j++) max = a[j] > max ? a[j] : max;
+    for (int j = 1; j < LANES; j++)
+        max = a[j] > max ? a[j] : max;
     return max;
 #endif
 }
@@ -145,31 +168,41 @@ INLINE float vmax_lane(vf a) {
  * b1}, LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
 #define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
 #if LANES == 16
-#define ALL_FOURS(...)                                                                             \
-    FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__), FOUR(12, __VA_ARGS__)
+#define ALL_FOURS(...)                                                         \
+    FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__), FOUR(8, __VA_ARGS__),          \
+        FOUR(12, __VA_ARGS__)
 #elif LANES == 8
 #define ALL_FOURS(...) FOUR(0, __VA_ARGS__), FOUR(4, __VA_ARGS__)
 #else
 #define ALL_FOURS(...) FOUR(0, __VA_ARGS__)
 #endif
-#define FIRST_ONES(a, b)  __builtin_shufflevector(a, b, ALL_FOURS(0, LANES, 1, LANES + 1))
-#define LAST_ONES(a, b)   __builtin_shufflevector(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3))
-#define FIRST_PAIRS(a, b) __builtin_shufflevector(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
-#define LAST_PAIRS(a, b)  __builtin_shufflevector(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
+#define FIRST_ONES(a, b)                                                       \
+    __builtin_shufflevector(a, b, ALL_FOURS(0, LANES, 1, LANES + 1))
+#define LAST_ONES(a, b)                                                        \
+    __builtin_shufflevector(a, b, ALL_FOURS(2, LANES + 2, 3, LANES + 3))
+#define FIRST_PAIRS(a, b)                                                      \
+    __builtin_shufflevector(a, b, ALL_FOURS(0, 1, LANES, LANES + 1))
+#define LAST_PAIRS(a, b)                                                       \
+    __builtin_shufflevector(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
 /* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree order. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
-    const vf ab = FIRST_ONES(a, b) + LAST_ONES(a, b), cd = FIRST_ONES(c, d) + LAST_ONES(c, d);
+    const vf ab = FIRST_ONES(a, b) + LAST_ONES(a, b),
+             cd = FIRST_ONES(c, d) + LAST_ONES(c, d);
     const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
     f4 sums[LANES / 4];
     memcpy(sums, &all, sizeof all);
     UNROLL
-    for (int n = LANES / 8; n > 0; n /= 2) UNROLL
-    for (int i = 0; i < n; i++) sums[i] += sums[i + n];
+    for (int n = LANES / 8; n > 0; n /= 2)
+        UNROLL
+    for (int i = 0; i < n; i++)
+        sums[i] += sums[i + n];
     return sums[0];
 }
 
-INLINE float vsum(vf a) { return vsum4(a, a, a, a)[0]; }
+INLINE float vsum(vf a) {
+    return vsum4(a, a, a, a)[0];
+}
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity
  * beyond the range, and 0 below 1e-30: attention has many such weights, and their products with
@@ -196,7 +229,9 @@ INLINE vf vexp(vf x) {
 }
 
 /* cap tanh(z / cap), with tanh(a) = 2 / (1 + e^-2a) - 1. */
-INLINE vf vcap(vf z, float cap) { return cap * (2.0f / (1.0f + vexp(z * (-2 / cap))) - 1.0f); }
+INLINE vf vcap(vf z, float cap) {
+    return cap * (2.0f / (1.0f + vexp(z * (-2 / cap))) - 1.0f);
+}
 
 /* ---- float16, bfloat16 ---------------------------------------------------- */
 
@@ -215,7 +250,8 @@ INLINE float float_of_bits(uint32_t bits) {
 INLINE float f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff,
                    wide = magnitude << 13;
-    if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
+    if (magnitude >= 0x7c00)
+        return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
     /* changes the exponent's bias; exact */
     return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f));
 }
@@ -224,20 +260,26 @@ INLINE float f16_to_f32(uint16_t h) {
 INLINE uint16_t f32_to_f16(float f) {
     const uint32_t bits = float_bits(f), sign = bits >> 16 & 0x8000;
     uint32_t magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00); /* NaN */
-    if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+    if (magnitude > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00); /* NaN */
+    if (magnitude >= 0x477ff000)
+        return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) /* subnormal: the addition rounds */
-        return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000));
+        return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) -
+                                  0x3f000000));
     magnitude += 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | ((magnitude >> 13) - (112 << 10)));
 }
 
-INLINE float bf16_to_f32(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
+INLINE float bf16_to_f32(uint16_t h) {
+    return float_of_bits((uint32_t)h << 16);
+}
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
 INLINE uint16_t f32_to_bf16(float f) {
     const uint32_t bits = float_bits(f);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 64);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
@@ -251,7 +293,8 @@ INLINE vf vload_f16(const void *p) {
     vf v = {0};
     uint16_t h[LANES];
     memcpy(h, p, sizeof h);
-    for (int i = 0; i < LANES; i++) v[i] = f16_to_f32(h[i]);
+    for (int i = 0; i < LANES; i++)
+        v[i] = f16_to_f32(h[i]);
     return v;
 #endif
 }
@@ -262,7 +305,8 @@ INLINE void vstore_f16(void *p, vf v) {
     const Halves h = MM(cvtps_ph)(v, _MM_FROUND_TO_NEAREST_INT);
 #else
     uint16_t h[LANES];
-    for (int i = 0; i < LANES; i++) h[i] = f32_to_f16(v[i]);
+    for (int i = 0; i < LANES; i++)
+        h[i] = f32_to_f16(v[i]);
 #endif
     memcpy(p, &h, sizeof h);
 }
@@ -292,7 +336,9 @@ INLINE vf vfrom_f16(vi v) {
  * the sums of products are too large by BYTE_OFFSET times the sum of the activations. */
 enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
-INLINE vi vset_int(int32_t a) { return a - (vi){0}; }
+INLINE vi vset_int(int32_t a) {
+    return a - (vi){0};
+}
 
 /* Four bytes, the same in every lane. */
 INLINE vb vset_quad(const int8_t *p) {
@@ -309,11 +355,12 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
 #elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
-    __m256i pairs =
-        _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
+    __m256i pairs = _mm256_maddubs_epi16(
+        _mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
     return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else           /* odd and even bytes, widened in place */
-    const vs pairs = ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
+    const vs pairs =
+        ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
     return sum + ((vi)pairs >> 16) + ((vi)pairs << 16 >> 16);
 #endif
 }
@@ -321,34 +368,44 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 /* table[i] for every byte i of the indices, below 16. */
 INLINE vi vlookup(const int8_t *table, vi indices) {
 #if SIMD_AVX512
-    const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
+    const __m512i all =
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
     return (vi)_mm512_shuffle_epi8(all, (__m512i)indices);
 #elif SIMD_AVX2
-    const __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
+    const __m256i all =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
     return (vi)_mm256_shuffle_epi8(all, (__m256i)indices);
 #elif defined(__ARM_NEON)
     return (vi)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)indices);
 #else
     vb found = (vb)indices;
-    for (int j = 0; j < VBYTES; j++) found[j] = table[found[j]];
+    for (int j = 0; j < VBYTES; j++)
+        found[j] = table[found[j]];
     return (vi)found;
 #endif
 }
 
-INLINE vf vfloat(vi a) { return __builtin_convertvector(a, vf); }
+INLINE vf vfloat(vi a) {
+    return __builtin_convertvector(a, vf);
+}
 
 /* ---- transposition ----------------------------------------------------------- */
 
 /* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #if SIMD_AVX512
-    const __m512i one = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
-    const __m512i two = _mm512_inserti32x4(one, _mm_loadu_si128((const void *)(rows[4] + at)), 1);
-    const __m512i three = _mm512_inserti32x4(two, _mm_loadu_si128((const void *)(rows[8] + at)), 2);
-    return (vi)_mm512_inserti32x4(three, _mm_loadu_si128((const void *)(rows[12] + at)), 3);
+    const __m512i one =
+        _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
+    const __m512i two = _mm512_inserti32x4(
+        one, _mm_loadu_si128((const void *)(rows[4] + at)), 1);
+    const __m512i three = _mm512_inserti32x4(
+        two, _mm_loadu_si128((const void *)(rows[8] + at)), 2);
+    return (vi)_mm512_inserti32x4(
+        three, _mm_loadu_si128((const void *)(rows[12] + at)), 3);
 #else
     vi v;
-    for (int i = 0; i < LANES; i += 4) memcpy((char *)&v + 4 * i, rows[i] + at, 16);
+    for (int i = 0; i < LANES; i += 4)
+        memcpy((char *)&v + 4 * i, rows[i] + at, 16);
     return v;
 #endif
 }
@@ -358,8 +415,8 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
-    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d), ab2 = LAST_ONES(a, b),
-             cd2 = LAST_ONES(c, d);
+    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d),
+             ab2 = LAST_ONES(a, b), cd2 = LAST_ONES(c, d);
     columns[0] = FIRST_PAIRS(ab, cd);
     columns[1] = LAST_PAIRS(ab, cd);
     columns[2] = FIRST_PAIRS(ab2, cd2);

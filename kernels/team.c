@@ -45,23 +45,29 @@ static bool spin(unsigned turn, atomic_int *brief) {
 
 static void meet(atomic_int *brief) {
     const unsigned n = omp_get_num_threads(), turn = atomic_load(&barrier.turn);
-    if (n == 1) return;
+    if (n == 1)
+        return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {
         atomic_store(&barrier.arrived, 0);
         atomic_store(&barrier.turn, turn + 1);
-        if (atomic_load(&barrier.sleeping)) wake_sleepers(&barrier.turn);
+        if (atomic_load(&barrier.sleeping))
+            wake_sleepers(&barrier.turn);
     } else if (!spin(turn, brief)) {
         atomic_fetch_add(&barrier.sleeping, 1);
-        while (atomic_load(&barrier.turn) == turn) sleep_while(&barrier.turn, turn);
+        while (atomic_load(&barrier.turn) == turn)
+            sleep_while(&barrier.turn, turn);
         atomic_fetch_sub(&barrier.sleeping, 1);
     }
 }
 
-void team_barrier(void) { meet(&within); }
+void team_barrier(void) {
+    meet(&within);
+}
 
 void team_run(int n, TeamWork *work, void *context) {
     if (n == 1 && !kept.n) {
-        work(context); /* without a region, which costs a small model 10 % (docs/performance.md) */
+        work(
+            context); /* without a region, which costs a small model 10 % (docs/performance.md) */
     } else if (n == kept.n) {
         kept.work = work;
         kept.context = context;

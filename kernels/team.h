@@ -13,7 +13,9 @@
 /* Whether every thread computes the input of a chunk of n tokens separately, into its own row: for
  * one token this is cheaper than a barrier. True for norms and for the int8 form of a product's
  * input. */
-static inline bool each_thread_computes(int n) { return n == 1; }
+static inline bool each_thread_computes(int n) {
+    return n == 1;
+}
 
 /* Runs work(context) on n threads, each of which calls it once, and waits for all. A kept team runs
  * work on all of its threads or on one. */
@@ -42,17 +44,18 @@ static inline void team_end(Probe *probe, int layer, Site site) {
 
 /* If processes share the rows of w: exchanges their parts of y[n][all rows of w], after which every
  * thread may read y. `everywhere`: all processes receive y, else only the first. */
-static inline void team_gather(Probe *probe, int layer, float *y, const Tensor *w, int n,
-                               bool everywhere) {
-    if (!w->share) return;
+static inline void team_gather(Probe *probe, int layer, float *y,
+                               const Tensor *w, int n, bool everywhere) {
+    if (!w->share)
+        return;
 #pragma omp master
     w->share->gather(w->share, y, n, everywhere);
     team_end(probe, layer, SITE_GATHER);
 }
 
 /* Ends a site that computed y[n][all rows of w], for all processes. */
-static inline void team_end_product(Probe *probe, int layer, Site site, float *y, const Tensor *w,
-                                    int n) {
+static inline void team_end_product(Probe *probe, int layer, Site site,
+                                    float *y, const Tensor *w, int n) {
     team_end(probe, layer, site);
     team_gather(probe, layer, y, w, n, true);
 }

@@ -62,19 +62,24 @@ static const struct {
 enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
 
 /* The integers that the four bits of IQ4_NL and IQ4_XS stand for. */
-static const int8_t IQ4_INTEGERS[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                        1,    13,   25,  38,  53,  69,  89,  113};
+static const int8_t IQ4_INTEGERS[16] = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-static inline const char *type_name(Type type) { return TYPES[type].name; }
+static inline const char *type_name(Type type) {
+    return TYPES[type].name;
+}
 
 /* Whether products with this type take int8 activations. */
-static inline bool type_takes_int8(Type type) { return type == TYPE_I8 || TYPES[type].group > 0; }
+static inline bool type_takes_int8(Type type) {
+    return type == TYPE_I8 || TYPES[type].group > 0;
+}
 
 /* Finds the type with this number in GGUF files. Returns -1 if norma has no such type; *type is
  * then invalid. */
 static inline int type_from_gguf(uint32_t number, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
-        if (TYPES[*type].gguf == (int64_t)number) return 0;
+        if (TYPES[*type].gguf == (int64_t)number)
+            return 0;
     return -1;
 }
 
@@ -83,7 +88,8 @@ static inline int type_from_gguf(uint32_t number, Type *type) {
  */
 static inline int type_from_name(const char *name, Type *type) {
     for (*type = 0; *type < (Type)N_TYPES; ++*type)
-        if (TYPES[*type].file >= 0 && !strcmp(TYPES[*type].name, name)) return 0;
+        if (TYPES[*type].file >= 0 && !strcmp(TYPES[*type].name, name))
+            return 0;
     return -1;
 }
 
@@ -108,10 +114,12 @@ struct Share {
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
     Type type;
-    int rows, cols;     /* out, in */
-    const void *data;   /* [rows][cols] in the type's layout */
-    const void *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    uint8_t *panels;    /* a copy of data in panels (panels.h), not owned; or NULL */
+    int rows, cols;   /* out, in */
+    const void *data; /* [rows][cols] in the type's layout */
+    const void
+        *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
+    uint8_t
+        *panels; /* a copy of data in panels (panels.h), not owned; or NULL */
     Prefetch prefetch;  /* of panels */
     int group;          /* TYPE_I8: weights per scale; divides cols */
     const float *bias;  /* [rows], added to the product; or NULL */
@@ -120,8 +128,12 @@ typedef struct {
 } Tensor;
 
 /* The row of the whole weight at which w begins, and the number of rows of the whole weight. */
-static inline int tensor_first_row(const Tensor *w) { return w->share ? w->share->first : 0; }
-static inline int tensor_all_rows(const Tensor *w) { return w->share ? w->share->all : w->rows; }
+static inline int tensor_first_row(const Tensor *w) {
+    return w->share ? w->share->first : 0;
+}
+static inline int tensor_all_rows(const Tensor *w) {
+    return w->share ? w->share->all : w->rows;
+}
 
 /* Bytes of n weights, whole blocks, in the file; without the scales of TYPE_I8. */
 static inline size_t type_bytes(Type type, size_t n) {

@@ -8,6 +8,7 @@ static const TileUnit *const units[] = {
 
 const TileUnit *tile_unit(void) {
     const TileUnit *const *unit = units;
-    while (*unit && !(*unit)->available()) unit++;
+    while (*unit && !(*unit)->available())
+        unit++;
     return *unit;
 }

@@ -3,11 +3,12 @@
 
 /* ---- panels ------------------------------------------------------------------- */
 
-const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n,
-                             size_t *stride) {
+const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
+                             int n, size_t *stride) {
     const Tensor *w = p->w;
     *stride = packed_bytes(w, w->panels ? w->cols : n);
-    if (w->panels) return w->panels + (size_t)panel * *stride + packed_bytes(w, col);
+    if (w->panels)
+        return w->panels + (size_t)panel * *stride + packed_bytes(w, col);
     for (int i = 0; i < n_panels; i++)
         panel_pack(p->in->packed + (size_t)i * *stride, w, panel + i, col, n);
     return p->in->packed;
@@ -15,15 +16,17 @@ const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, in
 
 /* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch.
  * `offset` as in Unpack. */
-static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels, int offset,
-                                      size_t *stride) {
+static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
+                                      int offset, size_t *stride) {
     const Tensor *w = p->w;
-    const uint8_t *packed = packed_panels(p, panel, n_panels, 0, w->cols, stride);
-    if (!p->kernels->unpack) return packed;
+    const uint8_t *packed =
+        packed_panels(p, panel, n_panels, 0, w->cols, stride);
+    if (!p->kernels->unpack)
+        return packed;
     const size_t next = unpacked_bytes(w, w->cols);
     for (int i = 0; i < n_panels; i++, packed += *stride)
-        p->kernels->unpack(p->in->unpacked + (size_t)i * next, packed, w->cols, offset,
-                           first_prefetch(w, 0));
+        p->kernels->unpack(p->in->unpacked + (size_t)i * next, packed, w->cols,
+                           offset, first_prefetch(w, 0));
     *stride = next;
     return p->in->unpacked;
 }
@@ -36,37 +39,43 @@ INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
         vstore(y, add ? vload(y) + v : v);
         return;
     }
-    for (int j = 0; j < n; j++) y[j] = add ? y[j] + v[first + j] : v[first + j];
+    for (int j = 0; j < n; j++)
+        y[j] = add ? y[j] + v[first + j] : v[first + j];
 }
 
-void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens,
-                int skip) {
+void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
+                int tokens, int skip) {
     for (int k = 0; k < n_panels; k++, sums += tokens) {
         const int top = (panel + k) * LANES, end = p->row + p->n_rows;
         const int first = top < p->row ? p->row - top : 0,
                   last = end - top < LANES ? end - top : LANES;
         for (int i = skip; i < tokens; i++)
-            store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first), sums[i], first,
-                        last - first, p->add);
+            store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first),
+                        sums[i], first, last - first, p->add);
     }
 }
 
 /* Prefetches what store_sums will write. */
-static void prefetch_outputs(const Task *p, int panel, int n_panels, int t, int tokens) {
+static void prefetch_outputs(const Task *p, int panel, int n_panels, int t,
+                             int tokens) {
     for (int i = t; i < t + tokens; i++)
         for (int k = panel; k < panel + n_panels; k++)
             prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
 }
 
-void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset) {
+void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
+                 int tile_tokens, int offset) {
     size_t stride;
-    const uint8_t *panels = unpacked_panels(p, panel, n_panels, offset, &stride);
+    const uint8_t *panels =
+        unpacked_panels(p, panel, n_panels, offset, &stride);
     for (int t = 0; t < p->n; t += tile_tokens) {
         const int tokens = p->n - t < tile_tokens ? p->n - t : tile_tokens,
                   skip = tile_tokens - tokens;
         vf sums[MANY_SUMS];
         prefetch_outputs(p, panel, n_panels, t, tokens);
-        tile(sums, (Operands){panels, stride, p->w, p->in, t - skip, 0, p->w->cols, {0}});
+        tile(sums,
+             (Operands){
+                 panels, stride, p->w, p->in, t - skip, 0, p->w->cols, {0}});
         store_sums(p, sums, panel, n_panels, t - skip, tile_tokens, skip);
     }
 }

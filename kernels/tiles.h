@@ -39,12 +39,14 @@ typedef struct {
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
-typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset, Prefetch prefetch);
+typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset,
+                    Prefetch prefetch);
 
 /* The functions of a weight type. */
 typedef struct {
-    Tile *packed[4];       /* packed[k]: 1 packed panel by 2^k tokens; or NULL */
-    Tile *wide[2];         /* 2 and 4 panels by 1 token; only for types without `unpack` */
+    Tile *packed[4]; /* packed[k]: 1 packed panel by 2^k tokens; or NULL */
+    Tile *wide
+        [2]; /* 2 and 4 panels by 1 token; only for types without `unpack` */
     Tile *const *unpacked; /* 1 and 2 unpacked panels by TILE_TOKENS tokens */
     Unpack *unpack;        /* NULL: packed and unpacked panels are the same */
 } Kernels;
@@ -75,8 +77,8 @@ struct Task {
 
 /* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed
  * now into the scratch. */
-const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col, int n,
-                             size_t *stride);
+const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
+                             int n, size_t *stride);
 
 /* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only
  * panels of w. */
@@ -87,22 +89,25 @@ static inline Prefetch first_prefetch(const Tensor *w, int t) {
 
 /* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip`
  * tokens. */
-void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t, int tokens,
-                int skip);
+void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
+                int tokens, int skip);
 
 /* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the
  * tile, which computes tile_tokens tokens. The last tile ends at the last token, so it recomputes a
  * few. */
-void many_tokens(const Task *p, int panel, int n_panels, Tile *tile, int tile_tokens, int offset);
+void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
+                 int tile_tokens, int offset);
 
 /* ---- floats ------------------------------------------------------------------- */
 
 /* Adds the products of column c to the sums. */
-INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const float *const *x,
-                       Type type, int c, const int n_panels, const int tokens) {
+INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
+                       const float *const *x, Type type, int c,
+                       const int n_panels, const int tokens) {
     vf w[MAX_PANELS];
     UNROLL
-    for (int p = 0; p < n_panels; p++) w[p] = load_column(type, panels + (size_t)p * stride, c);
+    for (int p = 0; p < n_panels; p++)
+        w[p] = load_column(type, panels + (size_t)p * stride, c);
     UNROLL
     for (int i = 0; i < tokens; i++) {
         const vf xi = vset(x[i][c]);
@@ -113,52 +118,65 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride, const flo
 }
 
 /* Sums n columns separately, then adds the sums to the totals. */
-INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride, const float *const *x,
-                        Type type, const int n, const int n_panels, const int tokens) {
+INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride,
+                        const float *const *x, Type type, const int n,
+                        const int n_panels, const int tokens) {
     vf sums[MAX_SUMS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) sums[k] = (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++)
+        sums[k] = (vf){0};
     UNROLL
-    for (int c = 0; c < n; c++) add_column(sums, panels, stride, x, type, c, n_panels, tokens);
+    for (int c = 0; c < n; c++)
+        add_column(sums, panels, stride, x, type, c, n_panels, tokens);
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] += sums[k];
+    for (int k = 0; k < n_panels * tokens; k++)
+        totals[k] += sums[k];
 }
 
-INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels, const int tokens) {
+INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
+                       const int tokens) {
     const float *x[MAX_TILE_TOKENS];
     const size_t step = columns_bytes(type, SUM_COLUMNS);
     vf totals[MAX_SUMS];
     UNROLL
-    for (int i = 0; i < tokens; i++) x[i] = o.in->x + (size_t)(o.t + i) * o.in->cols + o.col;
+    for (int i = 0; i < tokens; i++)
+        x[i] = o.in->x + (size_t)(o.t + i) * o.in->cols + o.col;
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++)
+        totals[k] = o.col ? sums[k] : (vf){0};
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
-        if (n_panels == 1) prefetch_ahead(o.prefetch, o.panels, step);
-        add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels, tokens);
+        if (n_panels == 1)
+            prefetch_ahead(o.prefetch, o.panels, step);
+        add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels,
+                    tokens);
         UNROLL
-        for (int i = 0; i < tokens; i++) x[i] += SUM_COLUMNS;
+        for (int i = 0; i < tokens; i++)
+            x[i] += SUM_COLUMNS;
     }
-    if (o.n) add_columns(totals, o.panels, o.stride, x, type, o.n, n_panels, tokens);
+    if (o.n)
+        add_columns(totals, o.panels, o.stride, x, type, o.n, n_panels, tokens);
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+    for (int k = 0; k < n_panels * tokens; k++)
+        sums[k] = totals[k];
 }
 
 /* ---- int8 ------------------------------------------------------------------- */
 
 /* The layout of a panel's groups. A compile-time constant in every tile, except for TYPE_I8. */
 typedef struct {
-    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
-    int weights;      /* of a group */
-    int quads;        /* of a group */
-    int unrolled;     /* quads unrolled together; 0: chosen by the size of the tile */
-    int mins;         /* of a group: 0 or 1 */
-    int groups;       /* of a block */
+    Type type;   /* of packed blocks; TYPE_I8: unpacked groups */
+    int weights; /* of a group */
+    int quads;   /* of a group */
+    int unrolled; /* quads unrolled together; 0: chosen by the size of the tile */
+    int mins;     /* of a group: 0 or 1 */
+    int groups;   /* of a block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
 } Layout;
 
 INLINE Layout packed_layout(Type type) {
-    const int quads = TYPES[type].group / 4, groups = TYPES[type].weights / TYPES[type].group;
+    const int quads = TYPES[type].group / 4,
+              groups = TYPES[type].weights / TYPES[type].group;
     return (Layout){.type = type,
                     .weights = TYPES[type].group,
                     .quads = quads,
@@ -183,99 +201,119 @@ INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
 
 /* Quad q of group i. */
 INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
-    if (l->type != TYPE_I8) return (vb)block_quad(l->type, block, i, q);
+    if (l->type != TYPE_I8)
+        return (vb)block_quad(l->type, block, i, q);
     vb v;
-    memcpy(&v, block + (size_t)i * group_bytes(l->quads, l->mins) + q * VBYTES, sizeof v);
+    memcpy(&v, block + (size_t)i * group_bytes(l->quads, l->mins) + q * VBYTES,
+           sizeof v);
     return v;
 }
 
 /* The scale of group i, or its min. */
 INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
-    if (l->type != TYPE_I8) return block_scale(l->type, block, i, min);
+    if (l->type != TYPE_I8)
+        return block_scale(l->type, block, i, min);
     const uint8_t *group = block + (size_t)i * group_bytes(l->quads, l->mins);
-    return vload((const float *)(const void *)(group + (l->quads + min) * VBYTES));
+    return vload(
+        (const float *)(const void *)(group + (l->quads + min) * VBYTES));
 }
 
 /* The sum of the activations' bytes of group i. */
 INLINE int32_t group_total(const Layout *l, const InputGroup *x, int i) {
-    return l->input_groups == 1 ? x->total : i % 2 ? x->total - x->first_half : x->first_half;
+    return l->input_groups == 1 ? x->total
+           : i % 2              ? x->total - x->first_half
+                                : x->first_half;
 }
 
 /* The sum of the activations of group i. */
 INLINE float group_sum(const Layout *l, const InputGroup *x, int i) {
-    return l->input_groups == 1 ? x->sum : (float)group_total(l, x, i) * x->scale;
+    return l->input_groups == 1 ? x->sum
+                                : (float)group_total(l, x, i) * x->scale;
 }
 
 /* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation
  * groups of consecutive tokens are `next` apart. */
-INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l, const uint8_t *block, int i,
-                       const InputGroup *x, size_t next, const int tokens) {
+INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
+                       const uint8_t *block, int i, const InputGroup *x,
+                       size_t next, const int tokens) {
     const vf scale = load_scale(l, block, i, false);
     UNROLL
     for (int j = 0; j < tokens; j++)
-        sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)), scale * x[(size_t)j * next].scale,
-                       sums[j]);
-    if (!l->mins) return;
+        sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)),
+                       scale * x[(size_t)j * next].scale, sums[j]);
+    if (!l->mins)
+        return;
     const vf min = load_scale(l, block, i, true);
     UNROLL
     for (int j = 0; j < tokens; j++)
-        sums[j] = vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
+        sums[j] =
+            vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
 }
 
 /* Adds the products of quad k of group i of a block. q: the group's activations of the first
  * token. */
-INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o, const Layout *l, int i, int k,
-                     const int8_t *q, const int n_panels, const int tokens) {
+INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
+                     const Layout *l, int i, int k, const int8_t *q,
+                     const int n_panels, const int tokens) {
     vb w[MAX_PANELS];
     UNROLL
-    for (int p = 0; p < n_panels; p++) w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
+    for (int p = 0; p < n_panels; p++)
+        w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
     UNROLL
     for (int j = 0; j < tokens; j++) {
         const vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
         UNROLL
-        for (int p = 0; p < n_panels; p++) dots[p][j] = vdot(dots[p][j], w[p], xj);
+        for (int p = 0; p < n_panels; p++)
+            dots[p][j] = vdot(dots[p][j], w[p], xj);
     }
 }
 
 /* Adds the products of group i of a block. q and x: the group's activations of the first token. */
-INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i, const int8_t *q,
-                      const InputGroup *x, const int n_panels, const int tokens) {
+INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
+                      const int8_t *q, const InputGroup *x, const int n_panels,
+                      const int tokens) {
     const size_t next = o->in->row_groups;
     const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
     vi dots[MAX_PANELS][MAX_TILE_TOKENS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
     UNROLL
-    for (int j = 0; j < tokens; j++) UNROLL
+    for (int j = 0; j < tokens; j++)
+        UNROLL
     for (int p = 0; p < n_panels; p++)
         dots[p][j] = vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
                               group_total(l, x + (size_t)j * next, i));
     for (; k + step <= l->quads; k += step) {
         UNROLL
-        for (int s = 0; s < step; s++) add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
+        for (int s = 0; s < step; s++)
+            add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
     }
-    for (; k < l->quads; k++) add_quad(dots, o, l, i, k, q, n_panels, tokens);
+    for (; k < l->quads; k++)
+        add_quad(dots, o, l, i, k, q, n_panels, tokens);
     UNROLL
     for (int p = 0; p < n_panels; p++)
-        add_scaled(sums + p * tokens, dots[p], l, o->panels + (size_t)p * o->stride, i, x, next,
-                   tokens);
+        add_scaled(sums + p * tokens, dots[p], l,
+                   o->panels + (size_t)p * o->stride, i, x, next, tokens);
 }
 
-INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, const int tokens) {
+INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
+                      const int tokens) {
     /* of a group; groups unrolled together */
     const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups;
     const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
-    const InputGroup *x =
-        o.in->groups + (size_t)o.t * o.in->row_groups + o.col / columns / l.input_groups;
+    const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups +
+                          o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) totals[k] = o.col ? sums[k] : (vf){0};
+    for (int k = 0; k < n_panels * tokens; k++)
+        totals[k] = o.col ? sums[k] : (vf){0};
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
-        if (n_panels == 1 && first == 0) prefetch_ahead(o.prefetch, o.panels, l.bytes);
+        if (n_panels == 1 && first == 0)
+            prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL
         for (int i = 0; i < step; i++)
-            add_group(totals, &o, &l, first + i, q + i * columns, x + i / l.input_groups, n_panels,
-                      tokens);
+            add_group(totals, &o, &l, first + i, q + i * columns,
+                      x + i / l.input_groups, n_panels, tokens);
         q += step * columns;
         x += step / l.input_groups;
         first += step;
@@ -285,20 +323,24 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels, 
         }
     }
     UNROLL
-    for (int k = 0; k < n_panels * tokens; k++) sums[k] = totals[k];
+    for (int k = 0; k < n_panels * tokens; k++)
+        sums[k] = totals[k];
 }
 
 /* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
-INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, int n, int offset,
-                          Prefetch prefetch) {
+INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
+                          int n, int offset, Prefetch prefetch) {
     const Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
         prefetch_ahead(prefetch, panel, l.bytes);
-        for (int i = 0; i < l.groups; i++, unpacked += group_bytes(l.quads, l.mins)) {
+        for (int i = 0; i < l.groups;
+             i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL
             for (int k = 0; k < l.quads; k++) {
-                const vi integers = block_quad(type, panel, i, k) >> quad_shift(type, i);
-                const vub quad = (vub)integers + (uint8_t)(offset - zero_byte(type));
+                const vi integers =
+                    block_quad(type, panel, i, k) >> quad_shift(type, i);
+                const vub quad =
+                    (vub)integers + (uint8_t)(offset - zero_byte(type));
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int min = 0; min <= l.mins; min++)
@@ -312,30 +354,36 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel, in
 
 /* Each tile is a separate function, because the compiler keeps the sums in registers only if it
  * does not see all tiles at once. NAME_PxT has P panels and T tokens; M is the max. */
-#define TILE(name, tile, layout, panels, tokens)                                                   \
-    NOINLINE void name(vf *sums, Operands o) { tile(sums, o, layout, panels, tokens); }
+#define TILE(name, tile, layout, panels, tokens)                               \
+    NOINLINE void name(vf *sums, Operands o) {                                 \
+        tile(sums, o, layout, panels, tokens);                                 \
+    }
 
 /* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile
  * than in two. Only processors with 16 lanes have enough registers. */
-#define PACKED_TILES(name, tile, layout)                                                           \
-    TILE(name##_1x1, tile, layout, 1, 1)                                                           \
-    TILE(name##_1x2, tile, layout, 1, 2)                                                           \
-    TILE(name##_1x4, tile, layout, 1, 4)                                                           \
+#define PACKED_TILES(name, tile, layout)                                       \
+    TILE(name##_1x1, tile, layout, 1, 1)                                       \
+    TILE(name##_1x2, tile, layout, 1, 2)                                       \
+    TILE(name##_1x4, tile, layout, 1, 4)                                       \
     TILE(name##_1x8, tile, layout, 1, MAX_TILE_TOKENS)
-#define PACKED(name, eight)                                                                        \
-    { name##_1x1, name##_1x2, name##_1x4, (eight) && MAX_TILE_TOKENS == 8 ? name##_1x8 : NULL }
+#define PACKED(name, eight)                                                    \
+    {                                                                          \
+        name##_1x1, name##_1x2, name##_1x4,                                    \
+            (eight) && MAX_TILE_TOKENS == 8 ? name##_1x8 : NULL                \
+    }
 
 /* The tiles of unpacked panels. */
-#define UNPACKED_TILES(name, tile, layout)                                                         \
-    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                                                 \
-    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                                                 \
+#define UNPACKED_TILES(name, tile, layout)                                     \
+    TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                             \
+    TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                             \
     UnpackedTiles name = {name##_1xM, name##_2xM};
 
 /* The kernels of a block type. `groups`: the tiles for its unpacked groups. */
-#define BLOCK_KERNELS(id, groups, eight)                                                           \
-    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                                          \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset,            \
-                            Prefetch prefetch) {                                                   \
-        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);                            \
-    }                                                                                              \
-    const Kernels kernels_##id = {PACKED(id, eight), {NULL}, groups, unpack_##id};
+#define BLOCK_KERNELS(id, groups, eight)                                       \
+    PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                      \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
+                            int offset, Prefetch prefetch) {                   \
+        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);        \
+    }                                                                          \
+    const Kernels kernels_##id = {                                             \
+        PACKED(id, eight), {NULL}, groups, unpack_##id};

@@ -2,12 +2,14 @@
  * float32. */
 #include "kernels/tiles.h"
 
-INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel, int n,
-                           Prefetch prefetch) {
+INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel,
+                           int n, Prefetch prefetch) {
     const size_t step = columns_bytes(type, SUM_COLUMNS);
     for (int c = 0; c < n; c++) {
-        if (c % SUM_COLUMNS == 0) prefetch_ahead(prefetch, panel + columns_bytes(type, c), step);
-        vstore((float *)(void *)unpacked + c * LANES, load_column(type, panel, c));
+        if (c % SUM_COLUMNS == 0)
+            prefetch_ahead(prefetch, panel + columns_bytes(type, c), step);
+        vstore((float *)(void *)unpacked + c * LANES,
+               load_column(type, panel, c));
     }
 }
 
@@ -15,15 +17,17 @@ PACKED_TILES(F32, float_tile, TYPE_F32)
 TILE(F32_2x1, float_tile, TYPE_F32, 2, 1)
 TILE(F32_4x1, float_tile, TYPE_F32, 4, 1)
 UNPACKED_TILES(floats, float_tile, TYPE_F32)
-const Kernels kernels_F32 = {PACKED(F32, true), {F32_2x1, F32_4x1}, floats, NULL};
+const Kernels kernels_F32 = {
+    PACKED(F32, true), {F32_2x1, F32_4x1}, floats, NULL};
 
-#define X(id, ...)                                                                                 \
-    PACKED_TILES(id, float_tile, TYPE_##id)                                                        \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n, int offset,            \
-                            Prefetch prefetch) {                                                   \
-        (void)offset;                                                                              \
-        unpack_columns(unpacked, TYPE_##id, panel, n, prefetch);                                   \
-    }                                                                                              \
-    const Kernels kernels_##id = {PACKED(id, true), {NULL}, floats, unpack_##id};
+#define X(id, ...)                                                             \
+    PACKED_TILES(id, float_tile, TYPE_##id)                                    \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
+                            int offset, Prefetch prefetch) {                   \
+        (void)offset;                                                          \
+        unpack_columns(unpacked, TYPE_##id, panel, n, prefetch);               \
+    }                                                                          \
+    const Kernels kernels_##id = {                                             \
+        PACKED(id, true), {NULL}, floats, unpack_##id};
 FLOAT16_TYPES(X)
 #undef X

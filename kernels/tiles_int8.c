@@ -7,14 +7,15 @@ PACKED_TILES(I8, byte_tile, I8_GROUPS)
 TILE(I8_2x1, byte_tile, I8_GROUPS, 2, 1)
 TILE(I8_4x1, byte_tile, I8_GROUPS, 4, 1)
 UNPACKED_TILES(groups_any, byte_tile, I8_GROUPS)
-const Kernels kernels_I8 = {PACKED(I8, true), {I8_2x1, I8_4x1}, groups_any, NULL};
+const Kernels kernels_I8 = {
+    PACKED(I8, true), {I8_2x1, I8_4x1}, groups_any, NULL};
 
 UNPACKED_TILES(groups_32_0, byte_tile, unpacked_layout(32, 0, 1))
 UNPACKED_TILES(groups_32_1, byte_tile, unpacked_layout(32, 1, 1))
 UNPACKED_TILES(groups_16_0, byte_tile, unpacked_layout(16, 0, 2))
 UNPACKED_TILES(groups_16_1, byte_tile, unpacked_layout(16, 1, 2))
 
-#define X(id, name, gguf, file, weights, bytes, group, min, ...)                                   \
+#define X(id, name, gguf, file, weights, bytes, group, min, ...)               \
     BLOCK_KERNELS(id, groups_##group##_##min, true)
 ONE_GROUP_TYPES(X)
 #undef X

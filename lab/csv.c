@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-extern const char PAGE_HTML[]; /* contents of lab/page.html; the Makefile generates the array */
+extern const char PAGE_HTML
+    []; /* contents of lab/page.html; the Makefile generates the array */
 
 /* Writes n numbers as a JSON array. */
 static void write_numbers(FILE *out, const double *numbers, int n) {
@@ -20,18 +21,26 @@ static void write_numbers(FILE *out, const double *numbers, int n) {
 /* A phase's norms; for each thread milliseconds of other work, norms, waiting. */
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const Passes *s = &p->passes[phase];
-    const double observing = profile_of_thread(p, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
+    const double observing =
+        profile_of_thread(p, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
     const Work w = profile_work(p, phase);
-    fprintf(out, "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
-            PHASE_NAMES[phase], s->passes, observing / (observing + s->seconds));
-    write_numbers(out, (const double[]){w.share.value, w.share.low, w.share.high, w.of_time, w.us},
+    fprintf(
+        out,
+        "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
+        PHASE_NAMES[phase], s->passes, observing / (observing + s->seconds));
+    write_numbers(out,
+                  (const double[]){w.share.value, w.share.low, w.share.high,
+                                   w.of_time, w.us},
                   5);
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
         const ThreadTime time = profile_thread(p, t, phase);
-        if (t) fputc(',', out);
+        if (t)
+            fputc(',', out);
         write_numbers(out,
-                      (const double[]){1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting}, 3);
+                      (const double[]){1e3 * time.others, 1e3 * time.norms,
+                                       1e3 * time.waiting},
+                      3);
     }
     fputs("]}", out);
 }
@@ -39,14 +48,17 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
 /* `work`: seconds of the phase's work. */
 static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
     const Record *r = &row.record;
-    if (r->calls == 0) return;
+    if (r->calls == 0)
+        return;
     fprintf(out, "%s,", PHASE_NAMES[phase]);
-    if (row.layer != NO_LAYER) fprintf(out, "%d", row.layer);
-    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,", SITES[row.site].name, r->calls,
-            r->tokens, r->seconds, row.us, row.median, row.p95, r->work / work);
+    if (row.layer != NO_LAYER)
+        fprintf(out, "%d", row.layer);
+    fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,",
+            SITES[row.site].name, r->calls, r->tokens, r->seconds, row.us,
+            row.median, row.p95, r->work / work);
     if (SITES[row.site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out, row.mean,
-                r->max_abs, r->max_channel, r->max_position);
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out,
+                row.mean, r->max_abs, r->max_channel, r->max_position);
     else
         fputs(",,,,,\n", out);
 }
@@ -56,12 +68,14 @@ void write_csv(const Profile *p, FILE *out) {
     const char *separator = "";
     fputs("# ", out);
     write_about(out, &p->about);
-    fprintf(out, ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"",
+    fprintf(out,
+            ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"",
             type_name(m->embedding.type), m->config.n_layers, m->config.dim);
     write_load(out, profile_add_load(p, &(Load){0}));
     fputs("\", \"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {
-        if (p->passes[phase].passes == 0) continue;
+        if (p->passes[phase].passes == 0)
+            continue;
         fputs(separator, out);
         write_phase(out, p, phase);
         separator = ", ";
@@ -72,9 +86,12 @@ void write_csv(const Profile *p, FILE *out) {
         const StreamSize *stream = p->streams[layer];
         double rms[POSITION_BUCKETS];
         int n = POSITION_BUCKETS;
-        while (n > 0 && stream[n - 1].tokens == 0) n--;
-        for (int b = 0; b < n; b++) rms[b] = sqrt(stream[b].squares / stream[b].tokens);
-        if (layer) fputc(',', out);
+        while (n > 0 && stream[n - 1].tokens == 0)
+            n--;
+        for (int b = 0; b < n; b++)
+            rms[b] = sqrt(stream[b].squares / stream[b].tokens);
+        if (layer)
+            fputc(',', out);
         write_numbers(out, rms, n);
     }
     fputs(

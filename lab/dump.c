@@ -12,11 +12,13 @@
 
 enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + 64 };
 
-static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer, const char *norm,
-                           bool out) {
+static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer,
+                           const char *norm, bool out) {
     char prefix[32] = "";
-    if (layer != NO_LAYER) snprintf(prefix, sizeof prefix, "layers.%d.", layer);
-    snprintf(path, PATH_SIZE, "%s/%s%s.%s.npy", d->folder, prefix, norm, out ? "out" : "in");
+    if (layer != NO_LAYER)
+        snprintf(prefix, sizeof prefix, "layers.%d.", layer);
+    snprintf(path, PATH_SIZE, "%s/%s%s.%s.npy", d->folder, prefix, norm,
+             out ? "out" : "in");
     return path;
 }
 
@@ -33,10 +35,14 @@ static double all_arrays(Dump *d, bool create) {
         for (int out = 0; part_norm(&at) && out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             FILE *file = create ? fopen(path, "wb") : NULL;
-            snprintf(about, sizeof about,
-                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", d->n, width);
-            if (file) fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
-            if (create ? !file || fclose(file) : remove(path)) d->failed = true;
+            snprintf(
+                about, sizeof about,
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}",
+                d->n, width);
+            if (file)
+                fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
+            if (create ? !file || fclose(file) : remove(path))
+                d->failed = true;
             bytes += 4.0 * d->n * width;
         }
     }
@@ -45,28 +51,36 @@ static double all_arrays(Dump *d, bool create) {
 
 int dump_open(Dump *d, const Model *model, const char *path, int n) {
     *d = (Dump){.path = path, .model = model, .n = n};
-    if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >= (int)sizeof d->folder ||
+    if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >=
+            (int)sizeof d->folder ||
         file_exists(path))
-        return fail("--dump %s: the path exists or is too long; choose another one", path);
-    if (folder_create(d->folder)) return -1;
+        return fail(
+            "--dump %s: the path exists or is too long; choose another one",
+            path);
+    if (folder_create(d->folder))
+        return -1;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }
 
-void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x, const Step *steps,
-               int n, int stride, int channel, int width) {
+void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x,
+               const Step *steps, int n, int stride, int channel, int width) {
     char path[PATH_SIZE];
     FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
     for (int t = 0; file && t < n; t++, x += stride) {
-        const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) * (long)sizeof *x;
-        if (fseek(file, at, SEEK_SET) || !fwrite(x, (size_t)width * sizeof *x, 1, file))
+        const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) *
+                                         (long)sizeof *x;
+        if (fseek(file, at, SEEK_SET) ||
+            !fwrite(x, (size_t)width * sizeof *x, 1, file))
             d->failed = true;
     }
-    if (!file || fclose(file)) d->failed = true;
+    if (!file || fclose(file))
+        d->failed = true;
 }
 
 int dump_close(Dump *d, bool keep) {
-    if (keep && !d->failed && !rename(d->folder, d->path)) return 0;
+    if (keep && !d->failed && !rename(d->folder, d->path))
+        return 0;
     all_arrays(d, false);
     remove(d->folder);
     return keep ? fail("--dump %s: cannot write it", d->path) : 0;

@@ -8,7 +8,8 @@
  */
 Estimate estimate_median(const double *sorted, int n) {
     /* ranks begin at 1 */
-    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0;
+    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))),
+              low = rank > 1 ? rank - 1 : 0;
     return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low],
                       sorted[n - 1 - low]};
 }
@@ -16,8 +17,11 @@ Estimate estimate_median(const double *sorted, int n) {
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
     const double ratio = r->x > 0 ? r->y / r->x : 0;
-    if (r->n < 2) return (Estimate){ratio, -INFINITY, INFINITY};
+    if (r->n < 2)
+        return (Estimate){ratio, -INFINITY, INFINITY};
     const double residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx;
-    const double error = r->x > 0 ? 1.96 * sqrt(fmax(residuals, 0) * r->n / (r->n - 1)) / r->x : 0;
+    const double error =
+        r->x > 0 ? 1.96 * sqrt(fmax(residuals, 0) * r->n / (r->n - 1)) / r->x
+                 : 0;
     return (Estimate){ratio, ratio - error, ratio + error};
 }

@@ -26,22 +26,25 @@ enum {
 typedef float Loop(const float *p, size_t n);
 
 /* Sums n floats, read as `streams` concurrent streams. */
-INLINE float read_streams(const float *floats, size_t n, const size_t streams, Prefetch prefetch) {
+INLINE float read_streams(const float *floats, size_t n, const size_t streams,
+                          Prefetch prefetch) {
     const size_t part = n / streams;
     vf sums[STREAM_SUMS] = {{0}};
     for (size_t i = 0; i < part; i += STREAM_SUMS * LANES)
         for (const float *p = floats + i; p < floats + n; p += part) {
             prefetch_ahead(prefetch, (const uint8_t *)p, STREAM_SUMS * VBYTES);
             UNROLL
-            for (int j = 0; j < STREAM_SUMS; j++) sums[j] += vload(p + j * LANES);
+            for (int j = 0; j < STREAM_SUMS; j++)
+                sums[j] += vload(p + j * LANES);
         }
-    for (int j = 1; j < STREAM_SUMS; j++) sums[0] += sums[j];
+    for (int j = 1; j < STREAM_SUMS; j++)
+        sums[0] += sums[j];
     return vsum(sums[0]);
 }
 
-#define READ_LOOP(name, streams, distance, near)                                                   \
-    static float name(const float *p, size_t n) {                                                  \
-        return read_streams(p, n, streams, (Prefetch){distance, near});                            \
+#define READ_LOOP(name, streams, distance, near)                               \
+    static float name(const float *p, size_t n) {                              \
+        return read_streams(p, n, streams, (Prefetch){distance, near});        \
     }
 READ_LOOP(four_streams, 4, 0, false)
 READ_LOOP(one_stream_near, 1, 2048, true)
@@ -50,11 +53,16 @@ READ_LOOP(four_streams_far, 4, 8192, false)
 /* n multiply-adds in independent chains. */
 static float multiply_floats(const float *p, size_t n) {
     vf sums[CHAINS];
-    const vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* keeps sums near 1 */
-    for (int j = 0; j < CHAINS; j++) sums[j] = vset((float)j);
-    for (size_t i = 0; i < n; i += (size_t)CHAINS * LANES) UNROLL
-    for (int j = 0; j < CHAINS; j++) sums[j] = vfma(sums[j], a, b);
-    for (int j = 1; j < CHAINS; j++) sums[0] += sums[j];
+    const vf a = vset(0.999f * *p),
+             b = vset(0.001f * *p); /* keeps sums near 1 */
+    for (int j = 0; j < CHAINS; j++)
+        sums[j] = vset((float)j);
+    for (size_t i = 0; i < n; i += (size_t)CHAINS * LANES)
+        UNROLL
+    for (int j = 0; j < CHAINS; j++)
+        sums[j] = vfma(sums[j], a, b);
+    for (int j = 1; j < CHAINS; j++)
+        sums[0] += sums[j];
     return vsum(sums[0]);
 }
 
@@ -62,17 +70,23 @@ static float multiply_bytes(const float *p, size_t n) {
     vi sums[CHAINS];
     const vb a = (vb)vset_int((int)*p);
     UNROLL
-    for (int j = 0; j < CHAINS; j++) sums[j] = vset_int(j);
-    for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES) UNROLL
-    for (int j = 0; j < CHAINS; j++) sums[j] = vdot(sums[j], a, a);
-    for (int j = 1; j < CHAINS; j++) sums[0] += sums[j];
+    for (int j = 0; j < CHAINS; j++)
+        sums[j] = vset_int(j);
+    for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES)
+        UNROLL
+    for (int j = 0; j < CHAINS; j++)
+        sums[j] = vdot(sums[j], a, a);
+    for (int j = 1; j < CHAINS; j++)
+        sums[0] += sums[j];
     return vsum(vfloat(sums[0]));
 }
 
 /* Numbers per second of a loop, over all threads. Each thread processes `share` numbers per
  * pass. */
-static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int threads) {
-    const size_t passes = 1 + (32u << 20) / (share + 1); /* at least 32 M numbers */
+static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
+                      int threads) {
+    const size_t passes =
+        1 + (32u << 20) / (share + 1); /* at least 32 M numbers */
     double start = 0, end = 0;
     float sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
@@ -82,7 +96,8 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
 #pragma omp barrier
 #pragma omp master
         start = now();
-        for (size_t pass = 0; pass < passes; pass++) sum += loop(numbers, share);
+        for (size_t pass = 0; pass < passes; pass++)
+            sum += loop(numbers, share);
 #pragma omp barrier
 #pragma omp master
         end = now();
@@ -91,13 +106,17 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads, int 
 }
 
 double read_rate(size_t bytes, int threads) {
-    static Loop *const loops[] = {four_streams, one_stream_near, four_streams_far, NULL};
-    if (bytes > MAX_READ) bytes = MAX_READ;
-    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) * UNIT,
+    static Loop *const loops[] = {four_streams, one_stream_near,
+                                  four_streams_far, NULL};
+    if (bytes > MAX_READ)
+        bytes = MAX_READ;
+    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) *
+                         UNIT,
                  n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     double best = 0;
-    for (size_t i = 0; floats && i < n; i++) floats[i] = 1;
+    for (size_t i = 0; floats && i < n; i++)
+        floats[i] = 1;
     for (Loop *const *l = loops; floats && *l; l++)
         best = fmax(best, rate_of(*l, floats, share, true, threads));
     free(floats);
@@ -105,8 +124,10 @@ double read_rate(size_t bytes, int threads) {
 }
 
 double float_rate(int threads) {
-    return 2 * rate_of(multiply_floats, (const float[]){1}, 32 << 20, false, threads);
+    return 2 * rate_of(multiply_floats, (const float[]){1}, 32 << 20, false,
+                       threads);
 }
 double byte_rate(int threads) {
-    return 2 * rate_of(multiply_bytes, (const float[]){1}, 64 << 20, false, threads);
+    return 2 * rate_of(multiply_bytes, (const float[]){1}, 64 << 20, false,
+                       threads);
 }

@@ -12,12 +12,14 @@
 
 static void write_string(FILE *out, const char *prefix, const char *text) {
     fprintf(out, "%s%s", prefix, text ? "\"" : "null");
-    for (size_t left = text ? strlen(text) : 0, n; left > 0; text += n, left -= n) {
+    for (size_t left = text ? strlen(text) : 0, n; left > 0;
+         text += n, left -= n) {
         const char *escaped = json_escape(text, left, &n);
         /* a string must not end the <script> of page.html */
         fputs(*text == '<' ? "\\u003c" : escaped, out);
     }
-    if (text) fputc('"', out);
+    if (text)
+        fputc('"', out);
 }
 
 void write_about(FILE *out, const About *about) {
@@ -30,6 +32,6 @@ void write_about(FILE *out, const About *about) {
 }
 
 void write_estimate(FILE *out, const char *name, Estimate e) {
-    fprintf(out, ", \"%s\": %.6g, \"%s_low\": %.6g, \"%s_high\": %.6g", name, e.value, name, e.low,
-            name, e.high);
+    fprintf(out, ", \"%s\": %.6g, \"%s_low\": %.6g, \"%s_high\": %.6g", name,
+            e.value, name, e.low, name, e.high);
 }

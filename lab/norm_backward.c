@@ -11,8 +11,8 @@
 #include "lab/norm_backward.h"
 #include <math.h>
 
-void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
-                   const Norm *norm, int dim) {
+void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
+                   const float *x, const Norm *norm, int dim) {
     const bool centered = norm->kind == NORM_LAYER;
     const float *gamma = norm->gamma;
     double mean = 0, variance = 0, mean_g = 0, product = 0;
@@ -29,12 +29,15 @@ void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy, cons
         variance += d * d;
         product += (double)gamma[i] * (double)dy[i] * d;
     }
-    const double s = 1 / sqrt(variance / dim + norm->eps), along = s * product / dim;
+    const double s = 1 / sqrt(variance / dim + norm->eps),
+                 along = s * product / dim;
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
-        const double g = (double)gamma[i] * dy[i], normalized = (x[i] - mean) * s;
+        const double g = (double)gamma[i] * dy[i],
+                     normalized = (x[i] - mean) * s;
         dgamma[i] = (float)(dgamma[i] + (double)dy[i] * normalized);
-        if (dbeta) dbeta[i] += dy[i];
+        if (dbeta)
+            dbeta[i] += dy[i];
         dx[i] = (float)((g - mean_g - normalized * along) * s);
     }
 }

@@ -10,5 +10,5 @@ typedef enum { ROUND_THEN_SCALE, SCALE_THEN_ROUND } RoundingOrder;
 
 /* RMSNorm of one token in float16 or bfloat16 (`type`: TYPE_F16, TYPE_BF16); x, y and gamma are
  * [dim], as bits. Statistics and normalization are float32. y may be x. */
-void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma, int dim, float eps,
-                  Type type, RoundingOrder order);
+void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma,
+                  int dim, float eps, Type type, RoundingOrder order);

@@ -14,21 +14,27 @@ static bool parse_kind(Norm *norm, const char *name) {
     int kind = 0;
     norm->alpha = 0;
     const int n = sscanf(name, "%7[^:]:%f%c", known, &norm->alpha, &end);
-    while (kind < N_NORM_KINDS && strcmp(known, norm_spec_name(kind)) != 0) kind++;
+    while (kind < N_NORM_KINDS && strcmp(known, norm_spec_name(kind)) != 0)
+        kind++;
     norm->kind = kind;
-    if (kind == NORM_DYT) return n == 2 && isfinite(norm->alpha) && norm->alpha > 0;
+    if (kind == NORM_DYT)
+        return n == 2 && isfinite(norm->alpha) && norm->alpha > 0;
     return kind < N_NORM_KINDS && !strcmp(known, name);
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 /* Parses layers from 0, "3." or "0-2.". Returns what follows; NULL if they are invalid. */
-static const char *parse_layers(const char *text, int n_layers, long *first, long *last) {
+static const char *parse_layers(const char *text, int n_layers, long *first,
+                                long *last) {
     char *end;
     *first = *last = strtol(text, &end, 10);
-    if (*end == '-') *last = strtol(end + 1, &end, 10);
-    return is_digit(*text) && is_digit(end[-1]) && *end == '.' && *first <= *last &&
-                   *last < n_layers
+    if (*end == '-')
+        *last = strtol(end + 1, &end, 10);
+    return is_digit(*text) && is_digit(end[-1]) && *end == '.' &&
+                   *first <= *last && *last < n_layers
                ? end + 1
                : NULL;
 }
@@ -36,12 +42,14 @@ static const char *parse_layers(const char *text, int n_layers, long *first, lon
 /* Applies an item: a kind, for all norms, or SITE=KIND. */
 static int swap_item(Model *model, const char *item) {
     char left[64] = "", kind[64];
-    const int n_layers = model->config.n_layers, n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
+    const int n_layers = model->config.n_layers,
+              n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
     const bool has_layers = n == 2 && strchr(left, '.');
     long first = 0, last = n_layers - 1;
-    const char *site = n < 2        ? NULL
-                       : has_layers ? parse_layers(left, n_layers, &first, &last)
-                                    : left;
+    const char *site = n < 2 ? NULL
+                       : has_layers
+                           ? parse_layers(left, n_layers, &first, &last)
+                           : left;
     Norm swapped;
     bool found = false;
     if (!parse_kind(&swapped, n == 2 ? kind : left) || (has_layers && !site))
@@ -50,10 +58,12 @@ static int swap_item(Model *model, const char *item) {
                 "and") " with a positive number, layers are 0 to %d",
             item, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const bool in_layers =
-            at.part->owner == OF_MODEL ? !has_layers : at.layer >= first && at.layer <= last;
+        const bool in_layers = at.part->owner == OF_MODEL
+                                   ? !has_layers
+                                   : at.layer >= first && at.layer <= last;
         Norm *norm = part_norm(&at);
-        if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0)) continue;
+        if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0))
+            continue;
         norm->kind = swapped.kind;
         norm->alpha = swapped.alpha;
         found = true;
@@ -64,7 +74,8 @@ static int swap_item(Model *model, const char *item) {
             "mlp_post and final",
             item);
     if (swapped.kind == NORM_NONE)
-        note("--norm none is for timing only: the model generates meaningless text");
+        note(
+            "--norm none is for timing only: the model generates meaningless text");
     return 0;
 }
 
@@ -72,7 +83,9 @@ int model_swap_norms(Model *model, const char *spec) {
     for (size_t n; n = strcspn(spec, ","), true; spec += n + 1) {
         char item[64];
         snprintf(item, sizeof item, "%.*s", (int)n, spec);
-        if (swap_item(model, item)) return -1;
-        if (!spec[n]) return 0;
+        if (swap_item(model, item))
+            return -1;
+        if (!spec[n])
+            return 0;
     }
 }

@@ -16,25 +16,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const PHASE_NAMES[N_PHASES] = {[PREFILL] = "prefill", [DECODE] = "decode"};
+const char *const PHASE_NAMES[N_PHASES] = {
+    [PREFILL] = "prefill", [DECODE] = "decode"};
 
 #define SITE_INFO(name, text, is_norm) {text, is_norm},
 const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
 
-static bool is_work(Site site) { return site >= SITE_EMBED && site <= SITE_LOGITS; }
+static bool is_work(Site site) {
+    return site >= SITE_EMBED && site <= SITE_LOGITS;
+}
 
-Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site) {
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
+                          Site site) {
     const bool is_after = layer == NO_LAYER && site > SITE_EMBED;
     /* -1: before the layers */
     const int row = is_after ? p->session->model->config.n_layers : layer;
-    return &p->records[(thread * N_PHASES + phase) * p->n_places + (row + 1) * N_SITES + site];
+    return &p->records[(thread * N_PHASES + phase) * p->n_places +
+                       (row + 1) * N_SITES + site];
 }
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
 static int bucket_of(uint64_t n, int buckets) {
-    if (n < 8) return (int)n;
-    const int exponent = ilogb((double)n), bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
+    if (n < 8)
+        return (int)n;
+    const int exponent = ilogb((double)n),
+              bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
     return bucket < buckets ? bucket : buckets - 1;
 }
 
@@ -48,22 +55,30 @@ static void mark(Probe *probe, int layer, Site site) {
     const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
-    if (site == SITE_WAIT && omp_get_num_threads() == 1) return;
-    const uint64_t all = p->clock() - track->last, ticks = all < p->reading ? 0 : all - p->reading;
-    if (thread == 0 || site != SITE_START) { /* other threads were idle before the start */
-        const int n =
-            site == SITE_FINAL_NORM || site == SITE_LOGITS ? chunk->n_requested : chunk->n;
+    if (site == SITE_WAIT && omp_get_num_threads() == 1)
+        return;
+    const uint64_t all = p->clock() - track->last,
+                   ticks = all < p->reading ? 0 : all - p->reading;
+    if (thread == 0 ||
+        site != SITE_START) { /* other threads were idle before the start */
+        const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
+                          ? chunk->n_requested
+                          : chunk->n;
         const bool is_norm = SITES[site].is_norm,
-                   repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
+                   repeated =
+                       thread > 0 && is_norm && each_thread_computes(chunk->n);
         const double seconds = 1e-9 * (double)ticks;
         Record *r = profile_of_thread(p, thread, p->phase, layer, site);
         r->seconds += seconds;
         r->calls++;
         r->tokens += n;
-        if (thread == 0) p->histograms[r - p->records][bucket_of(ticks / n, BUCKETS)]++;
+        if (thread == 0)
+            p->histograms[r - p->records][bucket_of(ticks / n, BUCKETS)]++;
         track->sites += seconds;
-        if (is_norm && !repeated) track->norms += seconds;
-        if (is_work(site) && !repeated) track->work += seconds;
+        if (is_norm && !repeated)
+            track->norms += seconds;
+        if (is_work(site) && !repeated)
+            track->work += seconds;
     }
     track->last = p->clock();
 }
@@ -115,35 +130,43 @@ static Sizes sizes_of(const float *x, int dim) {
 }
 
 /* Adds x[dim], whose first element is `channel`, to the statistics of a norm's inputs. */
-static void add_input(Record *r, Sizes sizes, const float *x, int dim, int channel, int position) {
+static void add_input(Record *r, Sizes sizes, const float *x, int dim,
+                      int channel, int position) {
     r->squares_in += sizes.squares / dim;
     r->vectors++;
-    if (sizes.squares > 0) r->means += fabs(sizes.sum) / sqrt(sizes.squares * dim);
-    if (sizes.max <= r->max_abs) return;
+    if (sizes.squares > 0)
+        r->means += fabs(sizes.sum) / sqrt(sizes.squares * dim);
+    if (sizes.max <= r->max_abs)
+        return;
     int i = 0;
-    while (i < dim - 1 && fabsf(x[i]) != sizes.max) i++;
+    while (i < dim - 1 && fabsf(x[i]) != sizes.max)
+        i++;
     r->max_abs = sizes.max;
     r->max_channel = channel + i;
     r->max_position = position;
 }
 
-static void norm(Probe *probe, int layer, Site site, bool out, const float *x, size_t stride, int n,
-                 int n_heads, int dim) {
+static void norm(Probe *probe, int layer, Site site, bool out, const float *x,
+                 size_t stride, int n, int n_heads, int dim) {
     const Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
-    const float *heads = site == SITE_Q_NORM ? chunk->q : site == SITE_K_NORM ? chunk->k : NULL;
-    if (!heads && thread > 0) return; /* the first thread measures all tokens */
+    const float *heads = site == SITE_Q_NORM   ? chunk->q
+                         : site == SITE_K_NORM ? chunk->k
+                                               : NULL;
+    if (!heads && thread > 0)
+        return; /* the first thread measures all tokens */
     const size_t at = heads ? x - heads : 0;
     const Step *steps = chunk->steps + at / stride;
     const int channel = (int)(at % stride);
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump)
-        dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n, (int)stride, channel,
-                  n_heads * dim);
+        dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n,
+                  (int)stride, channel, n_heads * dim);
     for (int h = 0; h < n_heads; h++)
         for (int t = 0; t < n; t++) {
-            const int position = steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
+            const int position =
+                steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
             const float *vector = x + (size_t)t * stride + h * dim;
             const Sizes sizes = sizes_of(vector, dim);
             if (out) {
@@ -151,8 +174,10 @@ static void norm(Probe *probe, int layer, Site site, bool out, const float *x, s
                 continue;
             }
             add_input(r, sizes, vector, dim, channel + h * dim, position);
-            if (site != SITE_ATTN_NORM) continue;
-            StreamSize *stream = &p->streams[layer][bucket_of(position, POSITION_BUCKETS)];
+            if (site != SITE_ATTN_NORM)
+                continue;
+            StreamSize *stream =
+                &p->streams[layer][bucket_of(position, POSITION_BUCKETS)];
             stream->squares += sizes.squares / dim;
             stream->tokens++;
         }
@@ -165,22 +190,26 @@ uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 10; i++) {
         const uint64_t start = clock();
-        for (int n = 1; n < 100; n++) clock();
+        for (int n = 1; n < 100; n++)
+            clock();
         const uint64_t ticks = clock() - start;
-        if (ticks < min) min = ticks;
+        if (ticks < min)
+            min = ticks;
     }
     return min / 100;
 }
 
 Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     enum { MAX_LAYERS = 256 }; /* limits memory */
-    const size_t n_layers = session->model->config.n_layers, n_threads = session->n_threads;
+    const size_t n_layers = session->model->config.n_layers,
+                 n_threads = session->n_threads;
     const size_t n_places = (n_layers + 2) * N_SITES;
     Profile *p = n_layers <= MAX_LAYERS ? allocate(1, sizeof *p) : NULL;
     if (n_layers > MAX_LAYERS)
-        fail("a profile needs a model of at most %d layers, this one has %zu", MAX_LAYERS,
-             n_layers);
-    if (!p) return NULL;
+        fail("a profile needs a model of at most %d layers, this one has %zu",
+             MAX_LAYERS, n_layers);
+    if (!p)
+        return NULL;
     *p = (Profile){.probe = {begin, end, mark, norm},
                    .session = session,
                    .about = about,
@@ -189,9 +218,11 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
                    .reading = ticks_of_reading(clock)};
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site of a small model */
-    if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places, sizeof *p->records)) ||
+    if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,
+                                       sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_layers, sizeof *p->streams)) ||
-        !(p->histograms = allocate_zeroed(N_PHASES * n_places, sizeof *p->histograms)) ||
+        !(p->histograms =
+              allocate_zeroed(N_PHASES * n_places, sizeof *p->histograms)) ||
         !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
         profile_close(p);
         return NULL;
@@ -200,7 +231,8 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
 }
 
 void profile_close(Profile *p) {
-    if (!p) return;
+    if (!p)
+        return;
     p->session->probe = NULL;
     free(p->records);
     free(p->streams);
@@ -214,10 +246,12 @@ void profile_close(Profile *p) {
 /* The q-quantile of microseconds per token of a call, interpolated within its bucket. */
 static double quantile(const uint32_t *histogram, double q) {
     double n = 0, below = 0;
-    for (int b = 0; b < BUCKETS; b++) n += histogram[b];
+    for (int b = 0; b < BUCKETS; b++)
+        n += histogram[b];
     for (int b = 0; b < BUCKETS; below += histogram[b++])
         if (histogram[b] && below + histogram[b] >= q * n) {
-            const double start = bucket_start(b), width = bucket_start(b + 1) - start;
+            const double start = bucket_start(b),
+                         width = bucket_start(b + 1) - start;
             return 1e-3 * (start + width * (q * n - below) / histogram[b]);
         }
     return 0;
@@ -235,7 +269,8 @@ static double lost_at(const Profile *p, Phase phase, int place) {
     double usual = 0;
     bool lost = false;
     for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
-        for (int b = 0; b < BUCKETS; b++) all[b] += of_phase[i][b];
+        for (int b = 0; b < BUCKETS; b++)
+            all[b] += of_phase[i][b];
     const double median = 1e3 * quantile(r->calls < 8 ? all : calls, 0.5);
     for (int b = 0; b < BUCKETS; b++) {
         const double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
@@ -259,15 +294,20 @@ static Record record_of(const Profile *p, Phase phase, int place) {
         sum.vectors += r->vectors;
         sum.means += r->means;
         /* threads share prompts equally */
-        if (phase == DECODE && !SITES[site].is_norm) others += r->seconds;
-        if (r->max_abs <= sum.max_abs) continue;
+        if (phase == DECODE && !SITES[site].is_norm)
+            others += r->seconds;
+        if (r->max_abs <= sum.max_abs)
+            continue;
         sum.max_abs = r->max_abs;
         sum.max_channel = r->max_channel;
         sum.max_position = r->max_position;
     }
-    if (!is_work(site)) return sum;
+    if (!is_work(site))
+        return sum;
     sum.lost = lost_at(p, phase, place);
-    sum.work = sum.seconds > 0 ? (sum.seconds - sum.lost) * (1 + others / sum.seconds) : others;
+    sum.work = sum.seconds > 0
+                   ? (sum.seconds - sum.lost) * (1 + others / sum.seconds)
+                   : others;
     sum.seconds -= sum.lost;
     return sum;
 }
@@ -276,16 +316,17 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record r = record_of(p, phase, place);
     const uint32_t *calls = p->histograms[phase * p->n_places + place];
     const int layer = place / N_SITES - 1;
-    return (SiteRow){.layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
-                     .site = place % N_SITES,
-                     .record = r,
-                     .us = 1e6 * r.seconds /
-                           profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
-                     .median = quantile(calls, 0.5),
-                     .p95 = quantile(calls, 0.95),
-                     .rms_in = sqrt(r.squares_in / r.vectors),
-                     .rms_out = sqrt(r.squares_out / r.vectors),
-                     .mean = r.means / r.vectors};
+    return (SiteRow){
+        .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
+        .site = place % N_SITES,
+        .record = r,
+        .us = 1e6 * r.seconds /
+              profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
+        .median = quantile(calls, 0.5),
+        .p95 = quantile(calls, 0.95),
+        .rms_in = sqrt(r.squares_in / r.vectors),
+        .rms_out = sqrt(r.squares_out / r.vectors),
+        .mean = r.means / r.vectors};
 }
 
 Work profile_work(const Profile *p, Phase phase) {
@@ -296,7 +337,8 @@ Work profile_work(const Profile *p, Phase phase) {
         const SiteRow row = profile_row(p, phase, place);
         w.work += row.record.work;
         w.lost += row.record.lost;
-        if (!SITES[row.site].is_norm) continue;
+        if (!SITES[row.site].is_norm)
+            continue;
         w.norms += row.record.work;
         w.of_time += row.record.seconds / passes->seconds;
         w.us += row.us;
@@ -308,14 +350,16 @@ Work profile_work(const Profile *p, Phase phase) {
 }
 
 ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {
-    const Record *records = &p->records[(thread * N_PHASES + phase) * p->n_places];
+    const Record *records =
+        &p->records[(thread * N_PHASES + phase) * p->n_places];
     ThreadTime sum = {0};
     for (int place = 0; place < p->n_places; place++) {
         const Site site = place % N_SITES;
         double *part = SITES[site].is_norm ? &sum.norms
                        : site == SITE_WAIT ? &sum.waiting
                                            : &sum.others;
-        if (site != SITE_PROFILE) *part += records[place].seconds;
+        if (site != SITE_PROFILE)
+            *part += records[place].seconds;
     }
     return sum;
 }
@@ -334,11 +378,13 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
 }
 
 void write_load(FILE *out, const Load *load) {
-    const bool busy = 10 * load->interrupted > load->passes || load->waited > 0.25 * load->seconds;
+    const bool busy = 10 * load->interrupted > load->passes ||
+                      load->waited > 0.25 * load->seconds;
     fprintf(
         out,
         "%s: other programs interrupted %.0f of %.0f passes and took %.3f ms, excluded from the shares of "
         "work; threads waited %.0f %% of the time",
-        busy ? "busy" : "idle", load->interrupted, load->passes, 1e3 * load->lost,
+        busy ? "busy" : "idle", load->interrupted, load->passes,
+        1e3 * load->lost,
         load->seconds > 0 ? 100 * load->waited / load->seconds : 0);
 }

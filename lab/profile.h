@@ -23,13 +23,15 @@ typedef struct {
     double calls, tokens;
     double seconds; /* without the profiler and `lost` */
     double lost;    /* sites of work: seconds that other programs took */
-    double work; /* sites of work: seconds of all threads; of one thread for prefill, and for norms
+    double
+        work; /* sites of work: seconds of all threads; of one thread for prefill, and for norms
                     of one token */
-    double squares_in, squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
-    double vectors;                 /* norms: number of normalized vectors (tokens or heads) */
-    double means;                   /* norms: sum over vectors of |mean(x)| / RMS(x) */
-    float max_abs;                  /* norms: max |x| */
-    int max_channel, max_position;  /* norms: where max_abs occurred */
+    double squares_in,
+        squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
+    double vectors;  /* norms: number of normalized vectors (tokens or heads) */
+    double means;    /* norms: sum over vectors of |mean(x)| / RMS(x) */
+    float max_abs;   /* norms: max |x| */
+    int max_channel, max_position; /* norms: where max_abs occurred */
 } Record;
 
 /* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. */
@@ -47,14 +49,16 @@ typedef struct {
 /* State of one thread, in a separate cache line. */
 typedef struct {
     _Alignas(64) uint64_t last; /* end of the last mark */
-    double sites, norms, work;  /* seconds in this forward pass: all sites, norms, all work */
+    double sites, norms,
+        work; /* seconds in this forward pass: all sites, norms, all work */
 } Track;
 
 /* Totals of the forward passes of a phase. */
 typedef struct {
-    double passes, interrupted; /* interrupted: passes in which a thread lost its processor */
-    double seconds;             /* wall-clock time without the profiler */
-    Ratio norms;                /* of the other passes: seconds of norms / seconds of work */
+    double passes,
+        interrupted; /* interrupted: passes in which a thread lost its processor */
+    double seconds; /* wall-clock time without the profiler */
+    Ratio norms; /* of the other passes: seconds of norms / seconds of work */
 } Passes;
 
 typedef struct {
@@ -69,8 +73,8 @@ typedef struct {
     Passes passes[N_PHASES];
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer, after them */
     int n_places;
-    Record *records;                         /* [n_threads][N_PHASES][n_places] */
-    Histogram *histograms;                   /* [N_PHASES][n_places], first thread */
+    Record *records;       /* [n_threads][N_PHASES][n_places] */
+    Histogram *histograms; /* [N_PHASES][n_places], first thread */
     StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
     Track *tracks;                           /* [n_threads] */
     Dump *dump;                              /* --dump, not owned; NULL: off */
@@ -87,7 +91,8 @@ void profile_close(Profile *p);
 uint64_t ticks_of_reading(uint64_t (*clock)(void));
 
 /* One thread's record of a site in a layer, or outside the layers (NO_LAYER). */
-Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer, Site site);
+Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
+                          Site site);
 
 /* A row of the report. Times are those of the first thread; `work` and activation statistics are of
  * all threads. */
@@ -98,7 +103,8 @@ typedef struct {
     double us; /* microseconds per token of the phase; sites add up */
     /* quantiles of calls: microseconds per token that the site processed */
     double median, p95;
-    double rms_in, rms_out, mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
+    double rms_in, rms_out,
+        mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
 /* The row of a place below n_places; these are in the order of the forward pass. A site that did

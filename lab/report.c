@@ -8,47 +8,54 @@
  * for norms, the min and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
     const double work = profile_work(p, phase).work;
-    fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls", "us/token", "%", "slowest",
-            "us/token", "RMS in, over layers");
+    fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls",
+            "us/token", "%", "slowest", "us/token", "RMS in, over layers");
     for (Site site = 0; site < N_SITES; site++) {
         SiteRow longest = {0};
         double calls = 0, us = 0, of_site = 0, min = INFINITY, max = 0;
         for (int place = site; place < p->n_places; place += N_SITES) {
             const SiteRow row = profile_row(p, phase, place);
-            if (row.record.calls == 0) continue;
+            if (row.record.calls == 0)
+                continue;
             calls += row.record.calls;
             us += row.us;
             of_site += row.record.work;
             min = fmin(min, row.rms_in);
             max = fmax(max, row.rms_in);
-            if (row.us >= longest.us) longest = row;
+            if (row.us >= longest.us)
+                longest = row;
         }
-        if (calls == 0) continue;
+        if (calls == 0)
+            continue;
         fprintf(stderr, "%-14s %7.0f %9.2f %6.2f", SITES[site].name, calls, us,
                 100 * of_site / work);
         if (longest.layer != NO_LAYER)
             fprintf(stderr, " layer %2d %9.2f", longest.layer, longest.us);
         if (SITES[site].is_norm)
-            fprintf(stderr, "%*s  %.4g to %.4g", longest.layer == NO_LAYER ? 19 : 0, "", min, max);
+            fprintf(stderr, "%*s  %.4g to %.4g",
+                    longest.layer == NO_LAYER ? 19 : 0, "", min, max);
         fputc('\n', stderr);
     }
 }
 
 static void write_layers(const Profile *p, Phase phase) {
     const double work = profile_work(p, phase).work;
-    fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer", "site", "calls",
-            "us/token", "median", "95 %", "%", "RMS in", "RMS out", "mean/RMS",
-            "max |x| at position, channel");
+    fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer",
+            "site", "calls", "us/token", "median", "95 %", "%", "RMS in",
+            "RMS out", "mean/RMS", "max |x| at position, channel");
     for (int place = 0; place < p->n_places; place++) {
         const SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
-        if (r->calls == 0) continue;
+        if (r->calls == 0)
+            continue;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
-        fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f", SITES[row.site].name, r->calls,
-                row.us, row.median, row.p95, 100 * r->work / work);
+        fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f",
+                SITES[row.site].name, r->calls, row.us, row.median, row.p95,
+                100 * r->work / work);
         if (SITES[row.site].is_norm)
-            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in, row.rms_out, row.mean,
-                    r->max_abs, r->max_position, r->max_channel);
+            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in,
+                    row.rms_out, row.mean, r->max_abs, r->max_position,
+                    r->max_channel);
         fputc('\n', stderr);
     }
 }
@@ -67,25 +74,32 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     fputc('\n', stderr);
     for (Phase phase = N_PHASES; phase-- > 0;) {
         const Work w = profile_work(p, phase);
-        if (p->passes[phase].passes == 0) continue;
+        if (p->passes[phase].passes == 0)
+            continue;
         fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value,
                 PHASE_NAMES[phase]);
         if (isfinite(w.share.low))
-            fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low, 100 * w.share.high);
-        fprintf(stderr,
-                ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
-                100 * w.of_time, w.us);
+            fprintf(stderr, " (95 %%: %.2f to %.2f)", 100 * w.share.low,
+                    100 * w.share.high);
+        fprintf(
+            stderr,
+            ", %.2f %% of its time; removing all norms would save at most %.2f us per token\n",
+            100 * w.of_time, w.us);
     }
     write_load(stderr, profile_add_load(p, &(Load){0}));
     fputc('\n', stderr);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        if (p->passes[phase].passes == 0) continue;
+        if (p->passes[phase].passes == 0)
+            continue;
         fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);
         (layers ? write_layers : write_totals)(p, phase);
     }
-    if (!layers) fputs("use -v to list every layer\n", stderr);
-    if (!*path) return 0;
-    if (output_open(&out, path)) return -1;
+    if (!layers)
+        fputs("use -v to list every layer\n", stderr);
+    if (!*path)
+        return 0;
+    if (output_open(&out, path))
+        return -1;
     (has_ending(path, ".csv") ? write_csv : write_page)(p, out.stream);
     return output_close(&out, true);
 }

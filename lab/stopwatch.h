@@ -14,7 +14,8 @@ typedef int Round(void *context, double *values);
  * not count. Stops when every interval is at most 2 % of its median (after at least MIN_ROUNDS
  * rounds), after `seconds` or MAX_ROUNDS rounds, or after Ctrl-C. Returns the number of rounds; -1
  * if a round failed. */
-int measure(Round *round, void *context, int n_values, double seconds, Estimate *estimates);
+int measure(Round *round, void *context, int n_values, double seconds,
+            Estimate *estimates);
 
 /* A synthetic text: a prompt in one pass, then `steps` tokens one by one. */
 typedef struct {

@@ -9,9 +9,10 @@ enum { N_TEAMS = 2, N_PREFETCHES = 5, N_SETTINGS = N_TEAMS + N_PREFETCHES };
 typedef struct {
     Model *model;
     Session *session;
-    int max_threads;            /* of decode: one, or the session's */
-    int tried;                  /* index of the next trial */
-    double seconds[N_SETTINGS]; /* min seconds per token with each setting; 0: not measured */
+    int max_threads; /* of decode: one, or the session's */
+    int tried;       /* index of the next trial */
+    double seconds
+        [N_SETTINGS]; /* min seconds per token with each setting; 0: not measured */
 } Tuning;
 
 /* Chooses the first settings. Model and session must outlive the tuning. */

@@ -25,9 +25,9 @@ enum {
     N_VALUES
 };
 
-static const char *const NAMES[N_VALUES] = {"prefill_tps",     "decode_tps",     "decode_gbps",
-                                            "read_gbps",       "prefill_gflops", "peak_gflops",
-                                            "byte_peak_gflops"};
+static const char *const NAMES[N_VALUES] = {
+    "prefill_tps",    "decode_tps",  "decode_gbps",     "read_gbps",
+    "prefill_gflops", "peak_gflops", "byte_peak_gflops"};
 
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
@@ -35,18 +35,22 @@ static int time_round(void *context, double *rates) {
     const int threads = t->tuning->session->n_threads;
     const double bytes = (double)m->decode_bytes / ranks_number();
     double seconds[N_PHASES];
-    if (interrupted) return 0; /* no report follows */
+    if (interrupted)
+        return 0; /* no report follows */
     rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, threads);
     rates[FLOAT_PEAK] = 1e-9 * float_rate(threads);
     rates[BYTE_PEAK] = 1e-9 * byte_rate(threads);
-    if (!(rates[READ_BYTES] > 0) || time_text(t, seconds)) return -1;
+    if (!(rates[READ_BYTES] > 0) || time_text(t, seconds))
+        return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
-    double weights = 0; /* of the layers' products, in use; two operations each */
+    double weights =
+        0; /* of the layers' products, in use; two operations each */
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         if (w && at.part->owner != OF_MODEL &&
-            (at.part->owner != OF_EXPERT || at.expert < m->config.n_experts_used))
+            (at.part->owner != OF_EXPERT ||
+             at.expert < m->config.n_experts_used))
             weights += (double)w->rows * w->cols;
     }
     rates[PREFILL_OPERATIONS] = 2e-9 * rates[PREFILL_RATE] * weights;
@@ -56,34 +60,41 @@ static int time_round(void *context, double *rates) {
 
 /* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage
  * reached. */
-static void show_rate(const char *name, Estimate tokens, Estimate rate, const char *unit,
-                      Estimate limit) {
-    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n", name, tokens.value,
-           tokens.low, tokens.high, rate.value, unit, limit.value, 100 * rate.value / limit.value);
+static void show_rate(const char *name, Estimate tokens, Estimate rate,
+                      const char *unit, Estimate limit) {
+    printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n",
+           name, tokens.value, tokens.low, tokens.high, rate.value, unit,
+           limit.value, 100 * rate.value / limit.value);
 }
 
-static void report(const Options *o, const Workload *t, const Estimate *rates, int rounds) {
+static void report(const Options *o, const Workload *t, const Estimate *rates,
+                   int rounds) {
     const Model *m = t->tuning->model;
     const Session *s = t->tuning->session;
-    const char *type = type_name(m->embedding.type), *reads = tuning_text(t->tuning);
+    const char *type = type_name(m->embedding.type),
+               *reads = tuning_text(t->tuning);
     const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
-        for (int v = 0; v < N_VALUES; v++) write_estimate(stdout, NAMES[v], rates[v]);
+        for (int v = 0; v < N_VALUES; v++)
+            write_estimate(stdout, NAMES[v], rates[v]);
         printf(
             ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
             "\"reads\": \"%s\", \"ranks\": %d}\n",
-            type, t->prompt, t->steps, rounds, m->decode_bytes, reads, ranks_number());
+            type, t->prompt, t->steps, rounds, m->decode_bytes, reads,
+            ranks_number());
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS],
-              int8 ? "int8 GOP/s" : "GFLOP/s", rates[int8 ? BYTE_PEAK : FLOAT_PEAK]);
-    show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s", rates[READ_BYTES]);
+              int8 ? "int8 GOP/s" : "GFLOP/s",
+              rates[int8 ? BYTE_PEAK : FLOAT_PEAK]);
+    show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s",
+              rates[READ_BYTES]);
     printf(
         "%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n"
         "decode: %s\n",
-        type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads, t->prompt, t->steps,
-        m->decode_bytes, rounds, reads);
+        type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads,
+        t->prompt, t->steps, m->decode_bytes, rounds, reads);
 }
 
 int mode_bench(Run *run) {
@@ -92,14 +103,21 @@ int mode_bench(Run *run) {
     Estimate rates[N_VALUES];
     Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2)
-        return bad_input("context is %d, bench needs at least 2; use a larger -c", context);
-    if (t.prompt > context - t.steps) { /* a short context: at most half of it for decoding */
-        if (t.steps > context / 2) t.steps = context / 2;
+        return bad_input(
+            "context is %d, bench needs at least 2; use a larger -c", context);
+    if (t.prompt >
+        context -
+            t.steps) { /* a short context: at most half of it for decoding */
+        if (t.steps > context / 2)
+            t.steps = context / 2;
         t.prompt = t.prompt < context - t.steps ? t.prompt : context - t.steps;
-        note("shortened to %d + %d tokens, because the context is %d", t.prompt, t.steps, context);
+        note("shortened to %d + %d tokens, because the context is %d", t.prompt,
+             t.steps, context);
     }
     const int rounds = measure(time_round, &t, N_VALUES, o->seconds, rates);
-    if (rounds < 0) return -1;
-    if (!interrupted) report(o, &t, rates, rounds);
+    if (rounds < 0)
+        return -1;
+    if (!interrupted)
+        report(o, &t, rates, rounds);
     return stdout_finish();
 }

@@ -28,7 +28,9 @@ typedef struct {
     Conversation talk;
 } Chat;
 
-static Tokens *last_answer(const Chat *c) { return &c->talk.turns[c->talk.n - 1].answer; }
+static Tokens *last_answer(const Chat *c) {
+    return &c->talk.turns[c->talk.n - 1].answer;
+}
 
 /* ---- answers
  * ------------------------------------------------------------------------------------- */
@@ -37,7 +39,8 @@ static Tokens *last_answer(const Chat *c) { return &c->talk.turns[c->talk.n - 1]
  * answer. */
 static int render(const Chat *c, Tokens *all) {
     free(all->ids);
-    int status = chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
+    int status =
+        chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
     for (int i = 0; !status && i < last_answer(c)->n; i++)
         status = tokens_add(all, last_answer(c)->ids[i]);
     return status;
@@ -50,30 +53,37 @@ static int prepare(Chat *c) {
     const int context = c->run->session.context, first = c->talk.first;
     Tokens all = {0};
     int status = render(c, &all), same = 0;
-    for (int max = context - 1; !status && all.n > max && c->talk.first < c->talk.n - 1;
+    for (int max = context - 1;
+         !status && all.n > max && c->talk.first < c->talk.n - 1;
          max = context / 2) {
         c->talk.first++;
         status = render(c, &all);
     }
     if (c->talk.first > first)
-        note("the context of %d positions is full; dropped the oldest turns: %d", context,
-             c->talk.first - first);
-    if (!status && all.n >= context) status = 1;
+        note(
+            "the context of %d positions is full; dropped the oldest turns: %d",
+            context, c->talk.first - first);
+    if (!status && all.n >= context)
+        status = 1;
     if (!status && c->run->options->verbose_prompt) {
         Stream err;
         stream_open(&err, stderr);
-        for (int i = 0; i < all.n; i++) run_show_piece(c->run, &err, all.ids[i]);
+        for (int i = 0; i < all.n; i++)
+            run_show_piece(c->run, &err, all.ids[i]);
         status = stream_close(&err);
     }
     if (status) {
         free(all.ids);
         return status;
     }
-    while (same < t->n_ran && same < all.n - 1 && all.ids[same] == t->ids.ids[same]) same++;
+    while (same < t->n_ran && same < all.n - 1 &&
+           all.ids[same] == t->ids.ids[same])
+        same++;
     t->ids.n = t->n_ran = same;
     t->max = context;
     t->ended = CONTINUES;
-    status = text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
+    status =
+        text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
     t->n_decoded = t->ids.n;
     t->n_prompt -= last_answer(c)->n;
     free(all.ids);
@@ -88,13 +98,16 @@ static int generate(Chat *c, Stream *out) {
     int more;
     text_limit(t, c->run->options->steps);
     while ((more = texts_pass(c->run, &t, 1, out)) > 0)
-        if (!json && text_show(c->run, t, out)) return -1;
+        if (!json && text_show(c->run, t, out))
+            return -1;
     last_answer(c)->n = 0;
     size_t size = 0;
     for (int i = t->n_prompt, n; more >= 0 && i < t->ids.n; i++) {
         run_token_text(c->run, &t->ids, i, &n);
-        if ((size += n) > t->bytes.n) break;
-        if (tokens_add(last_answer(c), t->ids.ids[i])) return -1;
+        if ((size += n) > t->bytes.n)
+            break;
+        if (tokens_add(last_answer(c), t->ids.ids[i]))
+            return -1;
     }
     return more;
 }
@@ -109,26 +122,34 @@ static int answer(Chat *c) {
     Stream out;
     int status = prepare(c);
     if (status > 0) {
-        note("the context of %d positions is too small for the message", context);
+        note("the context of %d positions is too small for the message",
+             context);
         conversation_cut(&c->talk, c->talk.n - 1);
     }
-    if (status) return status < 0 ? -1 : 0;
+    if (status)
+        return status < 0 ? -1 : 0;
     t->bytes.n = t->n_clear = t->n_shown = 0;
-    if (on_terminal(stdin)) fputs("Assistant: ", stderr);
+    if (on_terminal(stdin))
+        fputs("Assistant: ", stderr);
     stream_open(&out, stdout);
-    do status = generate(c, &out);
+    do
+        status = generate(c, &out);
     while (!status && t->ended == LENGTH && t->max == context &&
-           t->ids.n - t->n_prompt != run->options->steps && !(status = prepare(c)));
-    if (status > 0) note("the context of %d positions is full, and ends the answer", context);
+           t->ids.n - t->n_prompt != run->options->steps &&
+           !(status = prepare(c)));
+    if (status > 0)
+        note("the context of %d positions is full, and ends the answer",
+             context);
     if (run->options->json && status >= 0)
-        status =
-            text_write_json(t, c->talk.n, user, strlen(user), run->options->sampling.seed, &out);
+        status = text_write_json(t, c->talk.n, user, strlen(user),
+                                 run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
     if (run->options->verbose)
-        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n", t->ids.n,
-                t->ids.n - t->n_prompt, now() - start);
-    if (on_terminal(stdin)) interrupted = 0;
+        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
+                t->ids.n, t->ids.n - t->n_prompt, now() - start);
+    if (on_terminal(stdin))
+        interrupted = 0;
     return stream_close(&out) || status < 0 ? -1 : 0;
 }
 
@@ -139,8 +160,8 @@ static int take_turn(Chat *c, const char *message) {
 /* ---- commands; failures are reported, and the conversation goes on
  * ------------------------------- */
 
-static void write_message(FILE *out, const char *before, const char *role, const char *content,
-                          size_t n) {
+static void write_message(FILE *out, const char *before, const char *role,
+                          const char *content, size_t n) {
     fprintf(out, "%s{\"role\": \"%s\", ", before, role);
     write_json_string(out, "content", content, n);
     fputc('}', out);
@@ -148,17 +169,21 @@ static void write_message(FILE *out, const char *before, const char *role, const
 
 static void save(const Chat *c, const char *path) {
     OutputFile file;
-    if (output_open(&file, path)) return;
+    if (output_open(&file, path))
+        return;
     fputc('[', file.stream);
     if (c->talk.system)
-        write_message(file.stream, "", "system", c->talk.system, strlen(c->talk.system));
+        write_message(file.stream, "", "system", c->talk.system,
+                      strlen(c->talk.system));
     for (int i = 0; c->talk.turns && i < c->talk.n; i++) {
         const ChatTurn *turn = &c->talk.turns[i];
         Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
-        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user", turn->user,
-                      strlen(turn->user));
-        if (text_decode(c->run, &answer)) break;
-        write_message(file.stream, ",\n", "assistant", answer.bytes.bytes, answer.bytes.n);
+        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user",
+                      turn->user, strlen(turn->user));
+        if (text_decode(c->run, &answer))
+            break;
+        write_message(file.stream, ",\n", "assistant", answer.bytes.bytes,
+                      answer.bytes.n);
         free(answer.bytes.bytes);
     }
     fputs("]\n", file.stream);
@@ -168,11 +193,14 @@ static void save(const Chat *c, const char *path) {
 /* Replaces the conversation with that of a file. */
 static void load(Chat *c, const char *path) {
     JsonFile json;
-    if (json_open(&json, path)) return;
+    if (json_open(&json, path))
+        return;
     Conversation read = {.system = c->run->options->system};
-    const bool failed = conversation_read(&read, &c->run->tokenizer, path, json.values);
+    const bool failed =
+        conversation_read(&read, &c->run->tokenizer, path, json.values);
     conversation_close(failed ? &read : &c->talk);
-    if (!failed) c->talk = read;
+    if (!failed)
+        c->talk = read;
     json_close(&json);
 }
 
@@ -183,7 +211,8 @@ static const char help[] =
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
-    if (!strcmp(line, "/bye")) return 1;
+    if (!strcmp(line, "/bye"))
+        return 1;
     if (!strcmp(line, "/clear")) {
         conversation_cut(&c->talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
@@ -208,7 +237,8 @@ static int converse(Chat *c) {
     Messages in = {0};
     const bool typed = on_terminal(stdin);
     int status = 0;
-    if (typed) fputs(help, stderr);
+    if (typed)
+        fputs(help, stderr);
     while (!status && !interrupted) {
         char *message;
         size_t size;
@@ -228,20 +258,30 @@ int mode_chat(Run *run) {
     const Options *o = run->options;
     Chat c = {.run = run, .talk.system = o->system};
     if (!o->template && !run->tokenizer.chat_template.bytes)
-        note("%s has no chat template, so it may not be a chat model; using the llama-2 format",
-             o->model);
-    int status = chat_template_open(&c.template, &run->tokenizer, o) ? EXIT_BAD_INPUT : 0;
+        note(
+            "%s has no chat template, so it may not be a chat model; using the llama-2 format",
+            o->model);
+    int status = chat_template_open(&c.template, &run->tokenizer, o)
+                     ? EXIT_BAD_INPUT
+                     : 0;
     if (!status) {
         /* EOS ends an answer, even if it does not end other texts of this model */
         run->model.eos_ends = true;
-        c.text = (Text){.end = c.template.end, .sampler = &c.sampler, .guesser = &run->guesser};
+        c.text = (Text){.end = c.template.end,
+                        .sampler = &c.sampler,
+                        .guesser = &run->guesser};
         /* removing a long thought may rewind beyond a sliding window */
         session_keep_all(&run->session);
-        if (sampler_open(&c.sampler, &o->sampling, run->model.config.vocab_size)) status = -1;
+        if (sampler_open(&c.sampler, &o->sampling,
+                         run->model.config.vocab_size))
+            status = -1;
     }
-    if (!status && o->prompts) status = generate_texts(run, &c.template);
-    if (!status && !o->prompts && o->prompt && *o->prompt) status = take_turn(&c, o->prompt);
-    if (!status && !o->prompts) status = converse(&c);
+    if (!status && o->prompts)
+        status = generate_texts(run, &c.template);
+    if (!status && !o->prompts && o->prompt && *o->prompt)
+        status = take_turn(&c, o->prompt);
+    if (!status && !o->prompts)
+        status = converse(&c);
     conversation_close(&c.talk);
     text_free(&c.text);
     sampler_close(&c.sampler);

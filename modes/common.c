@@ -13,17 +13,22 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     for (const char *s = list;; s = end + 1) {
         const long id = strtol(s, &end, 10);
         if (*s < '0' || *s > '9' || id >= vocab_size || (*end && *end != ','))
-            return fail("--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407",
-                        s, vocab_size);
-        if (tokens_add(out, (int)id)) return -1;
-        if (!*end) return 0;
+            return fail(
+                "--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407",
+                s, vocab_size);
+        if (tokens_add(out, (int)id))
+            return -1;
+        if (!*end)
+            return 0;
     }
 }
 
 char *run_read(const char *path, const char *text, size_t *size) {
     Buffer copy = {0};
-    if (path) return file_read(path, size);
-    if (!text) text = "";
+    if (path)
+        return file_read(path, size);
+    if (!text)
+        text = "";
     *size = strlen(text);
     buffer_append(&copy, text, *size);
     return copy.bytes;
@@ -34,9 +39,11 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
     size_t size;
     *out = (Tokens){0};
     char *text = run_read(o->prompt_file, o->prompt, &size);
-    if (!text) return -1;
-    const int status = o->tokens ? parse_tokens(o->tokens, run->model.config.vocab_size, out)
-                                 : tokenizer_encode(&run->tokenizer, text, size, bos, out);
+    if (!text)
+        return -1;
+    const int status =
+        o->tokens ? parse_tokens(o->tokens, run->model.config.vocab_size, out)
+                  : tokenizer_encode(&run->tokenizer, text, size, bos, out);
     free(text);
     if (status) {
         free(out->ids);
@@ -47,26 +54,31 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
-    for (int i = 1; i < n; i++) max = fmaxf(max, logits[i]);
+    for (int i = 1; i < n; i++)
+        max = fmaxf(max, logits[i]);
     double sum = exp(logits[0] - (double)max);
-    for (int i = 1; i < n; i++) sum += exp(logits[i] - (double)max);
+    for (int i = 1; i < n; i++)
+        sum += exp(logits[i] - (double)max);
     return log(sum) + max;
 }
 
 void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
     fprintf(out, "\"%s\": \"", name);
-    for (size_t used; n > 0; s += used, n -= used) fputs(json_escape(s, n, &used), out);
+    for (size_t used; n > 0; s += used, n -= used)
+        fputs(json_escape(s, n, &used), out);
     fputc('"', out);
 }
 
 void write_json_token(const Run *run, FILE *out, int id, double logprob) {
     int n;
-    const char *bytes = run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
+    const char *bytes =
+        run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
     fprintf(out,
             logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": ["
                          : "{\"token\": %d, \"bytes\": [",
             id, logprob);
-    for (int i = 0; i < n; i++) fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
+    for (int i = 0; i < n; i++)
+        fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
     fputc(']', out);
 }
 
@@ -85,12 +97,16 @@ int run_steps(const Run *run) {
 const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
     static char number[16];
     if (run->tokenizer.pieces.n)
-        return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1, ids->ids[i], n);
+        return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1,
+                                ids->ids[i], n);
     *n = snprintf(number, sizeof number, i ? ",%d" : "%d", ids->ids[i]);
     return number;
 }
 
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
-    return logits && check_logits(logits, (size_t)n * run->model.config.vocab_size) ? NULL : logits;
+    return logits && check_logits(logits,
+                                  (size_t)n * run->model.config.vocab_size)
+               ? NULL
+               : logits;
 }

@@ -20,8 +20,8 @@ struct Run {
     Tokenizer tokenizer; /* no pieces: no tokenizer */
     Session session;
     Tuning tuning;
-    Buffer steps;    /* Step of the last forward pass, by text.c */
-    int piece;       /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
+    Buffer steps; /* Step of the last forward pass, by text.c */
+    int piece; /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
     bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
     Profile *profile; /* NULL: off */

@@ -13,16 +13,20 @@ void guesser_open(Guesser *g, int max_lookup) {
     *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1};
 }
 
-static int min(int a, int b) { return a < b ? a : b; }
+static int min(int a, int b) {
+    return a < b ? a : b;
+}
 
 /* Copies the n ids after the most recent earlier occurrence of the last three ids. Returns 0 if
  * there is none. */
 static int look_up(const Tokens *text, int *tokens, int n) {
     const int *last = text->ids + text->n;
     for (const int *end = last - 1; n > 0 && end >= text->ids + 3; end--) {
-        if (end[-1] != last[-1] || end[-2] != last[-2] || end[-3] != last[-3]) continue;
+        if (end[-1] != last[-1] || end[-2] != last[-2] || end[-3] != last[-3])
+            continue;
         /* past the end, the repetition continues */
-        for (int i = 0; i < n; i++) tokens[i] = end[i % (last - end)];
+        for (int i = 0; i < n; i++)
+            tokens[i] = end[i % (last - end)];
         return n;
     }
     return 0;
@@ -40,7 +44,8 @@ int guesser_guess(Guesser *g, const Tokens *text, int room) {
 void guesser_learn(Guesser *g, int n_right) {
     g->guessed += g->n;
     g->accepted += n_right;
-    if (!g->n) return;
+    if (!g->n)
+        return;
     if (n_right == g->n) {
         g->next = min(2 * g->next, MAX_LOOKUP);
         g->wait = g->wait > 1 ? g->wait / 2 : 1;

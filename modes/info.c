@@ -14,22 +14,25 @@ static void show_parts(const Model *m, bool norms, bool json) {
         const Norm *norm = part_norm(&at);
         const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
-        if (norms ? !norm : !w) continue;
+        if (norms ? !norm : !w)
+            continue;
         if (norms)
-            printf(json ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}"
-                        : "%s  %-24s %-10s eps %g%s\n",
-                   comma, name, norm_name(norm->kind), norm->eps,
-                   !norm->beta ? ""
-                   : json      ? ", \"beta\": true"
-                               : ", beta");
+            printf(
+                json
+                    ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}"
+                    : "%s  %-24s %-10s eps %g%s\n",
+                comma, name, norm_name(norm->kind), norm->eps,
+                !norm->beta ? ""
+                : json      ? ", \"beta\": true"
+                            : ", beta");
         else {
             snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
             printf(
                 json
                     ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": %s, \"bytes\": %zu, \"offset\": %llu}"
                     : "%s  %-24s %-5s %-18s %14zu bytes at %llu\n",
-                comma, name, type_name(w->type), shape, tensor_bytes(w, w->rows),
-                (unsigned long long)w->offset);
+                comma, name, type_name(w->type), shape,
+                tensor_bytes(w, w->rows), (unsigned long long)w->offset);
         }
         comma = json ? "," : "";
     }
@@ -41,11 +44,14 @@ typedef struct {
 } Fact;
 
 /* `before`: what precedes the first fact in JSON. */
-static void show_facts(const Run *run, const char *before, const Fact *facts, int n) {
+static void show_facts(const Run *run, const char *before, const Fact *facts,
+                       int n) {
     const bool json = run->options->json;
     for (const Fact *f = facts; f < facts + n; f++) {
-        if (!f->text && f->number == 0) continue;
-        if (json) fputs(f == facts ? before : ", ", stdout);
+        if (!f->text && f->number == 0)
+            continue;
+        if (json)
+            fputs(f == facts ? before : ", ", stdout);
         if (json && f->text)
             write_json_string(stdout, f->name, f->text, strlen(f->text));
         else if (f->text)
@@ -61,8 +67,10 @@ static void show_config(const Run *run) {
     const Config *c = &m->config;
     static const char *const activations[] = {"silu", "gelu", "relu squared"};
     int window = 0, in_window = 0, unrotated = 0;
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers; layer++) {
-        if (layer->window > 0) window = layer->window;
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
+         layer++) {
+        if (layer->window > 0)
+            window = layer->window;
         in_window += layer->window > 0;
         unrotated += layer->rope == ROPE_NONE;
     }
@@ -108,13 +116,15 @@ int mode_info(Run *run) {
     const bool wide = m->kv_type == KV_F32;
     const char *tokenizer = t->pieces.rules ? "ranked merges" : "SentencePiece";
     size_t bytes = 0;
-    for (int i = 0; i < m->n_files; i++) bytes += m->files[i].size;
+    for (int i = 0; i < m->n_files; i++)
+        bytes += m->files[i].size;
     show_config(run);
     const Fact facts[] = {
         {"parameters", NULL, (double)m->parameters},
         {"file_bytes", NULL, (double)bytes},
         {"decode_bytes", NULL, (double)m->decode_bytes},
-        {"kv_bytes", NULL, (wide ? 8.0 : 4.0) * c->n_layers * c->n_kv_heads * c->head_size},
+        {"kv_bytes", NULL,
+         (wide ? 8.0 : 4.0) * c->n_layers * c->n_kv_heads * c->head_size},
         {"kv_type", wide ? "f32" : "f16", 0},
         {"tokenizer", t->pieces.n ? tokenizer : NULL, 0},
         {"pieces", NULL, t->pieces.n},
@@ -122,15 +132,20 @@ int mode_info(Run *run) {
     };
     show_facts(run, ", ", facts, sizeof facts / sizeof *facts);
     if (t->pieces.n)
-        printf(json ? ", \"bos\": %d, \"eos\": %d" : "bos             %d\neos             %d\n",
+        printf(json ? ", \"bos\": %d, \"eos\": %d"
+                    : "bos             %d\neos             %d\n",
                t->bos, t->eos);
     for (int i = 0; i < N_ADVICE; i++)
         if (t->advice[i].given)
-            printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i], t->advice[i].value);
+            printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i],
+                   t->advice[i].value);
     fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
     show_parts(&run->model, true, json);
-    fputs(json ? "],\n\"tensors\": [" : "\ntensors (rows = out, columns = in)\n", stdout);
+    fputs(json ? "],\n\"tensors\": ["
+               : "\ntensors (rows = out, columns = in)\n",
+          stdout);
     show_parts(&run->model, false, json);
-    if (json) puts("]}");
+    if (json)
+        puts("]}");
     return stdout_finish();
 }

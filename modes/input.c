@@ -17,7 +17,10 @@ enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 static int next_line(Messages *in, size_t *size) {
     errno = 0;
     const ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
-    if (n < 0) return errno && errno != EINTR ? fail("standard input: %s", strerror(errno)) : 1;
+    if (n < 0)
+        return errno && errno != EINTR
+                   ? fail("standard input: %s", strerror(errno))
+                   : 1;
     *size = (size_t)n - (in->line[n - 1] == '\n');
     return interrupted ? 1 : 0;
 }
@@ -28,7 +31,8 @@ static bool remove_marks(char *line, size_t *size, bool pasting) {
     for (int i = 0; i < 2; i++) {
         const size_t n = strlen(marks[i]);
         char *mark = memmem(line, *size, marks[i], n);
-        if (!mark) continue;
+        if (!mark)
+            continue;
         pasting = i;
         *size -= n;
         memmove(mark, mark + n, *size - (mark - line));
@@ -50,11 +54,15 @@ int input_read(Messages *in, char **message, size_t *size) {
     do {
         size_t n;
         const int status = next_line(in, &n);
-        if (status && typed) fputc('\n', stderr); /* after "User: " */
-        if (status) return status;
-        if (!pasting && !m->n) begins = typed && n >= N && !memcmp(in->line, quotes, N);
+        if (status && typed)
+            fputc('\n', stderr); /* after "User: " */
+        if (status)
+            return status;
+        if (!pasting && !m->n)
+            begins = typed && n >= N && !memcmp(in->line, quotes, N);
         const bool is_cut = typed && n >= MAX_TYPED;
-        if (typed) pasting = remove_marks(in->line, &n, pasting) && !is_cut;
+        if (typed)
+            pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {
             note(
                 "ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap",
@@ -63,9 +71,11 @@ int input_read(Messages *in, char **message, size_t *size) {
             m->n = n = 0;
             begins = false;
         }
-        if (m->n) buffer_append(m, "\n", 1);
+        if (m->n)
+            buffer_append(m, "\n", 1);
         buffer_append(m, in->line, n);
-        if (m->failed) return -1;
+        if (m->failed)
+            return -1;
         ends = m->n >= 2 * N && !memcmp(m->bytes + m->n - N, quotes, N);
     } while (pasting || (begins && !ends));
     *message = m->bytes + (begins ? N : 0);

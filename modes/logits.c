@@ -9,22 +9,32 @@ int mode_logits(Run *run) {
     Tokens tokens;
     Dump dump;
     OutputFile out;
-    if (!run->options->output) return bad_usage("-m logits needs an output file: -o FILE");
-    if (run_tokens(run, true, &tokens)) return -1;
+    if (!run->options->output)
+        return bad_usage("-m logits needs an output file: -o FILE");
+    if (run_tokens(run, true, &tokens))
+        return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
     const bool dumps = folder && !status,
-               is_open = !status && !(status = output_open(&out, run->options->output));
-    if (dumps) run->profile->dump = &dump;
+               is_open = !status &&
+                         !(status = output_open(&out, run->options->output));
+    if (dumps)
+        run->profile->dump = &dump;
     const size_t row = sizeof(float) * run->model.config.vocab_size;
-    for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted; pos += n) {
-        n = tokens.n - pos < run->session.batch ? tokens.n - pos : run->session.batch;
+    for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted;
+         pos += n) {
+        n = tokens.n - pos < run->session.batch ? tokens.n - pos
+                                                : run->session.batch;
         const float *logits = run_logits(run, tokens.ids + pos, n, pos);
-        if (!logits) status = -1;
-        if (logits && fwrite(logits, row, n, out.stream) != (size_t)n) break;
+        if (!logits)
+            status = -1;
+        if (logits && fwrite(logits, row, n, out.stream) != (size_t)n)
+            break;
     }
-    if (dumps && dump_close(&dump, !status && !interrupted)) status = -1;
+    if (dumps && dump_close(&dump, !status && !interrupted))
+        status = -1;
     /* kept only if the dump is */
-    if (is_open && output_close(&out, !status && !interrupted)) status = -1;
+    if (is_open && output_close(&out, !status && !interrupted))
+        status = -1;
     free(tokens.ids);
     return status;
 }

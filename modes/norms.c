@@ -28,14 +28,16 @@ typedef struct {
 } Column;
 
 static void write_headings(const Column *columns, int n) {
-    for (int i = 0; i < n; i++) printf(" %14s", columns[i].heading);
+    for (int i = 0; i < n; i++)
+        printf(" %14s", columns[i].heading);
     putchar('\n');
 }
 
 /* Writes a row, in JSON an object. `label`: its first columns or members. */
-static void write_row(const Options *o, int threads, const char *label, const Column *columns,
-                      const Estimate *e, int n) {
-    if (o->json) write_about(stdout, &(About){o->model, o->norm, threads});
+static void write_row(const Options *o, int threads, const char *label,
+                      const Column *columns, const Estimate *e, int n) {
+    if (o->json)
+        write_about(stdout, &(About){o->model, o->norm, threads});
     fputs(label, stdout);
     for (int i = 0; i < n; i++, e++) {
         const int digits = e->value < 100 ? 2 : 0;
@@ -52,7 +54,15 @@ static void write_row(const Options *o, int threads, const char *label, const Co
 /* ---- kernels ------------------------------------------------------------------------------------
  */
 
-typedef enum { RMS, LAYER, NO_BETA, COPY, ADD_THEN_RMS, FUSED, N_KERNELS } Kernel;
+typedef enum {
+    RMS,
+    LAYER,
+    NO_BETA,
+    COPY,
+    ADD_THEN_RMS,
+    FUSED,
+    N_KERNELS
+} Kernel;
 
 /* What the kernels work on. */
 typedef struct {
@@ -83,12 +93,15 @@ static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     case LAYER:
     case NO_BETA: norm_token(y, x, &c->norms[kernel], c->dim); break;
     case COPY: /* a loop, because memcpy uses other store instructions for large sizes */
-        for (; i + LANES <= c->dim; i += LANES) vstore(y + i, vload(x + i));
-        if (i < c->dim) vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
+        for (; i + LANES <= c->dim; i += LANES)
+            vstore(y + i, vload(x + i));
+        if (i < c->dim)
+            vstore_n(y + i, vload_n(x + i, c->dim - i), c->dim - i);
         break;
     case ADD_THEN_RMS:
 #pragma omp simd
-        for (i = 0; i < c->dim; i++) x[i] += r[i];
+        for (i = 0; i < c->dim; i++)
+            x[i] += r[i];
         break;
     case FUSED: add_rmsnorm(y, x, r, &c->norms[RMS], c->dim); break;
     case N_KERNELS: break;
@@ -101,14 +114,16 @@ static void run_on_tokens(const Case *c, Kernel kernel) {
         run_kernel(c, kernel, 0);
     else
 #pragma omp for schedule(static)
-        for (int t = 0; t < c->tokens; t++) run_kernel(c, kernel, (size_t)t * c->dim);
+        for (int t = 0; t < c->tokens; t++)
+            run_kernel(c, kernel, (size_t)t * c->dim);
 }
 
 static void repeat_kernel(void *of) {
     const Case *c = of;
     for (int i = 0; i < c->repeats[c->kernel]; i++) {
         run_on_tokens(c, c->kernel);
-        if (c->kernel == ADD_THEN_RMS) run_on_tokens(c, RMS);
+        if (c->kernel == ADD_THEN_RMS)
+            run_on_tokens(c, RMS);
     }
 }
 
@@ -134,12 +149,14 @@ static int time_kernels(void *context, double *values) {
 
 /* Measures and prints one case. Returns -1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
-    const double min_ns = 1e6; /* of a measurement, so that starting the threads does not count */
+    const double min_ns =
+        1e6; /* of a measurement, so that starting the threads does not count */
     const int threads = run->options->threads;
     /* floats of each array, aligned */
     const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES;
     float *x = allocate(5 * n, sizeof *x);
-    if (!x) return -1;
+    if (!x)
+        return -1;
     const float *gamma = x + 3 * n, *beta = gamma + n;
     Case c = {.dim = dim,
               .tokens = tokens,
@@ -150,18 +167,23 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
               .norms = {{NORM_RMS, 1e-5f, gamma, NULL, 0},
                         {NORM_LAYER, 1e-5f, gamma, beta, 0},
                         {NORM_LAYER, 1e-5f, gamma, NULL, 0}}};
-    for (size_t i = 0; i < 5 * n; i++) x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
-    for (size_t i = 0; i < n; i++) c.r[i] *= 1e-6f; /* repeated additions hardly change x */
+    for (size_t i = 0; i < 5 * n; i++)
+        x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
+    for (size_t i = 0; i < n; i++)
+        c.r[i] *= 1e-6f; /* repeated additions hardly change x */
     for (Kernel k = 0; k < N_KERNELS; k++)
-        for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;) c.repeats[k] *= 2;
+        for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;)
+            c.repeats[k] *= 2;
     Estimate estimates[N_KERNELS];
     char label[64];
     const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
     snprintf(label, sizeof label,
-             run->options->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim, tokens,
-             c.threads);
+             run->options->json ? ", \"dim\": %d, \"tokens\": %d"
+                                : "%5d %6d %7d",
+             dim, tokens, c.threads);
     if (rounds > 0 && !interrupted)
-        write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates, N_KERNELS);
+        write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates,
+                  N_KERNELS);
     free(x);
     return rounds < 0 ? -1 : 0;
 }
@@ -184,9 +206,12 @@ static int measure_kernels(const Run *run, double seconds) {
                "  dim tokens threads");
         write_headings(KERNEL_COLUMNS, N_KERNELS);
     }
-    int status = model ? 0 : measure_case(run, 8, 10, each); /* the shape used in study notes */
+    int status = model ? 0
+                       : measure_case(run, 8, 10,
+                                      each); /* the shape used in study notes */
     for (int i = 0; i < n_dims; i++)
-        for (int tokens = 1; tokens <= MANY && !status && !interrupted; tokens *= FEW)
+        for (int tokens = 1; tokens <= MANY && !status && !interrupted;
+             tokens *= FEW)
             status = measure_case(run, dims[i], tokens, each);
     return status;
 }
@@ -199,8 +224,15 @@ enum { UNCHANGED = NORM_NONE + 1, N_VARIANTS };
 
 /* For each phase: the norms' share of the work in percent, microseconds per token, and the latter
  * divided by the time without norms. */
-enum { SHARE, TOKEN_US, OVER_NONE, N_COSTS, N_COST_COLUMNS = N_PHASES * N_COSTS };
-_Static_assert(N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES, "a round has too many values");
+enum {
+    SHARE,
+    TOKEN_US,
+    OVER_NONE,
+    N_COSTS,
+    N_COST_COLUMNS = N_PHASES * N_COSTS
+};
+_Static_assert(N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES,
+               "a round has too many values");
 
 /* Prefill, then decode. */
 static const Column COST_COLUMNS[N_COST_COLUMNS] = {
@@ -211,8 +243,9 @@ static const Column COST_COLUMNS[N_COST_COLUMNS] = {
 
 typedef struct {
     Workload text;
-    Buffer kinds; /* NormKind of the model's unchanged norms, in the order of its parts; owned */
-    Load load;    /* of all rounds */
+    Buffer
+        kinds; /* NormKind of the model's unchanged norms, in the order of its parts; owned */
+    Load load; /* of all rounds */
 } Trial;
 
 /* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains
@@ -221,7 +254,8 @@ static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
     for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
         if (part_norm(&at))
-            part_norm(&at)->kind = variant == UNCHANGED ? *kept++ : (NormKind)variant;
+            part_norm(&at)->kind =
+                variant == UNCHANGED ? *kept++ : (NormKind)variant;
 }
 
 static int time_variants(void *trial, double *values) {
@@ -233,17 +267,20 @@ static int time_variants(void *trial, double *values) {
         const int variant = (NORM_NONE + i) % N_VARIANTS;
         double seconds[N_PHASES];
         set_norms(t, variant);
-        Profile *p = profile_open(t->text.tuning->session, (About){0}, nanoseconds);
+        Profile *p =
+            profile_open(t->text.tuning->session, (About){0}, nanoseconds);
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
             double *cost = costs[variant][phase];
             cost[SHARE] = 100 * profile_work(p, phase).share.value;
-            cost[TOKEN_US] =
-                1e6 * sums->seconds / sums->passes / (phase == PREFILL ? t->text.prompt : 1);
-            cost[OVER_NONE] = cost[TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
+            cost[TOKEN_US] = 1e6 * sums->seconds / sums->passes /
+                             (phase == PREFILL ? t->text.prompt : 1);
+            cost[OVER_NONE] =
+                cost[TOKEN_US] / costs[NORM_NONE][phase][TOKEN_US];
         }
-        if (!status) profile_add_load(p, &t->load);
+        if (!status)
+            profile_add_load(p, &t->load);
         profile_close(p);
     }
     return status;
@@ -253,61 +290,75 @@ static int time_variants(void *trial, double *values) {
 static int fit_text(Workload *t, double seconds) {
     double trial[N_PHASES];
     const Workload few = {t->tuning, 2, 2};
-    if (time_text(&few, trial) || time_text(&few, trial)) return -1;
-    const double all = trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
+    if (time_text(&few, trial) || time_text(&few, trial))
+        return -1;
+    const double all =
+        trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
     const double part = fmin(1, seconds / (N_VARIANTS * MIN_ROUNDS) / all);
     t->prompt = (int)fmax(2, t->prompt * part);
     t->steps = (int)fmax(2, t->steps * part);
     return 0;
 }
 
-static void report(const Run *run, const Trial *t, const Estimate *estimates, int rounds) {
+static void report(const Run *run, const Trial *t, const Estimate *estimates,
+                   int rounds) {
     const Options *o = run->options;
     const int prompt = t->text.prompt, steps = t->text.steps;
     char label[128];
     if (!o->json) {
         for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
-            const Estimate *unchanged = estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
-            const Estimate *layer = estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
+            const Estimate *unchanged =
+                estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
+            const Estimate *layer =
+                estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
             printf(
                 "Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
                 "removing all norms would save at most %.2f us per token.",
-                unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low,
-                unchanged[SHARE].high, layer[SHARE].value,
+                unchanged[SHARE].value, PHASE_NAMES[phase],
+                unchanged[SHARE].low, unchanged[SHARE].high, layer[SHARE].value,
                 unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
         }
         write_load(stdout, &t->load);
-        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s", prompt, steps, rounds,
-               "norms");
+        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s",
+               prompt, steps, rounds, "norms");
         write_headings(COST_COLUMNS, N_COST_COLUMNS);
     }
     for (int variant = UNCHANGED; variant >= 0; variant--) {
-        const char *name = variant == UNCHANGED ? "unchanged" : norm_name(variant);
+        const char *name =
+            variant == UNCHANGED ? "unchanged" : norm_name(variant);
         if (o->json)
-            snprintf(label, sizeof label,
-                     ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"", prompt,
-                     steps, rounds, name);
+            snprintf(
+                label, sizeof label,
+                ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"",
+                prompt, steps, rounds, name);
         else
             snprintf(label, sizeof label, "%-11s", name);
-        write_row(o, o->threads, label, COST_COLUMNS, estimates + variant * N_COST_COLUMNS,
-                  N_COST_COLUMNS);
+        write_row(o, o->threads, label, COST_COLUMNS,
+                  estimates + variant * N_COST_COLUMNS, N_COST_COLUMNS);
     }
-    if (!o->json) putchar('\n');
+    if (!o->json)
+        putchar('\n');
 }
 
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
     const int context = run->session.context,
               prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
-    Trial t = {.text = {&run->tuning, prompt, context - prompt < STEPS ? context - prompt : STEPS}};
+    Trial t = {.text = {&run->tuning, prompt,
+                        context - prompt < STEPS ? context - prompt : STEPS}};
     Estimate estimates[MAX_VALUES];
-    if (prompt < 2 || interrupted) return 0;
+    if (prompt < 2 || interrupted)
+        return 0;
     for (PartAt at = parts_of(&run->model); next_part(&at);)
-        if (part_norm(&at)) buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
+        if (part_norm(&at))
+            buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
     const bool failed = t.kinds.failed || fit_text(&t.text, seconds);
     const int rounds =
-        failed ? -1 : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds, estimates);
-    if (rounds > 0 && !interrupted) report(run, &t, estimates, rounds);
+        failed ? -1
+               : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS,
+                         seconds, estimates);
+    if (rounds > 0 && !interrupted)
+        report(run, &t, estimates, rounds);
     free(t.kinds.bytes);
     return rounds < 0 ? -1 : 0;
 }
@@ -316,6 +367,7 @@ int mode_norms(Run *run) {
     const Options *o = run->options;
     const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
     int status = o->model ? measure_model(run, o->seconds - kernels) : 0;
-    if (!status) status = measure_kernels(run, kernels);
+    if (!status)
+        status = measure_kernels(run, kernels);
     return status || stdout_finish() ? -1 : 0;
 }

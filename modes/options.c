@@ -38,7 +38,18 @@ enum {
 
 /* The effect of an option. A CHOICE is one of the words in its usage. A HEADING of --help is not an
  * option. */
-typedef enum { HEADING, STRING, CHOICE, STOP, TRUE, INT, FLOAT, UINT64, HELP, VERSION } Kind;
+typedef enum {
+    HEADING,
+    STRING,
+    CHOICE,
+    STOP,
+    TRUE,
+    INT,
+    FLOAT,
+    UINT64,
+    HELP,
+    VERSION
+} Kind;
 
 typedef struct {
     /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or nothing */
@@ -60,7 +71,8 @@ static const Option OPTIONS[] = {
      "the text; chat: the first message"},
     {"-f, --file FILE", STRING, READS, INTO(prompt_file),
      "read the text from a file (\"-\": standard input)"},
-    {"    --tokens LIST", STRING, READS, INTO(tokens), "token ids instead of text: 1,403,407"},
+    {"    --tokens LIST", STRING, READS, INTO(tokens),
+     "token ids instead of text: 1,403,407"},
     {"    --prompts FILE", STRING, WRITES, INTO(prompts),
      "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
      "optionally with \"seed\": N and \"n\": N, the number of samples"},
@@ -78,7 +90,8 @@ static const Option OPTIONS[] = {
      "keep the K most likely tokens [off]"},
     {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
      "keep tokens at least P times as likely as the most likely one [off]"},
-    {"    --repeat-penalty R", FLOAT, WRITES, RANGE(sampling.repeat_penalty, 0.01, 100),
+    {"    --repeat-penalty R", FLOAT, WRITES,
+     RANGE(sampling.repeat_penalty, 0.01, 100),
      "divide the logits of the last 64 tokens [1: off]"},
     {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
      "ignore the sampling that the model's files recommend"},
@@ -119,8 +132,10 @@ static const Option OPTIONS[] = {
      "bench: length of the prompt [256]"},
     {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6),
      "bench, norms: max measuring time [10]"},
-    {"    --json", TRUE, WRITES | IN_perplexity | IN_bench | IN_norms | IN_tokenize | IN_info,
-     INTO(json), "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
+    {"    --json", TRUE,
+     WRITES | IN_perplexity | IN_bench | IN_norms | IN_tokenize | IN_info,
+     INTO(json),
+     "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
     {.usage = "Logits and convert:"},
     {"-o, --output FILE", STRING, IN_logits | IN_convert, INTO(output),
      "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
@@ -133,7 +148,8 @@ static const Option OPTIONS[] = {
     {.usage = "All modes that run a model:"},
     {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024),
      "[OMP_NUM_THREADS, else the number of cores]"},
-    {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16), "prompt tokens per forward pass [512]"},
+    {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16),
+     "prompt tokens per forward pass [512]"},
     {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX),
      "max length of a sequence [the model's]"},
     {"    --kv f32|f16", CHOICE, RUNS, INTO(kv),
@@ -159,7 +175,8 @@ static const char *name_end(const Option *option) {
 /* "--name". Valid until the next call. */
 static const char *name_of(const Option *option) {
     static char name[32];
-    snprintf(name, sizeof name, "%.*s", (int)(name_end(option) - option->usage - LONG),
+    snprintf(name, sizeof name, "%.*s",
+             (int)(name_end(option) - option->usage - LONG),
              option->usage + LONG);
     return name;
 }
@@ -169,7 +186,8 @@ static void print_option(const Option *option) {
     int column = printf("  %s", option->usage);
     column += printf("%*s", column < INDENT ? INDENT - column : 2, "");
     for (const char *c = option->help; *c; c++, column++) {
-        if (*c == '\n' || (*c == ' ' && column + (int)strcspn(c + 1, " \n") >= WIDTH))
+        if (*c == '\n' ||
+            (*c == ' ' && column + (int)strcspn(c + 1, " \n") >= WIDTH))
             column = printf("\n%*s", INDENT, "") - 2;
         else
             putchar(*c);
@@ -178,14 +196,16 @@ static void print_option(const Option *option) {
 }
 
 static void print_help(void) {
-    printf("usage: %s [MODEL] [-m MODE] [options]\n\n"
-           "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
-           "folder; without one, the bundled model runs.\n\nModes:\n",
-           program_name());
+    printf(
+        "usage: %s [MODEL] [-m MODE] [options]\n\n"
+        "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
+        "folder; without one, the bundled model runs.\n\nModes:\n",
+        program_name());
     for (int i = 0; i < N_MODES; i++)
         printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
     putchar('\n');
-    for (const Option *option = OPTIONS; option < OPTIONS + N_OPTIONS; option++) {
+    for (const Option *option = OPTIONS; option < OPTIONS + N_OPTIONS;
+         option++) {
         if (option->kind == HEADING)
             printf("\n%s\n", option->usage);
         else
@@ -201,13 +221,15 @@ static const char *mode_names(int modes) {
     size_t n = 0;
     for (int i = 0; i < N_MODES; i++)
         if (modes & 1 << i)
-            n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", MODE_TABLE[i].name);
+            n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s",
+                          MODE_TABLE[i].name);
     return names;
 }
 
 static const Mode *find_mode(const char *name) {
     for (int i = 0; i < N_MODES; i++)
-        if (!name || !strcmp(MODE_TABLE[i].name, name)) return &MODE_TABLE[i];
+        if (!name || !strcmp(MODE_TABLE[i].name, name))
+            return &MODE_TABLE[i];
     fail("mode is '%s', expected one of %s", name, mode_names(ALL));
     return NULL;
 }
@@ -220,23 +242,30 @@ static int set_number(void *field, const Option *option, const char *text) {
     errno = 0;
     const unsigned long long integer = strtoull(text, &end, 10);
     const double value = whole ? (double)integer : strtod(text, &end);
-    const bool is_number =
-        end != text && !*end && !errno && (!whole || (*text >= '0' && *text <= '9'));
+    const bool is_number = end != text && !*end && !errno &&
+                           (!whole || (*text >= '0' && *text <= '9'));
     if (!is_number || !(value >= option->min && value <= option->max))
-        return bad_usage("%s is '%s', expected a %snumber from %.10g to %.10g", name_of(option),
-                         text, whole ? "whole " : "", option->min, option->max);
-    if (option->kind == FLOAT) *(float *)field = (float)value;
-    if (option->kind == INT) *(int *)field = (int)value;
-    if (option->kind == UINT64) *(uint64_t *)field = integer;
+        return bad_usage("%s is '%s', expected a %snumber from %.10g to %.10g",
+                         name_of(option), text, whole ? "whole " : "",
+                         option->min, option->max);
+    if (option->kind == FLOAT)
+        *(float *)field = (float)value;
+    if (option->kind == INT)
+        *(int *)field = (int)value;
+    if (option->kind == UINT64)
+        *(uint64_t *)field = integer;
     return -1;
 }
 
-static int set_choice(const char **field, const Option *option, const char *text) {
+static int set_choice(const char **field, const Option *option,
+                      const char *text) {
     const char *const choices = name_end(option) + 1, *choice = choices;
     const size_t n = strlen(text);
     while (strncmp(choice, text, n) || !strchr("|", choice[n])) {
         choice += strcspn(choice, "|");
-        if (!*choice++) return bad_usage("%s is '%s', expected %s", name_of(option), text, choices);
+        if (!*choice++)
+            return bad_usage("%s is '%s', expected %s", name_of(option), text,
+                             choices);
     }
     *field = text;
     return -1;
@@ -244,14 +273,16 @@ static int set_choice(const char **field, const Option *option, const char *text
 
 static int add_stop(Options *o, const char *text) {
     if (!*text || o->n_stops == MAX_STOPS)
-        return bad_usage("--stop is '%s', expected at most %d texts, not empty", text, MAX_STOPS);
+        return bad_usage("--stop is '%s', expected at most %d texts, not empty",
+                         text, MAX_STOPS);
     o->stops[o->n_stops++] = text;
     return -1;
 }
 
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
-    if (!text) text = "";
+    if (!text)
+        text = "";
     switch (option->kind) {
     case STRING: *(const char **)field = text; return -1;
     case CHOICE: return set_choice(field, option, text);
@@ -279,8 +310,10 @@ static const Option *find_option(const char *word, const char **value) {
     *value = word[n] ? word + n + is_long : NULL;
     for (const Option *o = OPTIONS; o < OPTIONS + N_OPTIONS; o++) {
         const char *usage = o->usage + (is_long ? LONG : 0);
-        if (strncmp(usage, word, n)) continue;
-        if (strchr(", [", usage[n])) return o;
+        if (strncmp(usage, word, n))
+            continue;
+        if (strchr(", [", usage[n]))
+            return o;
         found = o;
         matches++;
     }
@@ -294,16 +327,21 @@ static int set_options(Options *o, bool *given, char **argv) {
         const char *word = *argv, *value;
         if (*word != '-' || !word[1]) {
             if (o->model)
-                return bad_usage("unexpected argument '%s'; text for the model follows -i", word);
+                return bad_usage(
+                    "unexpected argument '%s'; text for the model follows -i",
+                    word);
             o->model = word;
             continue;
         }
         const Option *option = find_option(word, &value);
-        if (!option) return bad_usage("unknown option '%s'; see --help", word);
+        if (!option)
+            return bad_usage("unknown option '%s'; see --help", word);
         const char argument = *name_end(option);
-        if (value && !argument) return bad_usage("option '%s' takes no argument; see --help", word);
+        if (value && !argument)
+            return bad_usage("option '%s' takes no argument; see --help", word);
         if (!value && argument == ' ' && !(value = *++argv))
-            return bad_usage("option '%s' requires an argument; see --help", word);
+            return bad_usage("option '%s' requires an argument; see --help",
+                             word);
         given[option - OPTIONS] = true;
         o->own_sampling |= option->field >= offsetof(Options, sampling) &&
                            option->field < offsetof(Options, sampling.seed);
@@ -319,11 +357,13 @@ static int check_modes(const Mode *mode, const bool *given) {
     const int bit = 1 << (mode - MODE_TABLE);
     for (int i = 0; i < N_OPTIONS; i++) {
         const Option *option = &OPTIONS[i];
-        if (!given[i] || option->modes & bit) continue;
+        if (!given[i] || option->modes & bit)
+            continue;
         if (option->usage[1] != 'y' || bit != IN_generate)
             return bad_usage("%s works in %s, not in %s", name_of(option),
                              mode_names(option->modes), mode->name);
-        note("%s works in %s; ignored", name_of(option), mode_names(option->modes));
+        note("%s works in %s; ignored", name_of(option),
+             mode_names(option->modes));
     }
     return -1;
 }
@@ -336,35 +376,48 @@ int options_parse(Options *o, char **argv) {
                    .prompt_tokens = 256,
                    .seconds = 10,
                    .threads = usual_threads()};
-    o->sampling = (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
+    o->sampling =
+        (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
     int status = set_options(o, given, argv);
-    if (status >= 0) return status;
-    if (!(o->mode = find_mode(o->mode_name))) return EXIT_BAD_USAGE;
-    if ((status = check_modes(o->mode, given)) >= 0) return status;
+    if (status >= 0)
+        return status;
+    if (!(o->mode = find_mode(o->mode_name)))
+        return EXIT_BAD_USAGE;
+    if ((status = check_modes(o->mode, given)) >= 0)
+        return status;
     if (o->profile && !profile_format(o->profile))
-        return bad_usage("--profile is '%s', expected a name that ends in .csv or .html",
-                         o->profile);
+        return bad_usage(
+            "--profile is '%s', expected a name that ends in .csv or .html",
+            o->profile);
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
-        return bad_usage("-i, -f, --tokens and --prompts are mutually exclusive");
-    if (o->logprobs && !o->json) return bad_usage("--logprobs requires --json");
-    if (!o->sampling.seed) o->sampling.seed = time(NULL);
+        return bad_usage(
+            "-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->logprobs && !o->json)
+        return bad_usage("--logprobs requires --json");
+    if (!o->sampling.seed)
+        o->sampling.seed = time(NULL);
     return -1;
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
-    static const char *const names[N_ADVICE] = {"--temperature", "--top-p", "--top-k", "--min-p",
-                                                "--repeat-penalty"};
+    static const char *const names[N_ADVICE] = {
+        "--temperature", "--top-p", "--top-k", "--min-p", "--repeat-penalty"};
     char taken[256] = "", text[32];
     const char *unused;
     size_t n = 0;
     for (int i = 0; i < N_ADVICE && !o->own_sampling && !o->sampling_of; i++) {
         const Option *option = find_option(names[i], &unused);
-        if (!t->advice[i].given || !(option->modes & 1 << (o->mode - MODE_TABLE))) continue;
+        if (!t->advice[i].given ||
+            !(option->modes & 1 << (o->mode - MODE_TABLE)))
+            continue;
         snprintf(text, sizeof text, "%.7g", t->advice[i].value);
         print_failures_as_notes(true);
         if (set_option(o, option, text) < 0)
-            n += snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
+            n +=
+                snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
         print_failures_as_notes(false);
     }
-    if (n) note("the model's own sampling:%s; --sampling llama2c turns it off", taken);
+    if (n)
+        note("the model's own sampling:%s; --sampling llama2c turns it off",
+             taken);
 }

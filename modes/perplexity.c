@@ -16,32 +16,39 @@
 /* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before
  * each. Ctrl-C shortens the text to the scored tokens. A terminal shows the progress after `shown`.
  */
-static int score(Run *run, Tokens *text, int *inputs, double *nll, const char *shown) {
+static int score(Run *run, Tokens *text, int *inputs, double *nll,
+                 const char *shown) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* scored tokens of a window */
     for (int i = 0; i < text->n; i++)
         inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
-        const int pos = at % scored,
-                  left = text->n - at < scored - pos ? text->n - at : scored - pos;
+        const int pos = at % scored, left = text->n - at < scored - pos
+                                                ? text->n - at
+                                                : scored - pos;
         n = left < run->session.batch ? left : run->session.batch;
         const float *logits = run_logits(run, inputs + at, n, pos);
-        if (!logits) return -1;
+        if (!logits)
+            return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
         for (int i = 0; i < n; i++)
-            nll[at + i] = log_sum_exp(logits + (size_t)i * vocab_size, vocab_size) -
-                          logits[(size_t)i * vocab_size + text->ids[at + i]];
-        if (on_terminal(stderr)) fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
+            nll[at + i] =
+                log_sum_exp(logits + (size_t)i * vocab_size, vocab_size) -
+                logits[(size_t)i * vocab_size + text->ids[at + i]];
+        if (on_terminal(stderr))
+            fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
     }
-    if (on_terminal(stderr)) fprintf(stderr, "\r%*s\r", 60, "");
+    if (on_terminal(stderr))
+        fprintf(stderr, "\r%*s\r", 60, "");
     text->n = at;
     return 0;
 }
 
 static double mean_of(const double *nll, int n) {
     double total = 0;
-    for (int i = 0; i < n; i++) total += nll[i];
+    for (int i = 0; i < n; i++)
+        total += nll[i];
     return total / n;
 }
 
@@ -49,15 +56,19 @@ static int report(const Run *run, const double *nll, int n) {
     const bool json = run->options->json;
     double squares = 0;
     const double mean = mean_of(nll, n), perplexity = exp(mean);
-    for (int i = 0; i < n; i++) squares += (nll[i] - mean) * (nll[i] - mean);
-    printf(json ? "{\"tokens\": %d, \"nll\": %.4f, \"nll_per_token\": %.6f, \"perplexity\": %.4f"
-                : "tokens scored        %d\n"
-                  "total NLL            %.4f nats\n"
-                  "NLL per token        %.6f nats\n"
-                  "perplexity           %.4f",
-           n, n * mean, mean, perplexity);
+    for (int i = 0; i < n; i++)
+        squares += (nll[i] - mean) * (nll[i] - mean);
+    printf(
+        json
+            ? "{\"tokens\": %d, \"nll\": %.4f, \"nll_per_token\": %.6f, \"perplexity\": %.4f"
+            : "tokens scored        %d\n"
+              "total NLL            %.4f nats\n"
+              "NLL per token        %.6f nats\n"
+              "perplexity           %.4f",
+        n, n * mean, mean, perplexity);
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
-        printf(json ? ", \"standard_error\": %.4f" : " +- %.4f (standard error)",
+        printf(json ? ", \"standard_error\": %.4f"
+                    : " +- %.4f (standard error)",
                perplexity * sqrt(squares / (n - 1) / n));
     printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n",
            run->session.context);
@@ -66,32 +77,41 @@ static int report(const Run *run, const double *nll, int n) {
 
 /* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other
  * kind. After Ctrl-C there is no line. */
-static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double seconds) {
+static int sweep(Run *run, Tokens *text, int *inputs, double *nll,
+                 double seconds) {
     const double usual = mean_of(nll, text->n);
     const bool json = run->options->json;
     char name[PART_NAME];
     int norms = 0;
-    for (PartAt at = parts_of(&run->model); next_part(&at);) norms += part_norm(&at) != NULL;
+    for (PartAt at = parts_of(&run->model); next_part(&at);)
+        norms += part_norm(&at) != NULL;
     note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
     if (!json) {
-        printf("\nchange of NLL per token, in nats, with another kind of norm\n%-26s", "norm");
-        for (NormKind kind = 0; kind <= NORM_NONE; kind++) printf(" %11s", norm_name(kind));
+        printf(
+            "\nchange of NLL per token, in nats, with another kind of norm\n%-26s",
+            "norm");
+        for (NormKind kind = 0; kind <= NORM_NONE; kind++)
+            printf(" %11s", norm_name(kind));
         putchar('\n');
     }
     for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
         Norm *norm = part_norm(&at);
-        if (!norm) continue;
+        if (!norm)
+            continue;
         const NormKind kept = norm->kind;
         double changes[NORM_NONE + 1] = {0};
         part_name(name, &at, NAME_NORMA);
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
-            if (kind == kept) continue;
+            if (kind == kept)
+                continue;
             norm->kind = kind;
-            if (score(run, text, inputs, nll, name)) return -1;
+            if (score(run, text, inputs, nll, name))
+                return -1;
             changes[kind] = mean_of(nll, text->n) - usual;
         }
         norm->kind = kept;
-        if (interrupted) break;
+        if (interrupted)
+            break;
         printf(json ? "{\"norm\": \"%s\"" : "%-26s", name);
         for (NormKind kind = 0; kind <= NORM_NONE; kind++)
             if (json)
@@ -107,15 +127,18 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll, double second
 int mode_perplexity(Run *run) {
     const Options *o = run->options;
     if (!o->prompt && !o->prompt_file && !o->tokens)
-        return bad_usage("perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
+        return bad_usage(
+            "perplexity needs a text: -f FILE, -i TEXT or --tokens LIST");
     if (run->session.context < 2)
-        return bad_input("context is %d, perplexity needs at least 2; use a larger -c",
-                         run->session.context);
+        return bad_input(
+            "context is %d, perplexity needs at least 2; use a larger -c",
+            run->session.context);
     if (run_first_token(run) < 0)
         return bad_input("perplexity needs BOS or EOS in the vocabulary of %d",
                          run->model.config.vocab_size);
     Tokens text;
-    if (run_tokens(run, false, &text)) return -1;
+    if (run_tokens(run, false, &text))
+        return -1;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
     const double start = now();
@@ -123,8 +146,10 @@ int mode_perplexity(Run *run) {
                  : inputs ? score(run, &text, inputs, nll, "scored")
                           : -1;
     const double seconds = now() - start;
-    if (!status && text.n) status = report(run, nll, text.n);
-    if (!status && o->norm_sweep && !interrupted) status = sweep(run, &text, inputs, nll, seconds);
+    if (!status && text.n)
+        status = report(run, nll, text.n);
+    if (!status && o->norm_sweep && !interrupted)
+        status = sweep(run, &text, inputs, nll, seconds);
     free(inputs);
     free(nll);
     free(text.ids);

@@ -15,8 +15,11 @@
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
     const char *ending = o->prompts ? strrchr(o->prompts, '.') : NULL;
-    *p = (Prompts){.run = run, .template = template, .json = ending && !strcmp(ending, ".jsonl")};
-    p->name = o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
+    *p = (Prompts){.run = run,
+                   .template = template,
+                   .json = ending && !strcmp(ending, ".jsonl")};
+    p->name =
+        o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
     if (!(p->text = run_read(o->prompts ? o->prompts : o->prompt_file,
                              o->tokens ? o->tokens : o->prompt, &p->size)))
         return -1;
@@ -30,12 +33,15 @@ void prompts_close(Prompts *p) {
 }
 
 /* Reads a whole number from min to max, if the key exists. */
-static int read_number(const Json *object, const char *where, const char *key, int64_t min,
-                       int64_t max, int64_t *to) {
+static int read_number(const Json *object, const char *where, const char *key,
+                       int64_t min, int64_t max, int64_t *to) {
     const Json *value = json_get(object, key);
-    if (json_null(value) || (json_integer(value, to) && *to >= min && *to <= max)) return 0;
-    return fail("%s: \"%s\" is %.40s, expected a whole number from %lld to %lld", where, key,
-                json_shown(value), (long long)min, (long long)max);
+    if (json_null(value) ||
+        (json_integer(value, to) && *to >= min && *to <= max))
+        return 0;
+    return fail(
+        "%s: \"%s\" is %.40s, expected a whole number from %lld to %lld", where,
+        key, json_shown(value), (long long)min, (long long)max);
 }
 
 /* Reads a line of JSON. The prompt, or the last one of its messages, overwrites the line; it is
@@ -45,19 +51,25 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
     int64_t seed = to->seed, samples = to->samples;
     const Json *messages = p->template ? json_get(object, "messages") : NULL,
                *prompt = json_get(object, "prompt");
-    if (read_number(object, where, "seed", 0, INT64_MAX, &seed)) return -1;
-    if (read_number(object, where, "n", 1, INT_MAX, &samples)) return -1;
-    if (seed) to->seed = seed;
+    if (read_number(object, where, "seed", 0, INT64_MAX, &seed))
+        return -1;
+    if (read_number(object, where, "n", 1, INT_MAX, &samples))
+        return -1;
+    if (seed)
+        to->seed = seed;
     to->samples = (int)samples;
     if (!messages && !json_has_kind(prompt, JSON_STRING))
-        return fail("%s: \"prompt\" is %.40s, expected a string", where, json_shown(prompt));
+        return fail("%s: \"prompt\" is %.40s, expected a string", where,
+                    json_shown(prompt));
     if (!messages) {
         memmove(to->text, prompt->text, to->size = prompt->length);
         return 0;
     }
-    if (conversation_read(&p->talk, &p->run->tokenizer, where, messages)) return -1;
+    if (conversation_read(&p->talk, &p->run->tokenizer, where, messages))
+        return -1;
     const ChatTurn *last = p->talk.n ? &p->talk.turns[p->talk.n - 1] : NULL;
-    if (!last || last->answer.n) return fail("%s: the last message is not the user's", where);
+    if (!last || last->answer.n)
+        return fail("%s: the last message is not the user's", where);
     to->size = strlen(strcpy(to->text, last->user));
     return 0;
 }
@@ -72,44 +84,59 @@ static int read_text(Prompts *p, const char *where) {
     to->size = end ? (size_t)(end - line) : p->size - p->at;
     p->at += to->size + (end != NULL);
     /* the output ends with its own newline */
-    if (o->prompt_file && to->size && line[to->size - 1] == '\n') to->size--;
-    if ((o->prompts || o->prompt_file) && to->size && line[to->size - 1] == '\r') to->size--;
+    if (o->prompt_file && to->size && line[to->size - 1] == '\n')
+        to->size--;
+    if ((o->prompts || o->prompt_file) && to->size &&
+        line[to->size - 1] == '\r')
+        to->size--;
     conversation_close(&p->talk);
     p->talk.system = o->system;
     if (p->json) {
         JsonFile json;
-        if (json_parse(&json, where, line, to->size)) return -1;
+        if (json_parse(&json, where, line, to->size))
+            return -1;
         const int status = read_object(p, where, json.values);
         json_close(&json);
-        if (status) return -1;
+        if (status)
+            return -1;
     }
     line[to->size] = '\0';
-    if (!p->template) return 0;
-    if (strlen(line) < to->size) return fail("%s: a zero byte", where);
+    if (!p->template)
+        return 0;
+    if (strlen(line) < to->size)
+        return fail("%s: a zero byte", where);
     return p->talk.n ? 0 : conversation_add(&p->talk, line);
 }
 
 static int encode(Prompts *p) {
     const Run *run = p->run;
     Prompt *to = &p->prompt;
-    if (run->options->tokens) return run_tokens(run, true, &to->ids);
-    if (p->template) return chat_template_render(p->template, &run->tokenizer, &p->talk, &to->ids);
-    return tokenizer_encode(&run->tokenizer, to->text, to->size, true, &to->ids);
+    if (run->options->tokens)
+        return run_tokens(run, true, &to->ids);
+    if (p->template)
+        return chat_template_render(p->template, &run->tokenizer, &p->talk,
+                                    &to->ids);
+    return tokenizer_encode(&run->tokenizer, to->text, to->size, true,
+                            &to->ids);
 }
 
 /* Checks that a prompt fits. An empty prompt becomes BOS. */
 static int check_tokens(Prompts *p, const char *where) {
     const Run *run = p->run;
     Tokens *ids = &p->prompt.ids;
-    const int first = run_first_token(run), max = p->template ? INT_MAX : run_steps(run);
+    const int first = run_first_token(run),
+              max = p->template ? INT_MAX : run_steps(run);
     if (!ids->n && first < 0)
-        return fail("%s: the prompt is empty, and the model has no BOS; pass a text with -i",
-                    where);
-    if (!ids->n) ids->ids[ids->n++] = first;
+        return fail(
+            "%s: the prompt is empty, and the model has no BOS; pass a text with -i",
+            where);
+    if (!ids->n)
+        ids->ids[ids->n++] = first;
     if (ids->n > run->session.context)
-        return fail("%s: %d positions do not fit in a context of %d", where, ids->n,
-                    run->session.context);
-    if (max > ids->n) return 0;
+        return fail("%s: %d positions do not fit in a context of %d", where,
+                    ids->n, run->session.context);
+    if (max > ids->n)
+        return 0;
     p->n_reported++;
     note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
     return 0;
@@ -122,20 +149,25 @@ static int read_prompt(Prompts *p) {
     Prompt *to = &p->prompt;
     char where[256] = "prompt";
     free(to->ids.ids);
-    *to = (Prompt){
-        .line = to->line + 1, .seed = o->sampling.seed, .samples = o->samples ? o->samples : 1};
-    if (o->prompts) snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
+    *to = (Prompt){.line = to->line + 1,
+                   .seed = o->sampling.seed,
+                   .samples = o->samples ? o->samples : 1};
+    if (o->prompts)
+        snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
     hold_messages(p->n_reported >= MAX_REPORTS);
     int status = read_text(p, where) ? 1 : encode(p);
-    if (!status && check_tokens(p, where)) status = 1;
+    if (!status && check_tokens(p, where))
+        status = 1;
     hold_messages(false);
     return status;
 }
 
 int prompts_next(Prompts *p) {
-    while (!interrupted && (p->at < p->size || (!p->run->options->prompts && !p->prompt.line))) {
+    while (!interrupted && (p->at < p->size ||
+                            (!p->run->options->prompts && !p->prompt.line))) {
         const int status = read_prompt(p);
-        if (status <= 0) return status ? -1 : 1;
+        if (status <= 0)
+            return status ? -1 : 1;
         p->n_failed++;
         p->n_reported++;
     }
@@ -146,7 +178,8 @@ int prompts_next(Prompts *p) {
 int prompts_report(const Prompts *p) {
     const int more = p->n_reported - MAX_REPORTS;
     if (more > 0)
-        note("%s: messages about %d more lines are not shown; lines that could not run: %d",
-             p->name, more, p->n_failed);
+        note(
+            "%s: messages about %d more lines are not shown; lines that could not run: %d",
+            p->name, more, p->n_failed);
     return p->n_failed ? -1 : 0;
 }

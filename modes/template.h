@@ -8,8 +8,8 @@
 typedef struct {
     const char *path, *text; /* the template; `path` is for messages */
     const char *think;       /* --think */
-    char *file;              /* the template of --template FILE, owned; NULL: none */
-    int end;                 /* token that ends an answer; -1: the vocabulary has none */
+    char *file; /* the template of --template FILE, owned; NULL: none */
+    int end;    /* token that ends an answer; -1: the vocabulary has none */
 } ChatTemplate;
 
 typedef struct {
@@ -32,15 +32,16 @@ void chat_template_close(ChatTemplate *c);
 
 /* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one.
  * Returns -1 and a message on failure. The caller frees out->ids in either case. */
-int chat_template_render(const ChatTemplate *c, const Tokenizer *t, const Conversation *talk,
-                         Tokens *out);
+int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
+                         const Conversation *talk, Tokens *out);
 
 /* Adds a turn with a copy of the message. Returns -1 if out of memory. */
 int conversation_add(Conversation *c, const char *user);
 
 /* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for
  * messages. Returns -1 and a message on failure. */
-int conversation_read(Conversation *c, const Tokenizer *t, const char *where, const Json *messages);
+int conversation_read(Conversation *c, const Tokenizer *t, const char *where,
+                      const Json *messages);
 
 /* Removes all turns from n on; frees what the conversation owns. */
 void conversation_cut(Conversation *c, int n);

@@ -20,29 +20,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t FIRST_PIECE = (size_t)8e9; /* products of the first piece of a prompt */
+static const size_t FIRST_PIECE =
+    (size_t)8e9; /* products of the first piece of a prompt */
 
-bool texts_stopped(const Stream *out) { return interrupted || out->error; }
+bool texts_stopped(const Stream *out) {
+    return interrupted || out->error;
+}
 
 /* ---- ids
  * ----------------------------------------------------------------------------------------- */
 
 static int append(Text *t, int id) {
-    if (t->ids.n == t->max) t->ended = LENGTH;
+    if (t->ids.n == t->max)
+        t->ended = LENGTH;
     return tokens_add(&t->ids, id);
 }
 
 int text_append(Text *t, const Tokens *prompt) {
     for (int i = 0; i < prompt->n && !t->ended; i++) {
         sampler_accept(t->sampler, prompt->ids[i]);
-        if (append(t, prompt->ids[i])) return -1;
+        if (append(t, prompt->ids[i]))
+            return -1;
     }
     t->n_prompt = t->ids.n;
     return 0;
 }
 
 void text_limit(Text *t, int n) {
-    if (n > 0 && n <= t->max - t->n_prompt) t->max = t->n_prompt + n - 1;
+    if (n > 0 && n <= t->max - t->n_prompt)
+        t->max = t->n_prompt + n - 1;
 }
 
 /* Adds the steps of pending ids and, if there is only one, of draft tokens. Returns the number of
@@ -50,14 +56,19 @@ void text_limit(Text *t, int n) {
 static int add_steps(Run *run, Text *t) {
     const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
               room = run->piece - (int)(run->steps.n / sizeof(Step));
-    const int limit = room > 1 ? room : 1, n = pending < limit ? pending : limit;
+    const int limit = room > 1 ? room : 1,
+              n = pending < limit ? pending : limit;
     const int n_draft =
-        t->guesser && pending == 1 ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n) : 0;
+        t->guesser && pending == 1
+            ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
+            : 0;
     const bool samples = t->sampler && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
-        step.logits = i >= n ? GUESS_LOGITS : i == n - 1 && samples ? LOGITS : NO_LOGITS;
+        step.logits = i >= n                  ? GUESS_LOGITS
+                      : i == n - 1 && samples ? LOGITS
+                                              : NO_LOGITS;
         buffer_append(&run->steps, &step, sizeof step);
     }
     t->n_rows = samples ? 1 + n_draft : 0;
@@ -73,8 +84,10 @@ static int add_steps(Run *run, Text *t) {
 static bool is_end(const Run *run, int token) {
     const Tokenizer *t = &run->tokenizer;
     for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i]) return true;
-    return token == t->bos || token == t->eot || (token == t->eos && run->model.eos_ends);
+        if (token == t->ends[i])
+            return true;
+    return token == t->bos || token == t->eot ||
+           (token == t->eos && run->model.eos_ends);
 }
 
 /* Samples the token after the last id, and after each accepted draft token. Returns -1 on
@@ -82,7 +95,8 @@ static bool is_end(const Run *run, int token) {
 static int sample(const Run *run, Text *t) {
     const size_t vocab_size = run->model.config.vocab_size;
     int right = 0;
-    for (bool accepted = t->n_rows > 0; accepted; right += accepted, t->n_ran += accepted) {
+    for (bool accepted = t->n_rows > 0; accepted;
+         right += accepted, t->n_ran += accepted) {
         const float *logits = t->logits + (size_t)right * vocab_size;
         const int token = sampler_next(t->sampler, logits);
         sampler_accept(t->sampler, token);
@@ -90,9 +104,11 @@ static int sample(const Run *run, Text *t) {
             t->ended = STOP;
         else if (t->n_sampled++, append(t, token))
             return -1;
-        accepted = !t->ended && right + 1 < t->n_rows && token == t->guesser->tokens[right];
+        accepted = !t->ended && right + 1 < t->n_rows &&
+                   token == t->guesser->tokens[right];
     }
-    if (t->guesser) guesser_learn(t->guesser, right);
+    if (t->guesser)
+        guesser_learn(t->guesser, right);
     return 0;
 }
 
@@ -108,14 +124,17 @@ static FILE *json_stream(Text *t) {
 
 /* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
 static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
-    const int vocab_size = run->model.config.vocab_size, n = run->options->logprobs;
+    const int vocab_size = run->model.config.vocab_size,
+              n = run->options->logprobs;
     const double sum = log_sum_exp(logits, vocab_size);
     FILE *to = json_stream(t);
-    if (!to) return -1;
+    if (!to)
+        return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
     write_json_token(run, to, id, logits[id] - sum);
     HeapItem *heap = t->sampler->candidates;
-    for (int i = 0; i < vocab_size; i++) heap[i] = (HeapItem){logits[i], i};
+    for (int i = 0; i < vocab_size; i++)
+        heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);
     for (int k = 0; k < n && k < vocab_size; k++) {
         const HeapItem best = heap_pop(heap, vocab_size - k);
@@ -137,9 +156,11 @@ static void find_stop(const Options *o, Text *t) {
     for (size_t at = t->n_clear; at < t->bytes.n; at++)
         for (int i = 0; i < o->n_stops; i++) {
             const size_t size = strlen(o->stops[i]), left = t->bytes.n - at;
-            if (memcmp(t->bytes.bytes + at, o->stops[i], smaller(size, left))) continue;
+            if (memcmp(t->bytes.bytes + at, o->stops[i], smaller(size, left)))
+                continue;
             clear = smaller(clear, at);
-            if (size > left) continue;
+            if (size > left)
+                continue;
             t->bytes.n = at;
             t->ended = STOP;
         }
@@ -153,24 +174,32 @@ int text_decode(const Run *run, Text *t) {
         const char *bytes = run_token_text(run, &t->ids, i, &n);
         const size_t size = t->bytes.n + n;
         buffer_append(&t->bytes, bytes, n);
-        if (t->bytes.failed) return -1;
+        if (t->bytes.failed)
+            return -1;
         if (i < t->n_prompt) {
             t->n_clear = size;
             continue;
         }
-        const float *logits = t->logits + (size_t)(i - first) * run->model.config.vocab_size;
-        if (run->options->logprobs && add_logprobs(run, t, logits, t->ids.ids[i])) return -1;
+        const float *logits =
+            t->logits + (size_t)(i - first) * run->model.config.vocab_size;
+        if (run->options->logprobs &&
+            add_logprobs(run, t, logits, t->ids.ids[i]))
+            return -1;
         find_stop(run->options, t);
-        if (t->bytes.n < size) t->ids.n = i + 1;
+        if (t->bytes.n < size)
+            t->ids.n = i + 1;
     }
-    if (t->n_ran > t->ids.n) t->n_ran = t->ids.n;
+    if (t->n_ran > t->ids.n)
+        t->n_ran = t->ids.n;
     return 0;
 }
 
 int text_show(const Run *run, Text *t, Stream *out) {
-    if (text_decode(run, t)) return -1;
+    if (text_decode(run, t))
+        return -1;
     const size_t end = t->ended ? t->bytes.n : t->n_clear;
-    if (end > t->n_shown) stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
+    if (end > t->n_shown)
+        stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
     t->n_shown = end;
     return 0;
 }
@@ -181,36 +210,48 @@ int text_show(const Run *run, Text *t, Stream *out) {
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
 static void show_left(Run *run, int left) {
     if ((left || run->shows_left) && on_terminal(stderr))
-        fprintf(stderr, left ? "\0337 [prompt tokens left: %d] \0338" : "\033[J", left);
+        fprintf(stderr,
+                left ? "\0337 [prompt tokens left: %d] \0338" : "\033[J", left);
     run->shows_left = left;
 }
 
 int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     Buffer *steps = &run->steps;
     int left = 0;
-    if (texts_stopped(out)) return 0;
+    if (texts_stopped(out))
+        return 0;
     if (!run->piece)
-        run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters, run->session.batch);
-    if (steps->n) tune(&run->tuning, (int)(steps->n / sizeof(Step)));
+        run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters,
+                                  run->session.batch);
+    if (steps->n)
+        tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
-        if (texts[i]) left += add_steps(run, texts[i]);
+        if (texts[i])
+            left += add_steps(run, texts[i]);
     const int n_steps = (int)(steps->n / sizeof(Step));
-    if (!n_steps || steps->failed) return steps->failed ? -1 : 0;
+    if (!n_steps || steps->failed)
+        return steps->failed ? -1 : 0;
     const double start = now();
-    const float *next =
-        model_forward(&run->session, (const Step *)(const void *)steps->bytes, n_steps);
-    if (!next) return -1;
+    const float *next = model_forward(
+        &run->session, (const Step *)(const void *)steps->bytes, n_steps);
+    if (!next)
+        return -1;
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
-        run->piece = (int)fmax(1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
+        run->piece = (int)fmax(
+            1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
     show_left(run, left);
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];
-        if (!t || !t->n_rows) continue;
-        const size_t n_logits = (size_t)t->n_rows * run->model.config.vocab_size;
+        if (!t || !t->n_rows)
+            continue;
+        const size_t n_logits =
+            (size_t)t->n_rows * run->model.config.vocab_size;
         t->logits = next;
         next += n_logits;
-        if (check_logits(t->logits, n_logits) || sample(run, t) || text_decode(run, t)) return -1;
+        if (check_logits(t->logits, n_logits) || sample(run, t) ||
+            text_decode(run, t))
+            return -1;
     }
     return 1;
 }
@@ -218,22 +259,26 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
 /* ---- JSON
  * ---------------------------------------------------------------------------------------- */
 
-int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed,
-                    Stream *out) {
+int text_write_json(Text *t, int index, const char *prompt, size_t size,
+                    uint64_t seed, Stream *out) {
     static const char *const reasons[] = {
         [CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
     FILE *to = json_stream(t);
-    if (!to) return -1;
-    fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ", index);
+    if (!to)
+        return -1;
+    fprintf(to, ftell(to) > 0 ? "], \"index\": %d, " : "{\"index\": %d, ",
+            index);
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.bytes, t->bytes.n);
-    fprintf(to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
-            (unsigned long long)seed, t->ids.n - t->n_prompt, reasons[t->ended]);
+    fprintf(
+        to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
+        (unsigned long long)seed, t->ids.n - t->n_prompt, reasons[t->ended]);
     const bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */
-    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size)) out->error = errno;
+    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size))
+        out->error = errno;
     free(t->json_text);
     t->json_text = NULL;
     return failed ? fail("out of memory") : 0;
@@ -242,7 +287,8 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_
 void text_free(Text *t) {
     free(t->ids.ids);
     free(t->bytes.bytes);
-    if (t->json) fclose(t->json);
+    if (t->json)
+        fclose(t->json);
     free(t->json_text);
     *t = (Text){0};
 }

@@ -5,13 +5,15 @@
 #include "text/stream.h"
 
 typedef struct {
-    Tokens ids;     /* the prompt, then sampled tokens; owned */
-    int n_prompt;   /* number of ids of the prompt */
-    int max;        /* max positions to run; the token sampled at the last one ends the text */
-    int n_ran;      /* number of ids with cached keys and values */
-    int n_decoded;  /* number of ids in `bytes`, or skipped by the caller */
-    Buffer bytes;   /* decoded ids, without the stop string that ended the text; owned */
-    size_t n_clear; /* number of bytes before any stop string and its possible beginning */
+    Tokens ids;   /* the prompt, then sampled tokens; owned */
+    int n_prompt; /* number of ids of the prompt */
+    int max; /* max positions to run; the token sampled at the last one ends the text */
+    int n_ran;     /* number of ids with cached keys and values */
+    int n_decoded; /* number of ids in `bytes`, or skipped by the caller */
+    Buffer
+        bytes; /* decoded ids, without the stop string that ended the text; owned */
+    size_t
+        n_clear; /* number of bytes before any stop string and its possible beginning */
     size_t n_shown; /* number of bytes already written */
     /* with --json: writes to json_text, first the --logprobs of the sampled tokens; both owned */
     FILE *json;
@@ -57,8 +59,8 @@ int text_show(const Run *run, Text *t, Stream *out);
 
 /* Writes a text, whose prompt is not in `bytes`, with its log-probabilities as a line with a JSON
  * object. `prompt`: size bytes. Returns -1 if out of memory. */
-int text_write_json(Text *t, int index, const char *prompt, size_t size, uint64_t seed,
-                    Stream *out);
+int text_write_json(Text *t, int index, const char *prompt, size_t size,
+                    uint64_t seed, Stream *out);
 
 /* Frees what the text owns. */
 void text_free(Text *t);

@@ -14,7 +14,9 @@ void run_show_piece(const Run *run, Stream *out, int token) {
     for (int i = 0; i < n; i++) {
         const uint8_t byte = piece[i];
         const bool escaped = byte < ' ' || byte == 127 || byte == '\\';
-        stream_write(out, text, snprintf(text, sizeof text, escaped ? "\\x%02x" : "%c", byte));
+        stream_write(
+            out, text,
+            snprintf(text, sizeof text, escaped ? "\\x%02x" : "%c", byte));
     }
     stream_write(out, "'\n", 2);
 }
@@ -23,13 +25,16 @@ int mode_tokenize(Run *run) {
     const bool json = run->options->json, verbose = run->options->verbose;
     Tokens tokens;
     Stream out;
-    if (run_tokens(run, true, &tokens)) return -1;
+    if (run_tokens(run, true, &tokens))
+        return -1;
     stream_open(&out, stdout);
-    if (json) fputs("{\"tokens\": [", stdout);
+    if (json)
+        fputs("{\"tokens\": [", stdout);
     for (int i = 0; i < tokens.n; i++) {
         const int id = tokens.ids[i];
         if (json) {
-            if (i) fputs(", ", stdout);
+            if (i)
+                fputs(", ", stdout);
             write_json_token(run, stdout, id, NAN);
             putchar('}');
         } else if (verbose) {
@@ -38,7 +43,8 @@ int mode_tokenize(Run *run) {
             printf(i ? ",%d" : "%d", id);
         }
     }
-    if (json || !verbose) puts(json ? "]}" : "");
+    if (json || !verbose)
+        puts(json ? "]}" : "");
     free(tokens.ids);
     return stream_close(&out) || stdout_finish() ? -1 : 0;
 }

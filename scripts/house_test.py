@@ -93,6 +93,7 @@ PLANTED = [
     ("norm.c", "", "/* norm.c: norms. */" + 6000 * "\nx;", ".:1: run.c + model.h + model.c + norm.c + attention.c + mlp.c: "),
     ("rope.c", "", "/* rope.c: positions. */" + 11500 * "\nx /* y */ ;", ".:1: the top level: 23"),
     ("modes/chat.c", "", "/* chat.c: a mode. */" + 36200 * "\n\"x\" ->+=;", ".:1: all of norma: 144"),
+    ("modes/chat.c", "", "/* chat.c: a mode. */" + 40 * "\nf(a, b) + g(c);", ".:1: a line of code, on average: 9."),
     ("model.c", "/* model.c", "/* modal.c", "model.c:1: does not begin with its head comment"),
     ("lab/lab.c", "", "/* lab.c: no floor. */\n", "lab/lab.c:1: is on no floor"),
     ("model.c", "\n\nint", "\n#include <unistd.h>\n\nint", "model.c:5: <unistd.h> is for base/"),

@@ -28,11 +28,12 @@
 enum { TEXTS = 16, OTHERS = 8, LENGTH = 24, MAX_VOCAB = 2048 };
 
 static const char *const BEGINNINGS[TEXTS + OTHERS] = {
-    "One day, Tuck",   "Once upon a time", "Lily",           "A fox",        "The old owl",
-    "In the forest",   "Mom said",         "It was cold",    "Two friends",  "Every morning",
-    "The red kite",    "\"Help!\"",        "On a sunny day", "Barley baked", "At night",
-    "The little boat", "Grandma had",      "Near the river", "Tom was sad",  "They found a box",
-    "Under a tree",    "The king",         "A loud bell",    "Snow fell"};
+    "One day, Tuck",  "Once upon a time", "Lily",         "A fox",
+    "The old owl",    "In the forest",    "Mom said",     "It was cold",
+    "Two friends",    "Every morning",    "The red kite", "\"Help!\"",
+    "On a sunny day", "Barley baked",     "At night",     "The little boat",
+    "Grandma had",    "Near the river",   "Tom was sad",  "They found a box",
+    "Under a tree",   "The king",         "A loud bell",  "Snow fell"};
 
 static Model model;
 static int vocab_size;
@@ -49,7 +50,8 @@ static float *reference_logits(int text, int pos) {
 static int most_likely(const float *logits) {
     int best = 0;
     for (int i = 1; i < vocab_size; i++)
-        if (logits[i] > logits[best]) best = i;
+        if (logits[i] > logits[best])
+            best = i;
     return best;
 }
 
@@ -57,14 +59,17 @@ static int most_likely(const float *logits) {
 static int open_model(void) {
     const char *path = "models/stories.gguf";
     Tokenizer t;
-    if (model_open(&model, path)) return -1;
+    if (model_open(&model, path))
+        return -1;
     vocab_size = model.config.vocab_size;
     if (vocab_size > MAX_VOCAB ||
         model_open_tokenizer(&t, &model, path, NULL, TOKENIZER_NEEDED) != 1)
         return -1;
     for (int i = 0; i < TEXTS + OTHERS; i++) {
         Tokens prompt;
-        if (tokenizer_encode(&t, BEGINNINGS[i], strlen(BEGINNINGS[i]), true, &prompt)) return -1;
+        if (tokenizer_encode(&t, BEGINNINGS[i], strlen(BEGINNINGS[i]), true,
+                             &prompt))
+            return -1;
         n_prompt[i] = prompt.n < LENGTH ? prompt.n : LENGTH;
         memcpy(tokens[i], prompt.ids, (size_t)n_prompt[i] * sizeof **tokens);
         free(prompt.ids);
@@ -76,14 +81,19 @@ static int open_model(void) {
 /* Runs each text without the others: greedy, token by token, with one thread. */
 static void run_reference(void) {
     Session s;
-    reference = malloc((size_t)(TEXTS * LENGTH) * (size_t)vocab_size * sizeof *reference);
-    CHECK(reference && !session_open(&s, &model, 1, 64, 0, KV_F16), "no memory");
+    reference = malloc((size_t)(TEXTS * LENGTH) * (size_t)vocab_size *
+                       sizeof *reference);
+    CHECK(reference && !session_open(&s, &model, 1, 64, 0, KV_F16),
+          "no memory");
     for (int i = 0; i < TEXTS; i++)
         for (int t = 0; t < LENGTH; t++) {
-            const float *logits = model_forward_text(&s, &tokens[i][t], 1, t, 1);
+            const float *logits =
+                model_forward_text(&s, &tokens[i][t], 1, t, 1);
             CHECK(logits, "text %d does not run", i);
-            memcpy(reference_logits(i, t), logits, (size_t)vocab_size * sizeof *logits);
-            if (t + 1 >= n_prompt[i] && t + 1 < LENGTH) tokens[i][t + 1] = most_likely(logits);
+            memcpy(reference_logits(i, t), logits,
+                   (size_t)vocab_size * sizeof *logits);
+            if (t + 1 >= n_prompt[i] && t + 1 < LENGTH)
+                tokens[i][t + 1] = most_likely(logits);
         }
     session_close(&s);
 }
@@ -94,7 +104,8 @@ static void run_reference(void) {
 static void one_reading_for_all(void) {
     CHECK(!open_model(), "models/stories.gguf does not open");
     const double bytes = (double)model.decode_bytes;
-    CHECK(bytes > 2 * 0.99 * (double)model.parameters, "%g bytes", bytes); /* float16 */
+    CHECK(bytes > 2 * 0.99 * (double)model.parameters, "%g bytes",
+          bytes); /* float16 */
     HOLDS(bytes, TEXTS, bytes / TEXTS);
 }
 
@@ -104,8 +115,10 @@ static void one_reading_for_all(void) {
 /* BatchNorm of one feature over the n tokens of the batch; `apart` is the stride of x and y. */
 static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
     double mean = 0, variance = 0;
-    for (int t = 0; t < n; t++) mean += (double)x[t * apart] / n;
-    for (int t = 0; t < n; t++) variance += (x[t * apart] - mean) * (x[t * apart] - mean) / n;
+    for (int t = 0; t < n; t++)
+        mean += (double)x[t * apart] / n;
+    for (int t = 0; t < n; t++)
+        variance += (x[t * apart] - mean) * (x[t * apart] - mean) / n;
     for (int t = 0; t < n; t++)
         y[t * apart] = (float)((x[t * apart] - mean) / sqrt(variance + eps));
 }
@@ -134,10 +147,13 @@ static void finish(Row *rows, const float *y, int n) {
     static float w[MAX_DIM];
     for (int k = 0; k < vocab_size; k++) {
         dequantize_row(w, &model.output, k);
-        for (int i = 0; i < dim; i++) w[i] *= model.final_norm.gamma[i];
-        for (int t = 0; t < n; t++) rows[t].logits[k] = (float)dot(w, y + (size_t)(t * dim), dim);
+        for (int i = 0; i < dim; i++)
+            w[i] *= model.final_norm.gamma[i];
+        for (int t = 0; t < n; t++)
+            rows[t].logits[k] = (float)dot(w, y + (size_t)(t * dim), dim);
     }
-    for (int t = 0; t < n; t++) rows[t].next = most_likely(rows[t].logits);
+    for (int t = 0; t < n; t++)
+        rows[t].next = most_likely(rows[t].logits);
 }
 
 /* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8 others from `others` on.
@@ -148,11 +164,14 @@ static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     const int dim = model.config.dim;
     Session s;
     Step last[TEXTS];
-    CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) && !session_reserve(&s, TEXTS), "no session");
+    CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) &&
+              !session_reserve(&s, TEXTS),
+          "no session");
     for (int i = 0; i < TEXTS; i++) {
         const int text = i < 8 ? i : others + i - 8, n = n_prompt[text];
         Step steps[LENGTH];
-        for (int t = 0; t < n; t++) steps[t] = (Step){tokens[text][t], i, t, false};
+        for (int t = 0; t < n; t++)
+            steps[t] = (Step){tokens[text][t], i, t, false};
         last[i] = (Step){tokens[text][n - 1], i, n - 1, true};
         CHECK(n == 1 || model_forward(&s, steps, n - 1), "does not run");
     }
@@ -163,10 +182,13 @@ static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
                (size_t)vocab_size * sizeof *logits);
         own[i].next = most_likely(own[i].logits);
     }
-    norm_plain(y, s.chunk.x, &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES},
-               TEXTS, dim);
+    norm_plain(
+        y, s.chunk.x,
+        &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES},
+        TEXTS, dim);
     finish(plain, y, TEXTS);
-    for (int i = 0; i < dim; i++) batch_norm(y + i, s.chunk.x + i, TEXTS, dim, 1e-5);
+    for (int i = 0; i < dim; i++)
+        batch_norm(y + i, s.chunk.x + i, TEXTS, dim, 1e-5);
     finish(by_batch, y, TEXTS);
     session_close(&s);
 }
@@ -175,12 +197,15 @@ static void a_norm_over_the_batch(void) {
     static Row own[2][TEXTS], plain[2][TEXTS], by_batch[2][TEXTS];
     int rows = 0, rows_by_batch = 0, next_by_batch = 0;
     CHECK(model.config.dim <= MAX_DIM, "dim %d", model.config.dim);
-    for (int k = 0; k < 2; k++) run_together(8 + 8 * k, own[k], plain[k], by_batch[k]);
+    for (int k = 0; k < 2; k++)
+        run_together(8 + 8 * k, own[k], plain[k], by_batch[k]);
     for (int i = 0; i < 8; i++) {
-        CHECK(own[0][i].next == plain[0][i].next, "text %d: the residual stream gives token %d", i,
+        CHECK(own[0][i].next == plain[0][i].next,
+              "text %d: the residual stream gives token %d", i,
               plain[0][i].next);
         rows += memcmp(own[0] + i, own[1] + i, sizeof **own) != 0;
-        rows_by_batch += memcmp(by_batch[0] + i, by_batch[1] + i, sizeof **own) != 0;
+        rows_by_batch +=
+            memcmp(by_batch[0] + i, by_batch[1] + i, sizeof **own) != 0;
         next_by_batch += by_batch[0][i].next != by_batch[1][i].next;
     }
     CHECK(!rows, "RMSNorm: %d rows have other bits", rows);
@@ -212,7 +237,8 @@ static void products_in_two_orders(void) {
             one = fmaf(x[i], w[i], one);
             sums[i % SUMS] = fmaf(x[i], w[i], sums[i % SUMS]);
         }
-        for (int i = 0; i < SUMS; i++) many += sums[i];
+        for (int i = 0; i < SUMS; i++)
+            many += sums[i];
         others += one != many;
     }
     HOLDS(PRODUCTS, N, SUMS, others);
@@ -223,11 +249,13 @@ static void one_scale_for_two_tokens(void) {
     const float x[2 * GROUP] = {1, 2, [GROUP] = 100};
     int8_t q[2 * GROUP];
     InputGroup groups[2];
-    quantize_i8(q, groups, x, 2 * GROUP, GROUP); /* norma's groups never span two tokens */
-    const float own[] = {(float)q[0] * groups[0].scale, (float)q[1] * groups[0].scale};
+    quantize_i8(q, groups, x, 2 * GROUP,
+                GROUP); /* norma's groups never span two tokens */
+    const float own[] = {(float)q[0] * groups[0].scale,
+                         (float)q[1] * groups[0].scale};
     CHECK_VALUES(own, 2, 1e-6, 64 * 2 / 127.0, 2);
-    const double scale = 100 / 127.0,
-                 shared[] = {scale * round(1 / scale), scale * round(2 / scale)};
+    const double scale = 100 / 127.0, shared[] = {scale * round(1 / scale),
+                                                  scale * round(2 / scale)};
     HOLDS(1, 2, 127, 100, 64 * 2 / 127.0, shared[0], shared[1]);
 }
 
@@ -263,9 +291,11 @@ static int with_guesses(Session *s, int count) {
     for (int i = 0; i < TEXTS; i++)
         for (int t = 0; t < LENGTH; t += count) {
             Step steps[LENGTH + 2];
-            for (int k = 0; k < count; k++) steps[k] = (Step){tokens[i][t + k], i, t + k, true};
+            for (int k = 0; k < count; k++)
+                steps[k] = (Step){tokens[i][t + k], i, t + k, true};
             for (int k = count; k < count + 2; k++)
-                steps[k] = (Step){(tokens[i][t] + k) % vocab_size, i, t + k, true};
+                steps[k] =
+                    (Step){(tokens[i][t] + k) % vocab_size, i, t + k, true};
             others += other_rows(s, steps, count + 2, count);
         }
     return others;
@@ -275,10 +305,13 @@ static void no_bit_of_a_logit(void) {
     Session s;
     int others = 0;
     run_reference();
-    CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) && !session_reserve(&s, TEXTS), "no session");
+    CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) &&
+              !session_reserve(&s, TEXTS),
+          "no session");
     for (int count = test_fast() ? TEXTS : 2; count <= TEXTS; count *= 2)
         others += together(&s, count);
-    others += (test_fast() ? 0 : with_guesses(&s, 3)) + with_guesses(&s, LENGTH);
+    others +=
+        (test_fast() ? 0 : with_guesses(&s, 3)) + with_guesses(&s, LENGTH);
     session_close(&s);
     free(reference);
     model_close(&model);
@@ -296,7 +329,8 @@ enum { PROMPTS = 8, WAYS = 3 };
 static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     int missing = 0;
     for (int i = 0; i < n; i++) {
-        const char *text = strstr(from, "=== prompt "), *end = text ? strchr(text, '\n') : NULL;
+        const char *text = strstr(from, "=== prompt "),
+                   *end = text ? strchr(text, '\n') : NULL;
         missing += !end || strncmp(end + 1, plain[i], strlen(plain[i])) != 0;
         from = end ? end : from;
     }
@@ -310,32 +344,40 @@ static int other_texts(const char *options) {
     const int n = test_fast() ? 2 : PROMPTS;
     int others = 0;
     for (int i = 0; i < n; i++) {
-        if (run("model.gguf -j 1 %s -i '%s'", options, BEGINNINGS[i]) || n_out >= sizeof plain[i])
+        if (run("model.gguf -j 1 %s -i '%s'", options, BEGINNINGS[i]) ||
+            n_out >= sizeof plain[i])
             return -1;
         strcpy(plain[i], out);
-        others += run("model.gguf -j 1 %s -i '%s' --lookup 8", options, BEGINNINGS[i]) ||
+        others += run("model.gguf -j 1 %s -i '%s' --lookup 8", options,
+                      BEGINNINGS[i]) ||
                   strcmp(out, plain[i]);
     }
-    others += run("model.gguf %s --prompts prompts.txt --parallel 3 -j 1", options)
-                  ? n
-                  : missing_texts(plain, n, out);
-    others += run("model.gguf %s --prompts prompts.txt --parallel 16 -j 1", options)
-                  ? n
-                  : missing_texts(plain, n, out);
+    others +=
+        run("model.gguf %s --prompts prompts.txt --parallel 3 -j 1", options)
+            ? n
+            : missing_texts(plain, n, out);
+    others +=
+        run("model.gguf %s --prompts prompts.txt --parallel 16 -j 1", options)
+            ? n
+            : missing_texts(plain, n, out);
     return others;
 }
 
 static void no_byte_of_a_text(void) {
     char path[PATH_MAX];
-    CHECK(realpath("models/stories.gguf", path), "models/stories.gguf is missing");
+    CHECK(realpath("models/stories.gguf", path),
+          "models/stories.gguf is missing");
     binary_folder("batching");
     CHECK(!symlink(path, inside("model.gguf")), "no link");
     FILE *f = fopen(inside("prompts.txt"), "w");
-    for (int i = 0; i < (test_fast() ? 2 : PROMPTS); i++) fprintf(f, "%s\n", BEGINNINGS[i]);
+    for (int i = 0; i < (test_fast() ? 2 : PROMPTS); i++)
+        fprintf(f, "%s\n", BEGINNINGS[i]);
     CHECK(!fclose(f), "cannot write");
-    const int greedy = other_texts("-n 64 -t 0"), sampled = other_texts("-n 64 -t 1 -s 5");
-    CHECK(!greedy && !sampled, "%d greedy texts and %d sampled ones are others: %s", greedy,
-          sampled, err);
+    const int greedy = other_texts("-n 64 -t 0"),
+              sampled = other_texts("-n 64 -t 1 -s 5");
+    CHECK(!greedy && !sampled,
+          "%d greedy texts and %d sampled ones are others: %s", greedy, sampled,
+          err);
     HOLDS(PROMPTS, 3, 16, 2 * WAYS * PROMPTS, greedy + sampled, 64);
 }
 
@@ -357,9 +399,12 @@ static int leviathan(const double *p, const double *q, int i, bool *kept) {
     const int guess = drawn(q, uniform(1, i));
     double rest[3], sum = 0;
     *kept = uniform(2, i) * q[guess] < p[guess];
-    if (*kept) return guess;
-    for (int k = 0; k < 3; k++) sum += rest[k] = fmax(p[k] - q[k], 0);
-    for (int k = 0; k < 3; k++) rest[k] /= sum;
+    if (*kept)
+        return guess;
+    for (int k = 0; k < 3; k++)
+        sum += rest[k] = fmax(p[k] - q[k], 0);
+    for (int k = 0; k < 3; k++)
+        rest[k] /= sum;
     return drawn(rest, uniform(3, i));
 }
 
@@ -367,10 +412,12 @@ static void two_ways_to_accept(void) {
     enum { DRAWS = 100000 };
     const double p[] = {0.5, 0.3, 0.2}, q[] = {0.6, 0.3, 0.1};
     double overlap = 0, n_kept = 0, right = 0, same = 0, counts[3] = {0};
-    for (int k = 0; k < 3; k++) overlap += fmin(p[k], q[k]);
+    for (int k = 0; k < 3; k++)
+        overlap += fmin(p[k], q[k]);
     for (int i = 0; i < DRAWS; i++) {
         bool kept;
-        const int token = leviathan(p, q, i, &kept), plain = drawn(p, uniform(4, i));
+        const int token = leviathan(p, q, i, &kept),
+                  plain = drawn(p, uniform(4, i));
         n_kept += kept;
         counts[token]++;
         same += token == plain;
@@ -378,17 +425,22 @@ static void two_ways_to_accept(void) {
     }
     CHECK(fabs(n_kept / DRAWS - overlap) < 0.01, "%g are kept", n_kept / DRAWS);
     for (int k = 0; k < 3; k++)
-        CHECK(fabs(counts[k] / DRAWS - p[k]) < 0.01, "token %d: %g", k, counts[k] / DRAWS);
+        CHECK(fabs(counts[k] / DRAWS - p[k]) < 0.01, "token %d: %g", k,
+              counts[k] / DRAWS);
     CHECK(fabs(right / DRAWS - p[0]) < 0.01, "%g are right", right / DRAWS);
     double chance = 0; /* that two independent draws are equal */
-    for (int k = 0; k < 3; k++) chance += p[k] * p[k];
-    CHECK(fabs(same / DRAWS - chance) < 0.01, "%g are those of plain decoding", same / DRAWS);
+    for (int k = 0; k < 3; k++)
+        chance += p[k] * p[k];
+    CHECK(fabs(same / DRAWS - chance) < 0.01, "%g are those of plain decoding",
+          same / DRAWS);
     HOLDS(p[0], p[1], p[2], q[0], q[1], q[2], overlap, chance);
 }
 
 /* Expected tokens of a pass with k draft tokens, each correct with probability a if the earlier
  * ones are. */
-static double tokens_of(double a, int k) { return (1 - pow(a, k + 1)) / (1 - a); }
+static double tokens_of(double a, int k) {
+    return (1 - pow(a, k + 1)) / (1 - a);
+}
 
 static void tokens_of_a_pass(void) {
     static const double likely[] = {0.5, 0.8, 0.95};
@@ -407,8 +459,9 @@ static void tokens_of_a_pass(void) {
                 made += right + 1;
             }
             const double expected = tokens_of(likely[i], lengths[j]);
-            CHECK(fabs(made / PASSES / expected - 1) < 0.02, "a %g, k %d: %g, expected %g",
-                  likely[i], lengths[j], made / PASSES, expected);
+            CHECK(fabs(made / PASSES / expected - 1) < 0.02,
+                  "a %g, k %d: %g, expected %g", likely[i], lengths[j],
+                  made / PASSES, expected);
             HOLDS(lengths[j], expected);
         }
     }
@@ -416,7 +469,9 @@ static void tokens_of_a_pass(void) {
 }
 
 /* The speedup with k draft tokens if each adds 0.1 of a pass. */
-static double gain_of(double a, int k) { return tokens_of(a, k) / (1 + 0.1 * k); }
+static double gain_of(double a, int k) {
+    return tokens_of(a, k) / (1 + 0.1 * k);
+}
 
 static void longest_is_not_best(void) {
     static const double likely[] = {0.5, 0.8, 0.95};
@@ -424,29 +479,41 @@ static void longest_is_not_best(void) {
     for (int i = 0; i < 3; i++) {
         int best = 1;
         for (int k = 2; k <= MAX_K; k++)
-            if (gain_of(likely[i], k) > gain_of(likely[i], best)) best = k;
+            if (gain_of(likely[i], k) > gain_of(likely[i], best))
+                best = k;
         HOLDS(likely[i], best, gain_of(likely[i], best));
     }
-    CHECK(fabs(gain_of(0.1, 1) - 1) < 1e-12 && gain_of(0.09, 1) < 1 && gain_of(0.11, 1) > 1,
+    CHECK(fabs(gain_of(0.1, 1) - 1) < 1e-12 && gain_of(0.09, 1) < 1 &&
+              gain_of(0.11, 1) > 1,
           "one guess: %g", gain_of(0.1, 1));
     for (int k = 1; k <= MAX_K; k++)
-        CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k, gain_of(0.1, k));
-    HOLDS(0.1, MAX_K, 1, 4, tokens_of(0.8, 4), 1.4, gain_of(0.8, 4), gain_of(0.8, MAX_K));
+        CHECK(gain_of(0.1, k) < 1 + 1e-12, "%d guesses: %g", k,
+              gain_of(0.1, k));
+    HOLDS(0.1, MAX_K, 1, 4, tokens_of(0.8, 4), 1.4, gain_of(0.8, 4),
+          gain_of(0.8, MAX_K));
 }
 
 static const Statement STATEMENTS[] = {
-    STATEMENT(one_reading_for_all),    STATEMENT(batch_norm_depends_on_other_texts),
-    STATEMENT(a_norm_over_the_batch),  STATEMENT(a_sum_depends_on_its_order),
-    STATEMENT(products_in_two_orders), STATEMENT(one_scale_for_two_tokens),
-    STATEMENT(no_bit_of_a_logit),      STATEMENT(no_byte_of_a_text),
-    STATEMENT(two_ways_to_accept),     STATEMENT(tokens_of_a_pass),
+    STATEMENT(one_reading_for_all),
+    STATEMENT(batch_norm_depends_on_other_texts),
+    STATEMENT(a_norm_over_the_batch),
+    STATEMENT(a_sum_depends_on_its_order),
+    STATEMENT(products_in_two_orders),
+    STATEMENT(one_scale_for_two_tokens),
+    STATEMENT(no_bit_of_a_logit),
+    STATEMENT(no_byte_of_a_text),
+    STATEMENT(two_ways_to_accept),
+    STATEMENT(tokens_of_a_pass),
     STATEMENT(longest_is_not_best),
 };
 
-static const Book BOOK = {.chapters = {"docs/batching.md", "docs/batching.zh.md"},
-                          .given = "tests/golden/batching.txt",
-                          .n_statements = 15,
-                          .tables = {STATEMENTS},
-                          .n = {sizeof STATEMENTS / sizeof *STATEMENTS}};
+static const Book BOOK = {
+    .chapters = {"docs/batching.md", "docs/batching.zh.md"},
+    .given = "tests/golden/batching.txt",
+    .n_statements = 15,
+    .tables = {STATEMENTS},
+    .n = {sizeof STATEMENTS / sizeof *STATEMENTS}};
 
-void suite_batching(void) { book_test(&BOOK); }
+void suite_batching(void) {
+    book_test(&BOOK);
+}

@@ -44,7 +44,8 @@ static const HashModel BLOCKS = {256, 512, 1, 4, 2, 64, 64, false, 5};
 /* FNV-1a (Fowler, Noll, Vo), 64 bits, continued with n bytes. */
 static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3;
     return hash;
 }
 
@@ -55,8 +56,10 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
     Session s;
     int tokens[TOKENS];
     uint64_t hash = 0xcbf29ce484222325;
-    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
-    if (model_open(&model, path)) return 0;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = hash_token(m, i);
+    if (model_open(&model, path))
+        return 0;
     if (!session_open(&s, &model, 2, PROMPT, 0, model.kv_type)) {
         for (int t = 0, n; hash && t < TOKENS; t += n) {
             n = t ? 1 : PROMPT;
@@ -77,27 +80,32 @@ static uint64_t pinned(const char *kind, const char *name) {
     char line_kind[16], model[32];
     uint64_t hash = 0, value;
     FILE *in = fopen("tests/golden/bits.txt", "r");
-    while (in && fscanf(in, "%15s %31s %" SCNx64, line_kind, model, &value) == 3)
-        if (!strcmp(line_kind, kind) && !strcmp(model, name)) hash = value;
-    if (in) fclose(in);
+    while (in &&
+           fscanf(in, "%15s %31s %" SCNx64, line_kind, model, &value) == 3)
+        if (!strcmp(line_kind, kind) && !strcmp(model, name))
+            hash = value;
+    if (in)
+        fclose(in);
     return hash;
 }
 
 /* Compares, or with NORMA_PRINT_BITS prints the line of bits.txt. */
-static void check_bits(const char *kind, const char *model, Type type, uint64_t hash) {
+static void check_bits(const char *kind, const char *model, Type type,
+                       uint64_t hash) {
     char name[32];
     snprintf(name, sizeof name, "%s-%s", model, type_name(type));
     if (getenv("NORMA_PRINT_BITS"))
         printf("%s %s %016" PRIx64 "\n", kind, name, hash);
     else
         CHECK(hash && hash == pinned(kind, name),
-              "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64, kind, name, hash,
-              pinned(kind, name));
+              "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64,
+              kind, name, hash, pinned(kind, name));
 }
 
 /* ---- the models ----------------------------------------------------------------------------- */
 
-static void check_gguf(const char *name, const HashModel *m, const Relative *r, Type type) {
+static void check_gguf(const char *name, const HashModel *m, const Relative *r,
+                       Type type) {
     static GgufFile file;
     const char *path = temporary("bits.gguf");
     gguf_make_relative(&file, m, r);
@@ -115,7 +123,9 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r, 
 static void check_llama2c(const char *name, const HashModel *m, int group) {
     const char *path = temporary("bits.bin");
     check_bits(KIND, name, group ? TYPE_I8 : TYPE_F32,
-               hashmodel_write(m, path, group ? 2 : 0, group) ? 0 : hash_logits(m, path));
+               hashmodel_write(m, path, group ? 2 : 0, group)
+                   ? 0
+                   : hash_logits(m, path));
 }
 
 static void logits_have_the_pinned_bits(void) {
@@ -131,13 +141,18 @@ static void logits_have_the_pinned_bits(void) {
     check_llama2c("wide", &WIDE, 0);
     check_llama2c("wide", &WIDE, 32);
     for (uint32_t number = 0; number < 64; number++)
-        if (!type_from_gguf(number, &type)) check_gguf("blocks", &BLOCKS, &llama, type);
+        if (!type_from_gguf(number, &type))
+            check_gguf("blocks", &BLOCKS, &llama, type);
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++) {
         const GoldenRelative *g = &GOLDEN_RELATIVES[i];
         check_gguf(g->name, &g->model, &g->relative, TYPE_F32);
-        if (!strcmp(g->name, "qwen2")) check_gguf(g->name, &g->model, &g->relative, TYPE_F16);
-        if (!strcmp(g->name, "qwen3moe")) check_gguf(g->name, &g->model, &g->relative, TYPE_Q8_0);
+        if (!strcmp(g->name, "qwen2"))
+            check_gguf(g->name, &g->model, &g->relative, TYPE_F16);
+        if (!strcmp(g->name, "qwen3moe"))
+            check_gguf(g->name, &g->model, &g->relative, TYPE_Q8_0);
     }
 }
 
-void suite_bits(void) { TEST(logits_have_the_pinned_bits); }
+void suite_bits(void) {
+    TEST(logits_have_the_pinned_bits);
+}

@@ -45,8 +45,10 @@ static int read_expected(const char *name, const char *suffix, int vocab_size) {
     const size_t n = (size_t)(TOKENS * vocab_size);
     snprintf(path, sizeof path, "tests/golden/%s%s.f32", name, suffix);
     FILE *in = fopen(path, "rb");
-    if (!in) return -1;
-    const bool right_size = fread(expected, sizeof *expected, n, in) == n && fgetc(in) == EOF;
+    if (!in)
+        return -1;
+    const bool right_size =
+        fread(expected, sizeof *expected, n, in) == n && fgetc(in) == EOF;
     fclose(in);
     return right_size ? 0 : -1;
 }
@@ -57,8 +59,10 @@ static double stock_error(const char *name) {
     double error = -1, value;
     FILE *in = fopen("tests/golden/stock.txt", "r");
     while (in && fscanf(in, "%31s %lf", found, &value) == 2)
-        if (!strcmp(found, name)) error = value;
-    if (in) fclose(in);
+        if (!strcmp(found, name))
+            error = value;
+    if (in)
+        fclose(in);
     return error;
 }
 
@@ -73,8 +77,10 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
     Model model;
     Session s;
     int tokens[TOKENS], status = -1;
-    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
-    if (model_open(&model, path)) return -1;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = hash_token(m, i);
+    if (model_open(&model, path))
+        return -1;
     for (int l = 0; no_mlp_norm && l < model.config.n_layers; l++)
         model.layers[l].mlp_norm.kind = NORM_NONE;
     const int step = decode ? 1 : TOKENS;
@@ -84,7 +90,8 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
         s.plain |= plain;
         for (; t < TOKENS; t += step) {
             const float *l = model_forward_text(&s, tokens + t, step, t, step);
-            if (!l) break;
+            if (!l)
+                break;
             memcpy(logits + (size_t)t * row, l, (size_t)step * row * sizeof *l);
         }
         status = t == TOKENS ? 0 : -1;
@@ -96,7 +103,8 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
 
 static double largest_logit(int n) {
     double largest = 0;
-    for (int i = 0; i < n; i++) largest = fmax(largest, fabs((double)expected[i]));
+    for (int i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
     return largest;
 }
 
@@ -104,7 +112,8 @@ static double largest_error(int n) {
     double worst = 0;
     for (int i = 0; i < n; i++) {
         const double error = fabs((double)logits[i] - (double)expected[i]);
-        if (!(error <= worst)) worst = error; /* also for NaN */
+        if (!(error <= worst))
+            worst = error; /* also for NaN */
     }
     return worst;
 }
@@ -113,10 +122,11 @@ static double largest_error(int n) {
  * ----------------------------------------------------------------------------------- */
 
 /* Computes the error of a model's logits and the largest logit. */
-static int measure(const char *name, const HashModel *m, const char *path, bool decode,
-                   double *error, double *largest) {
+static int measure(const char *name, const HashModel *m, const char *path,
+                   bool decode, double *error, double *largest) {
     const int n = TOKENS * m->vocab_size;
-    if (read_expected(name, "", m->vocab_size) || run_model(m, path, decode)) return -1;
+    if (read_expected(name, "", m->vocab_size) || run_model(m, path, decode))
+        return -1;
     *error = largest_error(n);
     *largest = largest_logit(n);
     return 0;
@@ -132,9 +142,10 @@ static void check_float(const Golden *g, bool decode) {
               !measure(g->name, g->model, path, decode, &error, &largest),
           "cannot run %s", g->name);
     const double stock = stock_error(g->name);
-    CHECK(error <= 2e-5 * largest, "%s: error %.3g, largest logit %.3g", g->name, error, largest);
-    CHECK(error <= stock + 0x1p-24 * largest, "%s: error %.3g, stock has %.3g", g->name, error,
-          stock);
+    CHECK(error <= 2e-5 * largest, "%s: error %.3g, largest logit %.3g",
+          g->name, error, largest);
+    CHECK(error <= stock + 0x1p-24 * largest, "%s: error %.3g, stock has %.3g",
+          g->name, error, stock);
 }
 
 static void float_models_are_no_worse_than_stock(void) {
@@ -158,10 +169,12 @@ static void check_relative(const GoldenRelative *g, bool decode) {
     const char *path = temporary("golden.gguf");
     double error = 0, largest = 0;
     gguf_make_relative(&file, &g->model, &g->relative);
-    CHECK(!gguf_write(&file, path) && !measure(g->name, &g->model, path, decode, &error, &largest),
+    CHECK(!gguf_write(&file, path) &&
+              !measure(g->name, &g->model, path, decode, &error, &largest),
           "cannot run %s", g->name);
     gguf_free(&file);
-    CHECK(error <= 1e-6 * largest, "%s: error %.3g, largest logit %.3g", g->name, error, largest);
+    CHECK(error <= 1e-6 * largest, "%s: error %.3g, largest logit %.3g",
+          g->name, error, largest);
 }
 
 /* Without a norm the experts read x itself, to which they add. */
@@ -179,8 +192,9 @@ static void a_mixture_may_lack_its_norm(void) {
     plain = false;
     for (int decode = 0; decode < 2; decode++) {
         CHECK(!run_model(&g->model, path, decode), "%s does not run", g->name);
-        CHECK(largest_error(n) <= 1e-5 * largest_logit(n), "%s: error %.3g, largest logit %.3g",
-              g->name, largest_error(n), largest_logit(n));
+        CHECK(largest_error(n) <= 1e-5 * largest_logit(n),
+              "%s: error %.3g, largest logit %.3g", g->name, largest_error(n),
+              largest_logit(n));
     }
     no_mlp_norm = false;
 }
@@ -188,7 +202,8 @@ static void a_mixture_may_lack_its_norm(void) {
 static void other_architectures(void) {
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++) {
         check_relative(&GOLDEN_RELATIVES[i], false);
-        if (!test_fast()) check_relative(&GOLDEN_RELATIVES[i], true);
+        if (!test_fast())
+            check_relative(&GOLDEN_RELATIVES[i], true);
     }
 }
 
@@ -199,12 +214,15 @@ static void version_1_has_the_bits_of_version_0(void) {
         const HashModel *m = goldens[i].model;
         for (int version = 0; version < 2; version++) {
             const char *path = temporary("golden.bin");
-            CHECK(!hashmodel_write(m, path, version, 0) && !run_model(m, path, false),
+            CHECK(!hashmodel_write(m, path, version, 0) &&
+                      !run_model(m, path, false),
                   "cannot run %s version %d", goldens[i].name, version);
-            if (version == 0) memcpy(v0, logits, sizeof v0);
+            if (version == 0)
+                memcpy(v0, logits, sizeof v0);
         }
-        CHECK(!memcmp(v0, logits, (size_t)(TOKENS * m->vocab_size) * sizeof *v0),
-              "%s: the bits differ", goldens[i].name);
+        CHECK(
+            !memcmp(v0, logits, (size_t)(TOKENS * m->vocab_size) * sizeof *v0),
+            "%s: the bits differ", goldens[i].name);
     }
 }
 
@@ -213,16 +231,19 @@ static void check_int8(const Golden *g, bool decode) {
     const int n = TOKENS * g->model->vocab_size;
     CHECK(!read_expected(g->name, "_v2", g->model->vocab_size),
           "cannot read tests/golden/%s_v2.f32", g->name);
-    CHECK(!hashmodel_write(g->model, path, 2, g->group) && !run_model(g->model, path, decode),
+    CHECK(!hashmodel_write(g->model, path, 2, g->group) &&
+              !run_model(g->model, path, decode),
           "cannot run %s", g->name);
     const double error = largest_error(n) / largest_logit(n);
-    CHECK(error <= g->int8_error, "%s: error %.3g of the largest logit, expected at most %.3g",
-          g->name, error, g->int8_error);
+    CHECK(error <= g->int8_error,
+          "%s: error %.3g of the largest logit, expected at most %.3g", g->name,
+          error, g->int8_error);
 }
 
 static void int8_models_are_close(void) {
     for (int i = 0; i < N_GOLDENS; i++) {
-        if (!goldens[i].group) continue;
+        if (!goldens[i].group)
+            continue;
         check_int8(&goldens[i], false);
         check_int8(&goldens[i], true);
     }
@@ -236,8 +257,10 @@ static void hash_matches_the_reference(void) {
                  {1, 0, 1, 0x910a2dec89025cc1},
                  {4, 23, 1000003, 0xf932a248927743ac}};
     for (int i = 0; i < 3; i++) {
-        const uint64_t found = hash64(cases[i].seed, cases[i].tensor, cases[i].i);
-        CHECK(found == cases[i].expected, "case %d: %llx", i, (unsigned long long)found);
+        const uint64_t found =
+            hash64(cases[i].seed, cases[i].tensor, cases[i].i);
+        CHECK(found == cases[i].expected, "case %d: %llx", i,
+              (unsigned long long)found);
     }
     const int tokens[] = {40, 97, 74, 70};
     for (int i = 0; i < 4; i++)

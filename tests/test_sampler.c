@@ -17,13 +17,18 @@
 
 enum { MAX_VOCAB = 512 };
 
-static const Sampling PLAIN = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = 1};
+static const Sampling PLAIN = {
+    .temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = 1};
 
 static uint64_t state;
 
-static int any(int n) { return (int)(hash64(41, 7, state++) % (uint64_t)n); }
+static int any(int n) {
+    return (int)(hash64(41, 7, state++) % (uint64_t)n);
+}
 
-static double uniform(void) { return (double)(hash64(41, 8, state++) >> 11) / 9007199254740992.0; }
+static double uniform(void) {
+    return (double)(hash64(41, 8, state++) >> 11) / 9007199254740992.0;
+}
 
 /* ---- the second sampler ------------------------------------------------------------------- */
 
@@ -40,32 +45,41 @@ typedef struct {
     bool close; /* a decision depended on the last bits of a sum */
 } Distribution;
 
-static bool is_close(double a, double b) { return fabs(a - b) < 1e-5; }
+static bool is_close(double a, double b) {
+    return fabs(a - b) < 1e-5;
+}
 
 /* Applies the repeat penalty once to each of the last 64 tokens of `history`. */
-static void penalize(double *logits, int n, const Sampling *o, const int *history, int n_history) {
+static void penalize(double *logits, int n, const Sampling *o,
+                     const int *history, int n_history) {
     const int from = n_history > 64 ? n_history - 64 : 0;
     for (int id = 0; id < n; id++) {
         bool recent = false;
-        for (int i = from; i < n_history; i++) recent |= history[i] == id;
+        for (int i = from; i < n_history; i++)
+            recent |= history[i] == id;
         const double penalty = (double)o->repeat_penalty;
-        if (recent) logits[id] = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
+        if (recent)
+            logits[id] =
+                logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
     }
 }
 
 static int by_probability(const void *a, const void *b) {
     const Choice *x = a, *y = b;
-    return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->id > y->id) - (x->id < y->id);
+    return x->p != y->p ? (x->p < y->p) - (x->p > y->p)
+                        : (x->id > y->id) - (x->id < y->id);
 }
 
 static void add_up(Distribution *d) {
     d->sum = 0;
-    for (int i = 0; i < d->kept; i++) d->sum += d->choices[i].p;
+    for (int i = 0; i < d->kept; i++)
+        d->sum += d->choices[i].p;
 }
 
 static void keep_top_k(Distribution *d, int k) {
     const Choice *c = d->choices;
-    if (k <= 0 || k >= d->kept) return;
+    if (k <= 0 || k >= d->kept)
+        return;
     d->close |= c[k - 1].p != c[k].p && is_close(c[k - 1].p / c[k].p, 1);
     d->kept = k;
     add_up(d);
@@ -75,7 +89,8 @@ static void keep_top_k(Distribution *d, int k) {
 static void keep_top_p(Distribution *d, double top_p) {
     double cumulative = 0;
     int k = 0;
-    if (top_p <= 0 || top_p >= 1) return;
+    if (top_p <= 0 || top_p >= 1)
+        return;
     while (k < d->kept && cumulative <= top_p * d->sum) {
         cumulative += d->choices[k++].p;
         d->close |= is_close(cumulative, top_p * d->sum);
@@ -85,29 +100,34 @@ static void keep_top_p(Distribution *d, double top_p) {
 }
 
 static void keep_min_p(Distribution *d, double min_p) {
-    if (min_p <= 0) return;
+    if (min_p <= 0)
+        return;
     const double most = d->choices[0].p;
     while (d->kept > 1) {
         const double p = d->choices[d->kept - 1].p / most;
         d->close |= is_close(p, min_p);
-        if (p >= min_p) break;
+        if (p >= min_p)
+            break;
         d->kept--;
     }
     add_up(d);
 }
 
-static void distribute(Distribution *d, const float *logits, int n, const Sampling *o,
-                       const int *history, int n_history) {
+static void distribute(Distribution *d, const float *logits, int n,
+                       const Sampling *o, const int *history, int n_history) {
     double l[MAX_VOCAB], max = -INFINITY;
-    for (int i = 0; i < n; i++) l[i] = (double)logits[i];
+    for (int i = 0; i < n; i++)
+        l[i] = (double)logits[i];
     penalize(l, n, o, history, n_history);
-    for (int i = 0; i < n; i++) max = fmax(max, l[i]);
+    for (int i = 0; i < n; i++)
+        max = fmax(max, l[i]);
     d->close = false;
     d->kept = n;
     for (int i = 0; i < n; i++)
         d->choices[i] = (Choice){exp((l[i] - max) / (double)o->temperature), i};
     add_up(d);
-    for (int i = 0; i < n; i++) d->choices[i].p /= d->sum;
+    for (int i = 0; i < n; i++)
+        d->choices[i].p /= d->sum;
     add_up(d);
     if (!((o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0))
         return; /* then the draw is in the order of ids */
@@ -129,7 +149,8 @@ static int draw(Distribution *d, double where) {
     for (int i = 0; i < d->kept; i++) {
         cumulative += d->choices[i].p;
         d->close |= is_close(where * d->sum, cumulative);
-        if (id < 0 && where * d->sum < cumulative) id = d->choices[i].id;
+        if (id < 0 && where * d->sum < cumulative)
+            id = d->choices[i].id;
     }
     return id;
 }
@@ -153,8 +174,10 @@ static void random_logits(float *logits, int n) {
     const bool coarse = any(3) == 0; /* equal logits */
     for (int i = 0; i < n; i++) {
         logits[i] = width * (float)(uniform() + uniform() - 1);
-        if (coarse) logits[i] = roundf(logits[i]);
-        if (any(20) == 0) logits[i] = -INFINITY;
+        if (coarse)
+            logits[i] = roundf(logits[i]);
+        if (any(20) == 0)
+            logits[i] = -INFINITY;
     }
     logits[any(n)] = 0; /* at least one possible token */
 }
@@ -165,26 +188,32 @@ static void draws_match_the_sorting_sampler(void) {
         static Distribution d;
         float logits[MAX_VOCAB];
         int history[200];
-        const int n = (int[]){1, 2, 17, 100, MAX_VOCAB}[any(5)], start = any(150);
+        const int n = (int[]){1, 2, 17, 100, MAX_VOCAB}[any(5)],
+                  start = any(150);
         const Sampling o = random_options(n);
         uint64_t seed = o.seed;
         Sampler s;
         CHECK(sampler_open(&s, &o, n) == 0, "does not open");
-        for (int i = 0; i < start; i++) sampler_accept(&s, history[i] = any(n));
+        for (int i = 0; i < start; i++)
+            sampler_accept(&s, history[i] = any(n));
         for (int i = start; i < start + 20; i++, draws++) {
             random_logits(logits, n);
             distribute(&d, logits, n, &o, history, i);
-            const int expected = draw(&d, coin(&seed)), token = sampler_next(&s, logits);
-            CHECK(token == expected || d.close,
-                  "round %d: token %d of %d, expected %d (t %g, p %g, k %d, min-p %g, penalty %g)",
-                  round, token, n, expected, (double)o.temperature, (double)o.top_p, o.top_k,
-                  (double)o.min_p, (double)o.repeat_penalty);
+            const int expected = draw(&d, coin(&seed)),
+                      token = sampler_next(&s, logits);
+            CHECK(
+                token == expected || d.close,
+                "round %d: token %d of %d, expected %d (t %g, p %g, k %d, min-p %g, penalty %g)",
+                round, token, n, expected, (double)o.temperature,
+                (double)o.top_p, o.top_k, (double)o.min_p,
+                (double)o.repeat_penalty);
             close += token != expected;
             sampler_accept(&s, history[i] = token);
         }
         sampler_close(&s);
     }
-    CHECK(close <= draws / 200, "%d of %d draws differ for rounding", close, draws);
+    CHECK(close <= draws / 200, "%d of %d draws differ for rounding", close,
+          draws);
 }
 
 /* ---- random numbers
@@ -200,7 +229,8 @@ static void random_numbers_are_xorshift64_star(void) {
     } known[] = {
         {1, {18404, 43983, 47569, 19892, 3681, 51303, 53330, 44145}},
         {42, {22222, 51265, 51782, 61868, 50095, 54771, 13383, 28823}},
-        {0xdeadbeefcafef00d, {20813, 31750, 40766, 13142, 52374, 10022, 44933, 63590}},
+        {0xdeadbeefcafef00d,
+         {20813, 31750, 40766, 13142, 52374, 10022, 44933, 63590}},
     };
     static float logits[1 << 16];
     for (int k = 0; k < 3; k++) {
@@ -210,8 +240,8 @@ static void random_numbers_are_xorshift64_star(void) {
         CHECK(sampler_open(&s, &o, 1 << 16) == 0, "does not open");
         for (int i = 0; i < 8; i++) {
             const int token = sampler_next(&s, logits);
-            CHECK(token == known[k].numbers[i], "number %d is %d, expected %d", i, token,
-                  known[k].numbers[i]);
+            CHECK(token == known[k].numbers[i], "number %d is %d, expected %d",
+                  i, token, known[k].numbers[i]);
         }
         sampler_close(&s);
     }
@@ -220,13 +250,15 @@ static void random_numbers_are_xorshift64_star(void) {
 /* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11
  * bits. */
 static void seeds_of_samples_are_splitmix64(void) {
-    static const uint64_t published[] = {6457827717110365317u, 3203168211198807973u,
-                                         9817491932198370423u, 4593380528125082431u,
-                                         16408922859458223821u};
-    CHECK(sample_seed(1234567, 0) == 1234567 && sample_seed(UINT64_MAX, 0) == UINT64_MAX,
+    static const uint64_t published[] = {
+        6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
+        4593380528125082431u, 16408922859458223821u};
+    CHECK(sample_seed(1234567, 0) == 1234567 &&
+              sample_seed(UINT64_MAX, 0) == UINT64_MAX,
           "sample 0");
     for (int i = 1; i <= 5; i++)
-        CHECK(sample_seed(1234567, i) == published[i - 1] >> 11, "sample %d: %llu", i,
+        CHECK(sample_seed(1234567, i) == published[i - 1] >> 11,
+              "sample %d: %llu", i,
               (unsigned long long)sample_seed(1234567, i));
 }
 
@@ -239,13 +271,15 @@ static void first_draws_of_samples_are_uniform(void) {
         double squares = 0;
         for (int i = 0; i < 1000; i++) {
             Sampler s;
-            const Sampling o = {
-                .temperature = 1, .repeat_penalty = 1, .seed = sample_seed(seed, i)};
+            const Sampling o = {.temperature = 1,
+                                .repeat_penalty = 1,
+                                .seed = sample_seed(seed, i)};
             CHECK(!sampler_open(&s, &o, 10), "no memory");
             found[sampler_next(&s, logits)]++;
             sampler_close(&s);
         }
-        for (int k = 0; k < 10; k++) squares += (found[k] - 100) * (found[k] - 100) / 100.0;
+        for (int k = 0; k < 10; k++)
+            squares += (found[k] - 100) * (found[k] - 100) / 100.0;
         CHECK(squares < 27.9, "seed %d: chi-squared %g", (int)seed, squares);
     }
 }
@@ -254,14 +288,16 @@ static void first_draws_of_samples_are_uniform(void) {
  * million. */
 static void frequencies_match(Sampling o) {
     enum { N = 12, DRAWS = 50000 };
-    static const float logits[N] = {0, 1, 2, -1, 0.5f, 0.25f, 3, -2, 1, 1.5f, 0, -0.5f};
+    static const float logits[N] = {0, 1,  2, -1,   0.5f, 0.25f,
+                                    3, -2, 1, 1.5f, 0,    -0.5f};
     static Distribution d;
     int counts[N] = {0};
     double chi = 0;
     Sampler s;
     distribute(&d, logits, N, &o, &(int){0}, 0);
     CHECK(sampler_open(&s, &o, N) == 0, "does not open");
-    for (int i = 0; i < DRAWS; i++) counts[sampler_next(&s, logits)]++;
+    for (int i = 0; i < DRAWS; i++)
+        counts[sampler_next(&s, logits)]++;
     sampler_close(&s);
     for (int i = 0; i < d.kept; i++) {
         const double expected = d.choices[i].p / d.sum * DRAWS,
@@ -270,11 +306,14 @@ static void frequencies_match(Sampling o) {
         counts[d.choices[i].id] = 0;
     }
     for (int i = 0; i < N; i++)
-        CHECK(counts[i] == 0, "token %d came %d times, expected never", i, counts[i]);
+        CHECK(counts[i] == 0, "token %d came %d times, expected never", i,
+              counts[i]);
     CHECK(chi < 50, "chi-square is %g", chi);
 }
 
-static void frequencies_match_plain(void) { frequencies_match(PLAIN); }
+static void frequencies_match_plain(void) {
+    frequencies_match(PLAIN);
+}
 
 static void frequencies_match_truncated(void) {
     Sampling o = PLAIN;
@@ -296,7 +335,8 @@ static void frequencies_match_truncated(void) {
 /* One token with the given options. */
 static int next(const Sampling *o, const float *logits, int n) {
     Sampler s;
-    if (sampler_open(&s, o, n)) return -1;
+    if (sampler_open(&s, o, n))
+        return -1;
     const int token = sampler_next(&s, logits);
     sampler_close(&s);
     return token;
@@ -312,12 +352,13 @@ static void greedy_takes_the_largest_logit(void) {
         int best = 0;
         random_logits(logits, n);
         for (int i = n - 1; i >= 0; i--)
-            if (logits[i] >= logits[best]) best = i; /* the first of equal ones */
+            if (logits[i] >= logits[best])
+                best = i; /* the first of equal ones */
         top_1.seed++;
-        CHECK(next(&greedy, logits, n) == best, "greedy: %d, expected %d", next(&greedy, logits, n),
-              best);
-        CHECK(next(&top_1, logits, n) == best, "top-k 1: %d, expected %d", next(&top_1, logits, n),
-              best);
+        CHECK(next(&greedy, logits, n) == best, "greedy: %d, expected %d",
+              next(&greedy, logits, n), best);
+        CHECK(next(&top_1, logits, n) == best, "top-k 1: %d, expected %d",
+              next(&top_1, logits, n), best);
     }
 }
 
@@ -340,39 +381,49 @@ static void greedy_draws_no_number(void) {
  * ----------------------------------------------------------------------------------- */
 
 /* The greedy choice after `token` was accepted `times` times, then token 0 n_others times. */
-static int after(const float *logits, int n, float penalty, int token, int times, int n_others) {
+static int after(const float *logits, int n, float penalty, int token,
+                 int times, int n_others) {
     Sampling o = PLAIN;
     Sampler s;
     o.temperature = 0;
     o.repeat_penalty = penalty;
-    if (sampler_open(&s, &o, n)) return -1;
-    for (int i = 0; i < times; i++) sampler_accept(&s, token);
-    for (int i = 0; i < n_others; i++) sampler_accept(&s, 0);
+    if (sampler_open(&s, &o, n))
+        return -1;
+    for (int i = 0; i < times; i++)
+        sampler_accept(&s, token);
+    for (int i = 0; i < n_others; i++)
+        sampler_accept(&s, 0);
     const int result = sampler_next(&s, logits);
     sampler_close(&s);
     return result;
 }
 
 static void repeat_penalty_works_on_both_signs(void) {
-    static const float above[4] = {-9, 1.5f, 2, 1}, below[4] = {-9, -1.5f, -1, -2};
+    static const float above[4] = {-9, 1.5f, 2, 1},
+                       below[4] = {-9, -1.5f, -1, -2};
     CHECK(after(above, 4, 1, 2, 1, 0) == 2, "no penalty");
     CHECK(after(above, 4, 2, 2, 1, 0) == 1, "2 / 2 < 1.5");
     CHECK(after(below, 4, 2, 2, 1, 0) == 1, "-1 * 2 < -1.5");
-    CHECK(after(above, 4, 0.5f, 3, 1, 0) == 2, "1 / 0.5 == 2: the first of equals");
+    CHECK(after(above, 4, 0.5f, 3, 1, 0) == 2,
+          "1 / 0.5 == 2: the first of equals");
     CHECK(after(above, 4, 0.4f, 3, 1, 0) == 3, "1 / 0.4 > 2");
 }
 
 static void repeat_penalty_counts_a_token_once(void) {
     static const float logits[3] = {-9, 1.5f, 4};
-    CHECK(after(logits, 3, 2, 2, 50, 0) == 2, "4 / 2 > 1.5, for any number of occurrences");
+    CHECK(after(logits, 3, 2, 2, 50, 0) == 2,
+          "4 / 2 > 1.5, for any number of occurrences");
 }
 
 static void repeat_penalty_looks_64_tokens_back(void) {
     static const float logits[3] = {-9, 1.5f, 2};
     for (int before = 1; before < 300; before += 37) {
-        CHECK(after(logits, 3, 2, 2, before, 63) == 1, "%d, then 63: still in the window", before);
-        CHECK(after(logits, 3, 2, 2, before, 64) == 2, "%d, then 64: out of it", before);
-        CHECK(after(logits, 3, 2, 2, before, 400) == 2, "%d, then 400: long out of it", before);
+        CHECK(after(logits, 3, 2, 2, before, 63) == 1,
+              "%d, then 63: still in the window", before);
+        CHECK(after(logits, 3, 2, 2, before, 64) == 2, "%d, then 64: out of it",
+              before);
+        CHECK(after(logits, 3, 2, 2, before, 400) == 2,
+              "%d, then 400: long out of it", before);
     }
 }
 
@@ -385,12 +436,16 @@ static void impossible_tokens_are_never_drawn(void) {
     float logits[N];
     for (int round = 0; round < 2000; round++) {
         Sampling o = random_options(N);
-        for (int i = 0; i < N; i++) logits[i] = i % 3 == 1 ? (float)(4 * uniform()) : -INFINITY;
+        for (int i = 0; i < N; i++)
+            logits[i] = i % 3 == 1 ? (float)(4 * uniform()) : -INFINITY;
         /* the first number is the largest, 1 - 2^-24 */
-        if (round % 10 == 0) o.seed = 0xa8d395be4b19cce8;
-        if (round % 20 == 0) o.top_p = o.min_p = 0, o.top_k = 0;
+        if (round % 10 == 0)
+            o.seed = 0xa8d395be4b19cce8;
+        if (round % 20 == 0)
+            o.top_p = o.min_p = 0, o.top_k = 0;
         const int token = next(&o, logits, N);
-        CHECK(token >= 0 && token < N && logits[token] >= 0, "round %d: token %d", round, token);
+        CHECK(token >= 0 && token < N && logits[token] >= 0,
+              "round %d: token %d", round, token);
     }
 }
 
@@ -399,13 +454,16 @@ static void equal_logits(void) {
     int counts[100] = {0};
     Sampling o = PLAIN;
     o.top_k = 3;
-    for (o.seed = 1; o.seed < 1000; o.seed++) counts[next(&o, logits, 100)]++;
-    CHECK(counts[0] && counts[1] && counts[2] && counts[0] + counts[1] + counts[2] == 999,
+    for (o.seed = 1; o.seed < 1000; o.seed++)
+        counts[next(&o, logits, 100)]++;
+    CHECK(counts[0] && counts[1] && counts[2] &&
+              counts[0] + counts[1] + counts[2] == 999,
           "not tokens 0, 1 and 2");
     o = PLAIN;
     o.top_p = 0.001f; /* less than any token's probability */
     for (o.seed = 1; o.seed < 100; o.seed++)
-        CHECK(next(&o, logits, 100) == 0, "top-p 0.001 gave token %d", next(&o, logits, 100));
+        CHECK(next(&o, logits, 100) == 0, "top-p 0.001 gave token %d",
+              next(&o, logits, 100));
 }
 
 static void a_vocabulary_of_one(void) {
@@ -418,7 +476,8 @@ static void a_vocabulary_of_one(void) {
 
 /* For infinite logits, with any penalty, the choice is a valid token. */
 static void infinite_logits_give_a_token(void) {
-    static const float values[] = {INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_MIN, 0};
+    static const float values[] = {INFINITY, -INFINITY, FLT_MAX,
+                                   -FLT_MAX, FLT_MIN,   0};
     for (int round = 0; round < 3000; round++) {
         float logits[20];
         Sampling o = random_options(20);
@@ -426,9 +485,11 @@ static void infinite_logits_give_a_token(void) {
         const int kinds = 1 + any(6);
         bool certain = false;
         o.repeat_penalty = (float[]){1, 100, 0.01f}[any(3)];
-        for (int i = 0; i < 20; i++) certain |= (logits[i] = values[any(kinds)]) > FLT_MAX;
+        for (int i = 0; i < 20; i++)
+            certain |= (logits[i] = values[any(kinds)]) > FLT_MAX;
         CHECK(sampler_open(&s, &o, 20) == 0, "does not open");
-        for (int i = 0; i < 5; i++) sampler_accept(&s, any(20));
+        for (int i = 0; i < 5; i++)
+            sampler_accept(&s, any(20));
         const int token = sampler_next(&s, logits);
         sampler_close(&s);
         CHECK(token >= 0 && token < 20, "round %d: token %d", round, token);

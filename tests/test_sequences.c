@@ -21,7 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXTS = 4, LENGTH = 48, PREFIX = 14, MAX_VOCAB = 131, MAX_TEXT_STEPS = TEXTS * 9 };
+enum {
+    TEXTS = 4,
+    LENGTH = 48,
+    PREFIX = 14,
+    MAX_VOCAB = 131,
+    MAX_TEXT_STEPS = TEXTS * 9
+};
 
 /* The tokens of a text and its reference logits. */
 static struct {
@@ -40,7 +46,10 @@ static int roll(int n) {
 }
 
 static int open_both(const char *path) {
-    return model_open(&model, path) || model_open(&own, path) || model_share(&own) ? -1 : 0;
+    return model_open(&model, path) || model_open(&own, path) ||
+                   model_share(&own)
+               ? -1
+               : 0;
 }
 
 /* Computes the reference. The texts have a common prefix of PREFIX tokens. */
@@ -50,12 +59,16 @@ static int measure_texts(KvType kv) {
         Session s;
         const float *logits = NULL;
         for (int t = 0; t < LENGTH; t++)
-            texts[i].tokens[t] = (t * 29 + (t < PREFIX ? 0 : 7 * i + 1) * (t + 3)) % vocab_size;
+            texts[i].tokens[t] =
+                (t * 29 + (t < PREFIX ? 0 : 7 * i + 1) * (t + 3)) % vocab_size;
         if (!session_open(&s, &model, 1, LENGTH, 0, kv))
             logits = model_forward_text(&s, texts[i].tokens, LENGTH, 0, LENGTH);
-        if (logits) memcpy(texts[i].logits, logits, (size_t)(LENGTH * vocab_size) * sizeof *logits);
+        if (logits)
+            memcpy(texts[i].logits, logits,
+                   (size_t)(LENGTH * vocab_size) * sizeof *logits);
         session_close(&s);
-        if (!logits) return -1;
+        if (!logits)
+            return -1;
     }
     return 0;
 }
@@ -70,12 +83,14 @@ static bool right[MAX_TEXT_STEPS];
 /* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their
  * number. */
 static int add_steps(Step *to, int i) {
-    const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9, n = max ? 1 + roll(max) : 0;
+    const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9,
+              n = max ? 1 + roll(max) : 0;
     const int good = roll(3) ? n : roll(n + 1);
     for (int k = 0; k < n; k++) {
         const int pos = texts[i].n + k, token = texts[i].tokens[pos];
-        to[k] = (Step){k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size, i, pos,
-                       roll(2)};
+        to[k] = (Step){
+            k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size,
+            i, pos, roll(2)};
         right[to + k - steps] = k < good;
     }
     texts[i].n += good;
@@ -85,8 +100,10 @@ static int add_steps(Step *to, int i) {
 /* Restarts a text, or forks it from another one. */
 static int change_texts(Session *s) {
     const int to = roll(TEXTS), from = roll(TEXTS);
-    if (roll(3) == 0) texts[to].n = 0;
-    if (to == from || !texts[from].n || roll(2)) return 0;
+    if (roll(3) == 0)
+        texts[to].n = 0;
+    if (to == from || !texts[from].n || roll(2))
+        return 0;
     texts[to].n = texts[from].n < PREFIX ? texts[from].n : PREFIX;
     return session_fork(s, to, from);
 }
@@ -96,16 +113,21 @@ static void run_steps(Session *s, const char *what) {
     const int vocab_size = model.config.vocab_size, first = roll(TEXTS);
     int n = 0;
     for (int i = 0; i < TEXTS; i++)
-        if (roll(4)) n += add_steps(steps + n, (first + i) % TEXTS);
-    if (!n) return;
+        if (roll(4))
+            n += add_steps(steps + n, (first + i) % TEXTS);
+    if (!n)
+        return;
     const float *logits = model_forward(s, steps, n);
     CHECK(logits, "%s: does not run", what);
     for (int t = 0; t < n; t++) {
-        if (!steps[t].logits) continue;
-        const float *expected =
-            texts[steps[t].sequence].logits + (size_t)(steps[t].pos * vocab_size);
-        CHECK(!right[t] || !memcmp(logits, expected, (size_t)vocab_size * sizeof *logits),
-              "%s: text %d has other logits at position %d", what, steps[t].sequence, steps[t].pos);
+        if (!steps[t].logits)
+            continue;
+        const float *expected = texts[steps[t].sequence].logits +
+                                (size_t)(steps[t].pos * vocab_size);
+        CHECK(!right[t] || !memcmp(logits, expected,
+                                   (size_t)vocab_size * sizeof *logits),
+              "%s: text %d has other logits at position %d", what,
+              steps[t].sequence, steps[t].pos);
         logits += vocab_size;
     }
 }
@@ -114,7 +136,8 @@ static void run_steps(Session *s, const char *what) {
 static void lead_schedule(Session *s, const char *what) {
     s->mirror = follow_mirror();
     CHECK(!session_reserve(s, TEXTS), "%s: no sequences", what);
-    for (int i = 0; i < TEXTS; i++) texts[i].n = 0;
+    for (int i = 0; i < TEXTS; i++)
+        texts[i].n = 0;
     for (int round = 0; round < 16; round++) {
         CHECK(!change_texts(s), "%s: no fork", what);
         run_steps(s, what);
@@ -125,19 +148,23 @@ static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
     dice = seed * 0x9E3779B97F4A7C15 + 1;
-    const int threads = 1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3),
+    const int threads =
+                  1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3),
               batch = 1 + roll(3) * roll(12);
-    snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads", (unsigned long long)seed,
-             kv, batch, threads);
-    CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv), "no session");
+    snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads",
+             (unsigned long long)seed, kv, batch, threads);
+    CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv),
+          "no session");
     s.batch = batch;
     if (ranks_own() == 0) {
         lead_schedule(&s, what);
-        if (s.mirror) follow_end(0);
+        if (s.mirror)
+            follow_end(0);
     } else {
         Tuning tuning;
         tuning_open(&tuning, &own, &s);
-        CHECK(follow(&s, &tuning) == 0, "%s: another status than rank 0's", what);
+        CHECK(follow(&s, &tuning) == 0, "%s: another status than rank 0's",
+              what);
     }
     session_close(&s);
 }
@@ -146,10 +173,13 @@ static void check_schedule(KvType kv, uint64_t seed) {
 static void check_schedules(uint64_t first, int seeds) {
     own.decode_bytes = 1 << 30;
     const uint64_t end =
-        first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
+        first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2
+                               ? 2
+                               : seeds);
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         CHECK(!measure_texts(kv), "cannot run");
-        for (uint64_t seed = first; seed < end; seed++) check_schedule(kv, seed);
+        for (uint64_t seed = first; seed < end; seed++)
+            check_schedule(kv, seed);
     }
     model_pack(&own, 2);
     check_schedule(KV_F16, first);
@@ -164,14 +194,16 @@ static void of_float_models(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
     for (int i = 0; i < 3; i++) {
         const char *path = temporary("sequences.bin");
-        CHECK(!hashmodel_write(models[i], path, 1, 0) && !open_both(path), "cannot make the model");
+        CHECK(!hashmodel_write(models[i], path, 1, 0) && !open_both(path),
+              "cannot make the model");
         check_schedules(100 * (uint64_t)i + 1, 8);
     }
 }
 
 static void of_int8_models(void) {
     const char *path = temporary("sequences.bin");
-    CHECK(!hashmodel_write(&WIDE, path, 2, 32) && !open_both(path), "cannot make the model");
+    CHECK(!hashmodel_write(&WIDE, path, 2, 32) && !open_both(path),
+          "cannot make the model");
     check_schedules(400, 8);
 }
 
@@ -179,18 +211,21 @@ static void of_int8_models(void) {
 static void of_odd_int8_models(void) {
     static const HashModel odd = {60, 36, 2, 6, 2, 97, 64, true, 6};
     const char *path = temporary("sequences.bin");
-    CHECK(!hashmodel_write(&odd, path, 2, 6) && !open_both(path), "cannot make the model");
+    CHECK(!hashmodel_write(&odd, path, 2, 6) && !open_both(path),
+          "cannot make the model");
     check_schedules(450, 8);
 }
 
-static void check_gguf(const HashModel *m, const Relative *r, Type type, uint64_t seed) {
+static void check_gguf(const HashModel *m, const Relative *r, Type type,
+                       uint64_t seed) {
     static GgufFile file;
     const char *path = temporary("sequences.gguf");
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
     const int status = gguf_write(&file, path);
     gguf_free(&file);
-    CHECK(!status && !open_both(path), "cannot make the model of %s", type_name(type));
+    CHECK(!status && !open_both(path), "cannot make the model of %s",
+          type_name(type));
     check_schedules(seed, 8);
 }
 
@@ -199,16 +234,17 @@ static void of_every_type(void) {
     static const HashModel blocks = {256, 512, 1, 4, 2, 64, 64, false, 5};
     const Relative llama = {.architecture = "llama"};
     for (Type type = 0; type < (Type)N_TYPES; type += test_fast() ? 4 : 1)
-        if (TYPES[type].gguf >= 0) check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
+        if (TYPES[type].gguf >= 0)
+            check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
 }
 
 /* Head norms, RoPE in halves, experts. */
 static void of_other_architectures(void) {
-    static const Type types[N_GOLDEN_RELATIVES] = {TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16,
-                                                   TYPE_F32};
+    static const Type types[N_GOLDEN_RELATIVES] = {
+        TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
     for (int i = 0; i < N_GOLDEN_RELATIVES; i++)
-        check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative, types[i],
-                   2000 + 100 * (uint64_t)i);
+        check_gguf(&GOLDEN_RELATIVES[i].model, &GOLDEN_RELATIVES[i].relative,
+                   types[i], 2000 + 100 * (uint64_t)i);
 }
 
 /* Post-norms, joint norms of all heads, scales, caps, GELU, both RoPE layouts, windows, biases. */
@@ -220,7 +256,8 @@ static void of_families(void) {
         gguf_make_family(&file, &layers, GGUF_FAMILIES[i]);
         const int status = gguf_write(&file, path);
         gguf_free(&file);
-        CHECK(!status && !open_both(path), "cannot make the model of %s", GGUF_FAMILIES[i]);
+        CHECK(!status && !open_both(path), "cannot make the model of %s",
+              GGUF_FAMILIES[i]);
         check_schedules(4000 + 100 * (uint64_t)i, 1);
     }
 }
@@ -228,7 +265,8 @@ static void of_families(void) {
 /* Windows with ring caches. */
 static void of_windowed_models(void) {
     const char *path = temporary("sequences.bin");
-    CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !open_both(path), "cannot make the model");
+    CHECK(!hashmodel_write(&GQA_TIED, path, 1, 0) && !open_both(path),
+          "cannot make the model");
     model.layers[1].window = own.layers[1].window = 5;
     check_schedules(3000, 8);
 }
@@ -239,7 +277,8 @@ static void of_windowed_models(void) {
 /* The hash with one byte of the file changed. */
 static uint64_t hash_with_change(const Model *m, size_t at) {
     uint8_t *bytes = malloc(m->files->size);
-    if (!bytes) abort();
+    if (!bytes)
+        abort();
     memcpy(bytes, m->files->data, m->files->size);
     bytes[at] ^= 1;
     File file = *m->files;
@@ -261,12 +300,15 @@ static void check_hash(const char *path, uint64_t header) {
         header += sizeof header;
     }
     const uint64_t hash = model_hash(&m);
-    CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu", path, m.files->header,
-          (size_t)header);
-    CHECK(hash_with_change(&m, 0) != hash && hash_with_change(&m, header - 1) != hash,
+    CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu",
+          path, m.files->header, (size_t)header);
+    CHECK(hash_with_change(&m, 0) != hash &&
+              hash_with_change(&m, header - 1) != hash,
           "%s: same hash", path);
-    CHECK(hash_with_change(&m, m.files->size - 1) == hash, "%s: depends on the last weight", path);
-    CHECK(hash_with_change(&m, header) == hash, "%s: depends on what is after the header", path);
+    CHECK(hash_with_change(&m, m.files->size - 1) == hash,
+          "%s: depends on the last weight", path);
+    CHECK(hash_with_change(&m, header) == hash,
+          "%s: depends on what is after the header", path);
     File files[2] = {*m.files, *m.files};
     Model two = m;
     two.files = files;
@@ -276,10 +318,11 @@ static void check_hash(const char *path, uint64_t header) {
     const uint64_t first = model_hash(&two);
     files[0].size--;
     files[1].size++;
-    CHECK(model_hash(&two) != first && first != hash, "%s: does not depend on the order of files",
-          path);
+    CHECK(model_hash(&two) != first && first != hash,
+          "%s: does not depend on the order of files", path);
     m.config.rope.base += 1;
-    CHECK(model_hash(&m) != hash, "%s: does not depend on the dimensions", path);
+    CHECK(model_hash(&m) != hash, "%s: does not depend on the dimensions",
+          path);
     model_close(&m);
 }
 
@@ -288,7 +331,8 @@ static uint64_t gguf_header(const GgufFile *file) {
     for (int i = 0; i < file->n_keys; i++)
         bytes += 8 + strlen(file->keys[i].name) + 4 + file->keys[i].bytes;
     for (int i = 0; i < file->n_tensors; i++)
-        bytes += 8 + strlen(file->tensors[i].name) + 4 + file->tensors[i].n_dims * 8 + 4 + 8;
+        bytes += 8 + strlen(file->tensors[i].name) + 4 +
+                 file->tensors[i].n_dims * 8 + 4 + 8;
     return bytes;
 }
 
@@ -299,7 +343,8 @@ static void hashes_cover_headers(void) {
     Model m;
     const char *path = temporary("hash.bin");
     for (int version = 0; version < 3; version++) {
-        CHECK(!hashmodel_write(&WIDE, path, version, 32), "cannot make the model");
+        CHECK(!hashmodel_write(&WIDE, path, version, 32),
+              "cannot make the model");
         check_hash(path, headers[version]);
     }
     path = temporary("hash.gguf");
@@ -310,7 +355,8 @@ static void hashes_cover_headers(void) {
     CHECK(!status && !model_open(&m, path), "cannot make the model");
     check_hash(path, header);
     m.config.rope.halves = true;
-    CHECK(!folder_write(&m, temporary("hash"), &(FolderForm){"llama", .type = TYPE_F32}),
+    CHECK(!folder_write(&m, temporary("hash"),
+                        &(FolderForm){"llama", .type = TYPE_F32}),
           "cannot make the folder");
     model_close(&m);
     check_hash(temporary("hash"), 0);

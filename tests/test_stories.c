@@ -23,10 +23,13 @@ static char model[PATH_MAX], tokenizer[PATH_MAX];
 /* Whether the checkpoint and its tokenizer are available; skips the test if not. */
 static bool have_checkpoint(void) {
     const char *path = real_checkpoint("stories260K.bin");
-    if (path) strcpy(model, path);
+    if (path)
+        strcpy(model, path);
     const char *found = path ? real_checkpoint("tok512.bin") : NULL;
-    if (found) strcpy(tokenizer, found);
-    if (!found) test_skip(NO_CHECKPOINTS);
+    if (found)
+        strcpy(tokenizer, found);
+    if (!found)
+        test_skip(NO_CHECKPOINTS);
     return found != NULL;
 }
 
@@ -41,8 +44,8 @@ static char *read_golden(const char *name) {
 static const char *story(const char *options) {
     static char text[1 << 16], command[3 * PATH_MAX];
     const char *binary = getenv("NORMA_RUN");
-    snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null", binary ? binary : "./run",
-             model, tokenizer, options);
+    snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null",
+             binary ? binary : "./run", model, tokenizer, options);
     FILE *in = popen(command, "r");
     const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
     text[n] = '\0';
@@ -50,18 +53,20 @@ static const char *story(const char *options) {
 }
 
 static void greedy_text_matches_llama2_c(void) {
-    if (!have_checkpoint()) return;
+    if (!have_checkpoint())
+        return;
     char *expected = read_golden("stories260K_greedy.txt");
     CHECK(expected, "no golden text");
     const char *text = story("-t 0 -n 256 -i 'Once upon a time'");
-    CHECK(text && !strcmp(text, expected), "'%s', expected '%s'", text ? text : "(failed)",
-          expected);
+    CHECK(text && !strcmp(text, expected), "'%s', expected '%s'",
+          text ? text : "(failed)", expected);
     free(expected);
 }
 
 /* The file has "=== SEED PROMPT" before each text. */
 static void sampled_texts_match_llama2_c(void) {
-    if (!have_checkpoint()) return;
+    if (!have_checkpoint())
+        return;
     char *golden = read_golden("stories260K_seeds.txt");
     CHECK(golden, "no golden texts");
     int n_stories = 0;
@@ -70,14 +75,18 @@ static void sampled_texts_match_llama2_c(void) {
         const long seed = strtol(s + 4, &prompt, 10);
         expected[-1] = '\0';
         next = strstr(expected, "\n=== ");
-        if (next) *++next = '\0'; /* the text keeps its newline */
+        if (next)
+            *++next = '\0'; /* the text keeps its newline */
         char options[256];
-        snprintf(options, sizeof options, "-t 1.0 -p 0.9 -n 256 -s %ld -i '%s'", seed, prompt + 1);
+        snprintf(options, sizeof options, "-t 1.0 -p 0.9 -n 256 -s %ld -i '%s'",
+                 seed, prompt + 1);
         const char *text = story(options);
-        CHECK(text && !strcmp(text, expected), "seed %ld: '%s', expected '%s'", seed,
-              text ? text : "(failed)", expected);
-        if (next) *next = '=';
-        if (test_fast() && n_stories == 1) break;
+        CHECK(text && !strcmp(text, expected), "seed %ld: '%s', expected '%s'",
+              seed, text ? text : "(failed)", expected);
+        if (next)
+            *next = '=';
+        if (test_fast() && n_stories == 1)
+            break;
     }
     CHECK(n_stories >= 14 || test_fast(), "%d stories", n_stories);
     free(golden);
@@ -85,14 +94,16 @@ static void sampled_texts_match_llama2_c(void) {
 
 /* The largest error that stock float32 code makes (tests/golden/stock.txt). */
 static double stock_error(const char *name) {
-    char *text = read_golden("stock.txt"), *line = text ? strstr(text, name) : NULL;
+    char *text = read_golden("stock.txt"),
+         *line = text ? strstr(text, name) : NULL;
     const double error = line ? strtod(line + strlen(name), NULL) : 0;
     free(text);
     return error;
 }
 
 static void logits_have_float32_accuracy(void) {
-    if (!have_checkpoint()) return;
+    if (!have_checkpoint())
+        return;
     int tokens[256], n = 0;
     char *list = read_golden("stories260K.tokens");
     CHECK(list, "no tokens");
@@ -110,7 +121,8 @@ static void logits_have_float32_accuracy(void) {
         error = fmax(error, fabs((double)logits[i] - (double)golden[i]));
         largest = fmax(largest, fabs((double)golden[i]));
     }
-    CHECK(error <= 2e-5 * largest, "error %g, largest logit %g", error, largest);
+    CHECK(error <= 2e-5 * largest, "error %g, largest logit %g", error,
+          largest);
     CHECK(error <= stock_error("stories260K"), "error %g, stock %g", error,
           stock_error("stories260K"));
     session_close(&session);

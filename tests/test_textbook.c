@@ -32,22 +32,25 @@
 static void rmsnorm_of_one_to_four(void) {
     float y[4];
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
-    CHECK_VALUES(y, 4, 1e-7, 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5), 4 / sqrt(7.5));
+    CHECK_VALUES(y, 4, 1e-7, 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5),
+                 4 / sqrt(7.5));
     CHECK_VALUES(y, 4, 1e-7, 0.3651484, 0.7302967, 1.0954451, 1.4605935);
-    HOLDS(1, 4, 9, 16, 7.5, sqrt(7.5), 1 / sqrt(7.5), 2 / sqrt(7.5), 3 / sqrt(7.5), 4 / sqrt(7.5));
+    HOLDS(1, 4, 9, 16, 7.5, sqrt(7.5), 1 / sqrt(7.5), 2 / sqrt(7.5),
+          3 / sqrt(7.5), 4 / sqrt(7.5));
 }
 
 static void layernorm_of_one_to_four(void) {
     const float gamma[] = {2, 1, 0, -1}, beta[] = {10, 0, 1, 0};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
-    CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25), 0.5 / sqrt(1.25),
-                 1.5 / sqrt(1.25));
+    CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25),
+                 0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
     CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
     layernorm(y, ONE_TO_FOUR, gamma, beta, 4, 0);
-    CHECK_VALUES(y, 4, 1e-6, 10 - 3 / sqrt(1.25), -0.5 / sqrt(1.25), 1, -1.5 / sqrt(1.25));
-    HOLDS(2.5, -1.5, -0.5, 0.5, 1.5, 1.25, sqrt(1.25), -1.5 / sqrt(1.25), -0.5 / sqrt(1.25),
-          0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
+    CHECK_VALUES(y, 4, 1e-6, 10 - 3 / sqrt(1.25), -0.5 / sqrt(1.25), 1,
+                 -1.5 / sqrt(1.25));
+    HOLDS(2.5, -1.5, -0.5, 0.5, 1.5, 1.25, sqrt(1.25), -1.5 / sqrt(1.25),
+          -0.5 / sqrt(1.25), 0.5 / sqrt(1.25), 1.5 / sqrt(1.25));
 }
 
 static void every_token_gets_the_same_length(void) {
@@ -55,12 +58,16 @@ static void every_token_gets_the_same_length(void) {
     float x[N], y[N];
     for (int t = 0; t < 10; t++) {
         fill_random(x, 30 + (uint64_t)t, N, exp2f((float)t));
-        for (int i = 0; i < N; i++) x[i] += (float)t;
+        for (int i = 0; i < N; i++)
+            x[i] += (float)t;
         rmsnorm(y, x, ONES, N, 0);
-        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "RMSNorm, length %.9g", sqrt(dot(y, y, N)));
+        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "RMSNorm, length %.9g",
+              sqrt(dot(y, y, N)));
         layernorm(y, x, ONES, NULL, N, 0);
-        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "LayerNorm, length %.9g", sqrt(dot(y, y, N)));
-        CHECK(fabs(mean_of(y, N)) < 1e-6, "LayerNorm, mean %.9g", mean_of(y, N));
+        CHECK(fabs(sqrt(dot(y, y, N)) - 8) < 1e-6, "LayerNorm, length %.9g",
+              sqrt(dot(y, y, N)));
+        CHECK(fabs(mean_of(y, N)) < 1e-6, "LayerNorm, mean %.9g",
+              mean_of(y, N));
     }
     HOLDS(1, 2); /* the figure has dim 2 */
 }
@@ -73,14 +80,17 @@ static void layernorm_is_rmsnorm_of_the_centered_token(void) {
     float x[N], y[N], z[N];
     rmsnorm(y, centered, ONES, 4, 1e-5f);
     layernorm(z, centered, ONES, NULL, 4, 1e-5f);
-    CHECK(!memcmp(y, z, 4 * sizeof *y), "a token of mean 0: %.9g and %.9g", y[0], z[0]);
+    CHECK(!memcmp(y, z, 4 * sizeof *y), "a token of mean 0: %.9g and %.9g",
+          y[0], z[0]);
     fill_random(x, 40, N, 4);
     layernorm(y, x, ONES, NULL, N, 1e-5f);
     const float mean = (float)mean_of(x, N);
-    for (int i = 0; i < N; i++) x[i] -= mean;
+    for (int i = 0; i < N; i++)
+        x[i] -= mean;
     rmsnorm(z, x, ONES, N, 1e-5f);
     for (int i = 0; i < N; i++)
-        CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i], z[i]);
+        CHECK(fabsf(y[i] - z[i]) < 1e-6f, "element %d: %.9g and %.9g", i, y[i],
+              z[i]);
     HOLDS(0, -3, -1, 1, 3, 2, 4, 7.5, 6.25, 1.25);
 }
 
@@ -90,21 +100,26 @@ static void the_angle_between_the_two(void) {
     float x[N], y[N], z[N];
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     layernorm(z, ONE_TO_FOUR, ONES, NULL, 4, 0);
-    CHECK(fabs(dot(y, z, 4) / 4 - 0.4082483) < 1e-7, "cosine %.9g", dot(y, z, 4) / 4);
+    CHECK(fabs(dot(y, z, 4) / 4 - 0.4082483) < 1e-7, "cosine %.9g",
+          dot(y, z, 4) / 4);
     /* mean 0.1, RMS 1 */
-    for (int i = 0; i < N; i++) x[i] = (float)(0.1 + (i % 2 ? 1 : -1) * sqrt(0.99));
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(0.1 + (i % 2 ? 1 : -1) * sqrt(0.99));
     rmsnorm(y, x, ONES, N, 0);
     layernorm(z, x, ONES, NULL, N, 0);
-    CHECK(fabs(dot(y, z, N) / N - 0.994987) < 1e-6, "a small mean: cosine %.9g", dot(y, z, N) / N);
+    CHECK(fabs(dot(y, z, N) / N - 0.994987) < 1e-6, "a small mean: cosine %.9g",
+          dot(y, z, N) / N);
     for (int shift = 0; shift < 4; shift++) {
         fill_random(x, 41, N, 4);
-        for (int i = 0; i < N; i++) x[i] += (float)shift;
+        for (int i = 0; i < N; i++)
+            x[i] += (float)shift;
         const double mean = mean_of(x, N), square = dot(x, x, N) / N;
         rmsnorm(y, x, ONES, N, 0);
         layernorm(z, x, ONES, NULL, N, 0);
-        const double cosine = dot(y, z, N) / N, expected = sqrt((square - mean * mean) / square);
-        CHECK(fabs(cosine - expected) < 1e-6, "shift %d: cosine %.9g, expected %.9g", shift, cosine,
-              expected);
+        const double cosine = dot(y, z, N) / N,
+                     expected = sqrt((square - mean * mean) / square);
+        CHECK(fabs(cosine - expected) < 1e-6,
+              "shift %d: cosine %.9g, expected %.9g", shift, cosine, expected);
     }
     HOLDS(1, 2, 3, 4, 1.25, 7.5, sqrt(1.25 / 7.5), sqrt(0.99));
 }
@@ -117,7 +132,8 @@ static void only_layernorm_ignores_a_shift(void) {
     CHECK(!memcmp(y, z, sizeof y), "LayerNorm: %.9g and %.9g", y[0], z[0]);
     rmsnorm(z, shifted, ONES, 4, 0);
     CHECK_VALUES(z, 4, 1e-7, 0.9985031, 0.9995006, 1.0004981, 1.0014956);
-    for (int i = 0; i < 4; i++) HOLDS(shifted[i], shifted[i] / sqrt(dot(shifted, shifted, 4) / 4));
+    for (int i = 0; i < 4; i++)
+        HOLDS(shifted[i], shifted[i] / sqrt(dot(shifted, shifted, 4) / 4));
     HOLDS(2);
 }
 
@@ -125,11 +141,15 @@ static void only_layernorm_ignores_a_shift(void) {
 static void beta_is_not_the_centering(void) {
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
-    CHECK(fabs(mean_of(y, 4)) < 1e-7, "LayerNorm without beta: mean %.9g", mean_of(y, 4));
+    CHECK(fabs(mean_of(y, 4)) < 1e-7, "LayerNorm without beta: mean %.9g",
+          mean_of(y, 4));
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
-    CHECK(fabs(mean_of(y, 4) - 0.9128709) < 1e-7, "RMSNorm: mean %.9g", mean_of(y, 4));
-    for (int i = 0; i < 4; i++) y[i] += 0.5f; /* an RMSNorm with beta */
-    CHECK(fabs(mean_of(y, 4) - 1.4128709) < 1e-6, "RMSNorm with beta: mean %.9g", mean_of(y, 4));
+    CHECK(fabs(mean_of(y, 4) - 0.9128709) < 1e-7, "RMSNorm: mean %.9g",
+          mean_of(y, 4));
+    for (int i = 0; i < 4; i++)
+        y[i] += 0.5f; /* an RMSNorm with beta */
+    CHECK(fabs(mean_of(y, 4) - 1.4128709) < 1e-6,
+          "RMSNorm with beta: mean %.9g", mean_of(y, 4));
     HOLDS(0, 1, 2, 3, 4, 2.5 / sqrt(7.5), 0.5, 2.5 / sqrt(7.5) + 0.5);
 }
 
@@ -138,10 +158,11 @@ static void beta_is_not_the_centering(void) {
 /* The RMS of the output for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
 static const struct {
     double rms, inside, outside;
-} EPS_TABLE[] = {{1, 0.99999500, 0.99999000},    {0.1, 0.99950037, 0.99990001},
-                 {1e-2, 0.95346259, 0.99900100}, {3.16227766017e-3, 0.70710678, 0.99684769},
-                 {1e-3, 0.30151134, 0.99009901}, {1e-4, 0.03160698, 0.90909091},
-                 {1e-5, 0.00316226, 0.50000000}};
+} EPS_TABLE[] = {
+    {1, 0.99999500, 0.99999000},    {0.1, 0.99950037, 0.99990001},
+    {1e-2, 0.95346259, 0.99900100}, {3.16227766017e-3, 0.70710678, 0.99684769},
+    {1e-3, 0.30151134, 0.99009901}, {1e-4, 0.03160698, 0.90909091},
+    {1e-5, 0.00316226, 0.50000000}};
 
 static void eps_inside_and_outside_the_root(void) {
     const double eps = 1e-5;
@@ -150,11 +171,13 @@ static void eps_inside_and_outside_the_root(void) {
         const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
         float y[4];
         rmsnorm(y, x, ONES, 4, (float)eps);
-        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "RMS %g: %.9g",
+              r, rms_of(y, 4));
         layernorm(y, x, ONES, NULL, 4, (float)eps); /* the mean is 0 */
-        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "LayerNorm, RMS %g: %.9g", r,
-              rms_of(y, 4));
-        CHECK(fabs(outside - EPS_TABLE[i].outside) < 1e-8, "outside, RMS %g: %.9g", r, outside);
+        CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7,
+              "LayerNorm, RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(outside - EPS_TABLE[i].outside) < 1e-8,
+              "outside, RMS %g: %.9g", r, outside);
         HOLDS(r, EPS_TABLE[i].inside, outside);
     }
 }
@@ -180,22 +203,27 @@ static void sums_in_half_precision_fail(void) {
     const float square = f16_to_f32(f32_to_f16(256.0f * 256.0f));
     CHECK(isinf(square) && square > 0, "256^2 in float16: %g", square);
     float sum = 0;
-    for (int i = 0; i < N; i++) sum = bf16_to_f32(f32_to_bf16(sum + 1));
+    for (int i = 0; i < N; i++)
+        sum = bf16_to_f32(f32_to_bf16(sum + 1));
     CHECK(sum == 256, "4096 ones added in bfloat16: %g", sum);
     for (int i = 0; i < N; i++) {
         x[i] = f32_to_f16(300);
         gamma[i] = f32_to_f16(1);
     }
     rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_F16, ROUND_THEN_SCALE);
-    for (int i = 0; i < N; i++) CHECK(y[i] == f32_to_f16(1), "y[%d] = %g", i, f16_to_f32(y[i]));
-    for (int i = 0; i < N; i++) x[i] = gamma[i] = f32_to_bf16(1);
+    for (int i = 0; i < N; i++)
+        CHECK(y[i] == f32_to_f16(1), "y[%d] = %g", i, f16_to_f32(y[i]));
+    for (int i = 0; i < N; i++)
+        x[i] = gamma[i] = f32_to_bf16(1);
     rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_BF16, ROUND_THEN_SCALE);
-    for (int i = 0; i < N; i++) CHECK(y[i] == f32_to_bf16(1), "y[%d] = %g", i, bf16_to_f32(y[i]));
+    for (int i = 0; i < N; i++)
+        CHECK(y[i] == f32_to_bf16(1), "y[%d] = %g", i, bf16_to_f32(y[i]));
     HOLDS(65504, 256, 65536, 8, 1, 300, 4096, sqrt(4096.0 / 256));
 }
 
 static void squares_beyond_float32(void) {
-    const float same[] = {1e20f, 1e20f, 1e20f, 1e20f}, rising[] = {1e20f, 2e20f, 3e20f, 4e20f};
+    const float same[] = {1e20f, 1e20f, 1e20f, 1e20f},
+                rising[] = {1e20f, 2e20f, 3e20f, 4e20f};
     float y[4];
     CHECK(isinf(same[0] * same[0]), "1e20^2 is %g", same[0] * same[0]);
     rmsnorm(y, same, ONES, 4, 1e-5f);
@@ -214,7 +242,8 @@ static void a_variance_takes_two_passes(void) {
         mean += x[i] / 4;
     }
     const volatile float mean_squared = mean * mean;
-    CHECK(square - mean_squared != 1.25f, "one pass got it right: %g", square - mean_squared);
+    CHECK(square - mean_squared != 1.25f, "one pass got it right: %g",
+          square - mean_squared);
     layernorm(y, x, ONES, NULL, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, -1.3416408, -0.4472136, 0.4472136, 1.3416408);
     HOLDS(4097, 4098, 4099, 4100, 1, 2, 1.25);
@@ -254,15 +283,16 @@ static void two_orders_of_rounding(void) {
         for (int order = 0; order < 2; order++)
             for (int i = 0; i < 8; i++)
                 CHECK(y[order][i] == ROUNDED[k].bits[order][i],
-                      "%s, order %d: y[%d] is %04x, expected %04x", type_name(type), order, i,
-                      y[order][i], ROUNDED[k].bits[order][i]);
+                      "%s, order %d: y[%d] is %04x, expected %04x",
+                      type_name(type), order, i, y[order][i],
+                      ROUNDED[k].bits[order][i]);
         for (int i = 0; i < N; i++) {
             differing += y[0][i] != y[1][i];
-            CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x", type_name(type), i,
-                  y[0][i], y[1][i]);
+            CHECK(abs(y[0][i] - y[1][i]) <= 1, "%s: y[%d] is %04x and %04x",
+                  type_name(type), i, y[0][i], y[1][i]);
         }
-        CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ", type_name(type),
-              differing);
+        CHECK(abs(differing - ROUNDED[k].differing) <= 4, "%s: %d differ",
+              type_name(type), differing);
         HOLDS(N, ROUNDED[k].differing);
     }
 }
@@ -275,15 +305,19 @@ static void the_variance_is_biased(void) {
     const double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
-    CHECK(fabs(dot(y, y, 4) / 4 - 1) < 1e-6, "variance of the output: %.9g", dot(y, y, 4) / 4);
+    CHECK(fabs(dot(y, y, 4) / 4 - 1) < 1e-6, "variance of the output: %.9g",
+          dot(y, y, 4) / 4);
     for (int i = 0; i < 4; i++) {
         const double expected = unbiased[i] * sqrt(4.0 / 3);
-        CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i, y[i], expected);
+        CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i,
+              y[i], expected);
     }
-    CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 && fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6,
+    CHECK(fabs(sqrt(7.0 / 8) - 0.9354) < 5e-5 &&
+              fabs(sqrt(4095.0 / 4096) - 0.99988) < 5e-6,
           "factors");
-    HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2], unbiased[3],
-          sqrt(3.0 / 4), sqrt(7.0 / 8), 8, sqrt(4095.0 / 4096), 4096);
+    HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2],
+          unbiased[3], sqrt(3.0 / 4), sqrt(7.0 / 8), 8, sqrt(4095.0 / 4096),
+          4096);
 }
 
 /* ---- 16, 17: scale -----------------------------------------------------------------------------
@@ -296,23 +330,28 @@ static void both_norms_ignore_the_scale(void) {
     rmsnorm(y[0], x, ONES, N, 0);
     layernorm(y[1], x, ONES, NULL, N, 0);
     for (int k = -20; k <= 20; k++) { /* powers of two: the same bits */
-        for (int i = 0; i < N; i++) scaled[i] = ldexpf(x[i], k);
+        for (int i = 0; i < N; i++)
+            scaled[i] = ldexpf(x[i], k);
         rmsnorm(z[0], scaled, ONES, N, 0);
         layernorm(z[1], scaled, ONES, NULL, N, 0);
         CHECK(!memcmp(y, z, sizeof y), "2^%d x differs from x", k);
     }
     /* a negative factor only changes the sign */
-    for (int i = 0; i < N; i++) scaled[i] = -10 * x[i];
+    for (int i = 0; i < N; i++)
+        scaled[i] = -10 * x[i];
     rmsnorm(z[0], scaled, ONES, N, 0);
     layernorm(z[1], scaled, ONES, NULL, N, 0);
     for (int i = 0; i < N; i++) {
-        CHECK(fabsf(y[0][i] + z[0][i]) < 1e-6f, "RMSNorm: %.9g and %.9g", y[0][i], z[0][i]);
-        CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g", y[1][i], z[1][i]);
+        CHECK(fabsf(y[0][i] + z[0][i]) < 1e-6f, "RMSNorm: %.9g and %.9g",
+              y[0][i], z[0][i]);
+        CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g",
+              y[1][i], z[1][i]);
     }
     const float doubled[] = {2, 4, 6, 8};
     rmsnorm(y[0], ONE_TO_FOUR, ONES, 4, 0);
     rmsnorm(z[0], doubled, ONES, 4, 0);
-    CHECK(!memcmp(y[0], z[0], sizeof doubled), "[2, 4, 6, 8]: %.9g, not %.9g", z[0][0], y[0][0]);
+    CHECK(!memcmp(y[0], z[0], sizeof doubled), "[2, 4, 6, 8]: %.9g, not %.9g",
+          z[0][0], y[0][0]);
     HOLDS(0, 6, 1, 2, 3, 4, 8);
 }
 
@@ -322,14 +361,18 @@ static void eps_sets_a_smallest_scale(void) {
                         first[] = {0.3651481, 0.3651240, 0.3627381, 0.2390457};
     for (int k = 0; k < 4; k++) {
         float x[4], y[4], z[4];
-        for (int i = 0; i < 4; i++) x[i] = (float)(scales[k] * ONE_TO_FOUR[i]);
-        rmsnorm(y, x, ONES, 4, 1e-5f);
-        rmsnorm(z, ONE_TO_FOUR, ONES, 4, (float)(1e-5 / (scales[k] * scales[k])));
-        CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g", scales[k], y[0],
-              first[k]);
-        HOLDS(scales[k], scales[k] / sqrt(7.5 * scales[k] * scales[k] + 1e-5), 1e-5, k + 1);
         for (int i = 0; i < 4; i++)
-            CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k], y[i], z[i]);
+            x[i] = (float)(scales[k] * ONE_TO_FOUR[i]);
+        rmsnorm(y, x, ONES, 4, 1e-5f);
+        rmsnorm(z, ONE_TO_FOUR, ONES, 4,
+                (float)(1e-5 / (scales[k] * scales[k])));
+        CHECK(fabs(y[0] - first[k]) < 1e-7, "scale %g: %.9g, expected %.9g",
+              scales[k], y[0], first[k]);
+        HOLDS(scales[k], scales[k] / sqrt(7.5 * scales[k] * scales[k] + 1e-5),
+              1e-5, k + 1);
+        for (int i = 0; i < 4; i++)
+            CHECK(fabsf(y[i] - z[i]) < 3e-7f, "scale %g: %.9g, %.9g", scales[k],
+                  y[i], z[i]);
     }
 }
 
@@ -341,7 +384,8 @@ static void gradient_of_one_to_four(void) {
     const double s = 1 / sqrt(7.5), t = 1 / sqrt(1.25);
     float dx[4], dgamma[4] = {0}, dbeta[4] = {0};
     rmsnorm_backward(dx, dgamma, dy, ONE_TO_FOUR, ONES, 4, 0);
-    CHECK_VALUES(dx, 4, 1e-7, s * 29 / 30, s * -2 / 30, s * -3 / 30, s * -4 / 30);
+    CHECK_VALUES(dx, 4, 1e-7, s * 29 / 30, s * -2 / 30, s * -3 / 30,
+                 s * -4 / 30);
     CHECK_VALUES(dx, 4, 1e-7, 0.3529768, -0.0243432, -0.0365148, -0.0486864);
     CHECK_VALUES(dgamma, 4, 1e-7, s, 0, 0, 0);
     dgamma[0] = 0;
@@ -350,26 +394,31 @@ static void gradient_of_one_to_four(void) {
     CHECK_VALUES(dx, 4, 1e-7, 0.2683282, -0.3577709, -0.0894427, 0.1788854);
     CHECK_VALUES(dgamma, 4, 1e-6, -1.5 * t, 0, 0, 0);
     CHECK_VALUES(dbeta, 4, 0, 1, 0, 0, 0);
-    HOLDS(1, 2, 3, 4, 0, 29, -2, -3, -4, 30, 7.5, s * 29 / 30, s * -2 / 30, s * -3 / 30,
-          s * -4 / 30, 0.3, -0.4, -0.1, 0.2, 1.25, t * 0.3, t * -0.4, t * -0.1, t * 0.2);
+    HOLDS(1, 2, 3, 4, 0, 29, -2, -3, -4, 30, 7.5, s * 29 / 30, s * -2 / 30,
+          s * -3 / 30, s * -4 / 30, 0.3, -0.4, -0.1, 0.2, 1.25, t * 0.3,
+          t * -0.4, t * -0.1, t * 0.2);
 }
 
 enum { FEW = 12 };
 
 /* sum(dy y) in double precision: of LayerNorm if beta is not NULL, else of RMSNorm. */
-static double weighted_output(const double *x, const double *gamma, const double *beta,
-                              const float *dy, double eps) {
+static double weighted_output(const double *x, const double *gamma,
+                              const double *beta, const float *dy, double eps) {
     double mean = 0, square = 0, sum = 0;
-    for (int i = 0; i < FEW; i++) mean += beta ? x[i] / FEW : 0;
-    for (int i = 0; i < FEW; i++) square += (x[i] - mean) * (x[i] - mean) / FEW;
     for (int i = 0; i < FEW; i++)
-        sum += dy[i] * ((x[i] - mean) / sqrt(square + eps) * gamma[i] + (beta ? beta[i] : 0));
+        mean += beta ? x[i] / FEW : 0;
+    for (int i = 0; i < FEW; i++)
+        square += (x[i] - mean) * (x[i] - mean) / FEW;
+    for (int i = 0; i < FEW; i++)
+        sum += dy[i] * ((x[i] - mean) / sqrt(square + eps) * gamma[i] +
+                        (beta ? beta[i] : 0));
     return sum;
 }
 
 /* Compares a gradient with finite differences; `parameters` is x, gamma or beta. */
-static int differs_from_slope(const float *gradient, double *parameters, const double *x,
-                              const double *gamma, const double *beta, const float *dy) {
+static int differs_from_slope(const float *gradient, double *parameters,
+                              const double *x, const double *gamma,
+                              const double *beta, const float *dy) {
     for (int i = 0; i < FEW; i++) {
         const double kept = parameters[i], step = 1e-5;
         parameters[i] = kept + step;
@@ -377,13 +426,15 @@ static int differs_from_slope(const float *gradient, double *parameters, const d
         parameters[i] = kept - step;
         const double below = weighted_output(x, gamma, beta, dy, 1e-5);
         parameters[i] = kept;
-        if (!(fabs(gradient[i] - (above - below) / (2 * step)) < 1e-6)) return i;
+        if (!(fabs(gradient[i] - (above - below) / (2 * step)) < 1e-6))
+            return i;
     }
     return -1;
 }
 
 static void gradients_are_slopes(void) {
-    float x[FEW], gamma[FEW], beta[FEW], dy[FEW], dx[FEW], dgamma[FEW] = {0}, dbeta[FEW] = {0};
+    float x[FEW], gamma[FEW], beta[FEW], dy[FEW], dx[FEW], dgamma[FEW] = {0},
+                                                           dbeta[FEW] = {0};
     double wide[3][FEW];
     fill_random(x, 60, FEW, 4);
     fill_random(gamma, 61, FEW, 2);
@@ -419,53 +470,64 @@ static void no_gradient_along_what_is_ignored(void) {
     fill_random(dy, 63, N, 2);
     for (int k = -3; k <= 3; k++) {
         fill_random(x, 64, N, exp2f((float)k));
-        for (int i = 0; i < N; i++) x[i] += 0.25f;
+        for (int i = 0; i < N; i++)
+            x[i] += 0.25f;
         rmsnorm_backward(dx, unused[0], dy, x, gamma, N, 0);
         const double size = sqrt(dot(dx, dx, N)), length = sqrt(dot(x, x, N));
-        CHECK(fabs(dot(dx, x, N)) < 1e-6 * size * length, "RMSNorm: dx is not orthogonal to x");
-        CHECK(fabs(dot(dx, ONES, N)) > 0.01 * size, "RMSNorm: dx sums to %g", dot(dx, ONES, N));
+        CHECK(fabs(dot(dx, x, N)) < 1e-6 * size * length,
+              "RMSNorm: dx is not orthogonal to x");
+        CHECK(fabs(dot(dx, ONES, N)) > 0.01 * size, "RMSNorm: dx sums to %g",
+              dot(dx, ONES, N));
         layernorm_backward(dx, unused[0], unused[1], dy, x, gamma, N, 0);
         const double layer_size = sqrt(dot(dx, dx, N));
         CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length,
               "LayerNorm: dx is not orthogonal to x");
-        CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size, "LayerNorm: dx sums to %g",
-              dot(dx, ONES, N));
+        CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size,
+              "LayerNorm: dx sums to %g", dot(dx, ONES, N));
     }
     HOLDS(0);
 }
 
 /* dx[TOKENS][DIM] of the norm of x for dL/dy = dy, gamma 1. */
-static void backward(float *dx, NormKind kind, const float *dy, const float *x) {
+static void backward(float *dx, NormKind kind, const float *dy,
+                     const float *x) {
     float unused[2][DIM] = {{0}};
     for (int t = 0; t < TOKENS * DIM; t += DIM)
         if (kind == NORM_RMS)
-            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM, 1e-5f);
+            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM,
+                             1e-5f);
         else
-            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t, ONES, DIM, 1e-5f);
+            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t,
+                               ONES, DIM, 1e-5f);
 }
 
 /* PyTorch's numbers for the loss sum(w y) and x times s. */
 static void the_gradient_shrinks_as_the_input_grows(void) {
     static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
-    static const double sizes[] = {89.0727194, 81.5296238,   20.7274822,   2.14150636,
-                                   0.21422372, 0.0214224451, 0.00214224458};
-    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM], half[TOKENS * DIM],
-        unused[DIM] = {0};
+    static const double sizes[] = {89.0727194,   81.5296238, 20.7274822,
+                                   2.14150636,   0.21422372, 0.0214224451,
+                                   0.00214224458};
+    float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM],
+        half[TOKENS * DIM], unused[DIM] = {0};
     fill_random(dy, 4, TOKENS * DIM, 1);
     for (int k = 0; k < 7; k++) {
-        for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(scales[k] * 4 * random_float(3, i));
+        for (int i = 0; i < TOKENS * DIM; i++)
+            x[i] = (float)(scales[k] * 4 * random_float(3, i));
         backward(dx, NORM_RMS, dy, x);
         const double size = rms_of(dx, TOKENS * DIM);
-        CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k], "x times %g: %.9g, expected %.9g", scales[k],
-              size, sizes[k]);
+        CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k],
+              "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
         HOLDS(scales[k], sizes[k], 1 / sqrt(1e-5), TOKENS, DIM);
     }
-    fill_random(x, 3, DIM, 4); /* without eps and with a factor of 2: the same bits */
+    fill_random(x, 3, DIM,
+                4); /* without eps and with a factor of 2: the same bits */
     rmsnorm_backward(dx, unused, dy, x, ONES, DIM, 0);
-    for (int i = 0; i < DIM; i++) x[i] *= 2;
+    for (int i = 0; i < DIM; i++)
+        x[i] *= 2;
     rmsnorm_backward(half, unused, dy, x, ONES, DIM, 0);
     for (int i = 0; i < DIM; i++)
-        CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i], dx[i] / 2);
+        CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i],
+              dx[i] / 2);
 }
 
 typedef enum { MEAN_OF_Y, SUM_OF_SQUARES, WEIGHTED_SUM, N_LOSSES } Loss;
@@ -487,10 +549,12 @@ static void loss_backward(float *dy, Loss loss, NormKind kind, const float *x) {
 /* PyTorch's means and root mean squares of dL/dx, in float64. */
 static void layernorms_gradient_has_mean_zero(void) {
     static const double expected[N_LOSSES][2][2] = {
-        [MEAN_OF_Y] = {[NORM_RMS] = {0.00981516502, 0.0100266771}, [NORM_LAYER] = {0, 0}},
-        [SUM_OF_SQUARES] =
-            {[NORM_RMS] = {2.09759992e-07, 1.1247082e-05}, [NORM_LAYER] = {0, 1.19525276e-05}},
-        [WEIGHTED_SUM] = {[NORM_RMS] = {0.0190428486, 0.21422372}, [NORM_LAYER] = {0, 0.206965145}},
+        [MEAN_OF_Y] =
+            {[NORM_RMS] = {0.00981516502, 0.0100266771}, [NORM_LAYER] = {0, 0}},
+        [SUM_OF_SQUARES] = {[NORM_RMS] = {2.09759992e-07, 1.1247082e-05},
+                            [NORM_LAYER] = {0, 1.19525276e-05}},
+        [WEIGHTED_SUM] = {[NORM_RMS] = {0.0190428486, 0.21422372},
+                          [NORM_LAYER] = {0, 0.206965145}},
     };
     float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM];
     fill_random(x, 3, TOKENS * DIM, 4);
@@ -498,17 +562,23 @@ static void layernorms_gradient_has_mean_zero(void) {
         for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
             loss_backward(dy, loss, kind, x);
             backward(dx, kind, dy, x);
-            const double mean = mean_of(dx, TOKENS * DIM), size = rms_of(dx, TOKENS * DIM);
+            const double mean = mean_of(dx, TOKENS * DIM),
+                         size = rms_of(dx, TOKENS * DIM);
             const double *e = expected[loss][kind],
                          rounding = 1e-7 * fmax(1, rms_of(dy, TOKENS * DIM));
             CHECK(fabs(mean - e[0]) < (kind == NORM_RMS ? rounding : 5e-8),
-                  "%s, loss %d: mean %.9g, expected %.9g", norm_name(kind), loss, mean, e[0]);
-            CHECK(fabs(size - e[1]) < rounding, "%s, loss %d: RMS %.9g, expected %.9g",
-                  norm_name(kind), loss, size, e[1]);
+                  "%s, loss %d: mean %.9g, expected %.9g", norm_name(kind),
+                  loss, mean, e[0]);
+            CHECK(fabs(size - e[1]) < rounding,
+                  "%s, loss %d: RMS %.9g, expected %.9g", norm_name(kind), loss,
+                  size, e[1]);
             HOLDS(TOKENS, DIM);
-            if (loss == WEIGHTED_SUM || (loss == MEAN_OF_Y && kind == NORM_RMS)) HOLDS(e[1]);
-            if (loss != SUM_OF_SQUARES && kind == NORM_RMS) HOLDS(e[0]);
-            if (loss == MEAN_OF_Y && kind == NORM_LAYER) HOLDS(e[0]);
+            if (loss == WEIGHTED_SUM || (loss == MEAN_OF_Y && kind == NORM_RMS))
+                HOLDS(e[1]);
+            if (loss != SUM_OF_SQUARES && kind == NORM_RMS)
+                HOLDS(e[0]);
+            if (loss == MEAN_OF_Y && kind == NORM_LAYER)
+                HOLDS(e[0]);
         }
 }
 
@@ -518,7 +588,8 @@ static void layernorms_gradient_has_mean_zero(void) {
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
     float x[N * WIDTH], single[WIDTH], y[N * WIDTH];
-    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL, 0}, {NORM_LAYER, 1e-5f, ONES, NULL, 0}};
+    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL, 0},
+                          {NORM_LAYER, 1e-5f, ONES, NULL, 0}};
     for (int k = 0; k < 2; k++) {
         fill_random(x, 70, N * WIDTH, 4);
         norm_forward(single, x, &norms[k], 1, WIDTH);
@@ -526,7 +597,8 @@ static void neighbors_change_nothing(void) {
             for (int i = WIDTH; i < N * WIDTH; i++)
                 x[i] = 1e6f * random_float(71 + (uint64_t)neighbors, i);
             norm_forward(y, x, &norms[k], 1 + neighbors, WIDTH);
-            CHECK(!memcmp(y, single, sizeof single), "%s with %d other tokens: the result changes",
+            CHECK(!memcmp(y, single, sizeof single),
+                  "%s with %d other tokens: the result changes",
                   norm_name(norms[k].kind), neighbors);
         }
     }
@@ -534,8 +606,10 @@ static void neighbors_change_nothing(void) {
 
 /* BatchNorm of one feature, with statistics over n tokens, as in training. */
 static void batch_norm(float *y, const float *x, int n, double eps) {
-    const double mean = mean_of(x, n), variance = dot(x, x, n) / n - mean * mean;
-    for (int i = 0; i < n; i++) y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
+    const double mean = mean_of(x, n),
+                 variance = dot(x, x, n) / n - mean * mean;
+    for (int i = 0; i < n; i++)
+        y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
 }
 
 /* PyTorch's BatchNorm1d gives the same numbers; a token without others in its batch becomes 0. */
@@ -543,7 +617,8 @@ static void batch_norm_sees_the_padding(void) {
     const float padded[8] = {1, 2, 3, 4};
     float y[8];
     batch_norm(y, ONE_TO_FOUR, 4, 1e-5);
-    CHECK_VALUES(y, 4, 1e-7, -1.34163542, -0.447211807, 0.447211807, 1.34163542);
+    CHECK_VALUES(y, 4, 1e-7, -1.34163542, -0.447211807, 0.447211807,
+                 1.34163542);
     batch_norm(y, padded, 8, 1e-5);
     CHECK_VALUES(y, 4, 2e-7, -0.169030465, 0.507091394, 1.18321325, 1.85933511);
     batch_norm(y, ONE_TO_FOUR, 1, 1e-5);
@@ -561,11 +636,14 @@ static void keepdim_is_one_number_for_each_token(void) {
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < 2; i++) {
             /* of token i */
-            const double square = dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2;
+            const double square =
+                dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2;
             wrong[t * 2 + i] = (float)(ONE_TO_FOUR[t * 2 + i] / sqrt(square));
         }
-    CHECK_VALUES(wrong, 4, 2e-7, 0.632455532, 0.565685425, 1.8973666, 1.13137085);
-    HOLDS(1, 2, 3, 4, 0, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.565685425, 1.8973666);
+    CHECK_VALUES(wrong, 4, 2e-7, 0.632455532, 0.565685425, 1.8973666,
+                 1.13137085);
+    HOLDS(1, 2, 3, 4, 0, 0.632455532, 1.26491106, 0.848528137, 1.13137085,
+          0.565685425, 1.8973666);
 }
 
 /* ---- 26 to 28: where norms are placed
@@ -579,17 +657,21 @@ static void pre_norm_layer(float *x, const Norm *attn_norm, Branch *attention_,
     float xn[TOKENS * DIM], out[TOKENS * DIM];
     const float *normalized = norm_forward(xn, x, attn_norm, n, DIM);
     attention_(out, normalized, n);
-    for (int i = 0; i < n * DIM; i++) x[i] += out[i];
+    for (int i = 0; i < n * DIM; i++)
+        x[i] += out[i];
     normalized = norm_forward(xn, x, mlp_norm, n, DIM);
     mlp_(out, normalized, n);
-    for (int i = 0; i < n * DIM; i++) x[i] += out[i];
+    for (int i = 0; i < n * DIM; i++)
+        x[i] += out[i];
 }
 
 /* out[rows] = W x, with the random matrix W[rows][cols] of number w. */
-static void project(float *out, const float *x, uint64_t w, int rows, int cols) {
+static void project(float *out, const float *x, uint64_t w, int rows,
+                    int cols) {
     for (int r = 0; r < rows; r++) {
         double sum = 0;
-        for (int c = 0; c < cols; c++) sum += (double)random_float(w, r * cols + c) * x[c];
+        for (int c = 0; c < cols; c++)
+            sum += (double)random_float(w, r * cols + c) * x[c];
         out[r] = (float)sum;
     }
 }
@@ -603,9 +685,11 @@ static void plain_attention(float *out, const float *xn, int n) {
         project(v[t], xn + t * DIM, 14, DIM, DIM);
         double weights[TOKENS], sum = 0;
         float mixed[DIM] = {0};
-        for (int s = 0; s <= t; s++) sum += weights[s] = exp(dot(q[t], k[s], DIM) / sqrt(DIM));
         for (int s = 0; s <= t; s++)
-            for (int i = 0; i < DIM; i++) mixed[i] += (float)(weights[s] / sum * v[s][i]);
+            sum += weights[s] = exp(dot(q[t], k[s], DIM) / sqrt(DIM));
+        for (int s = 0; s <= t; s++)
+            for (int i = 0; i < DIM; i++)
+                mixed[i] += (float)(weights[s] / sum * v[s][i]);
         project(out + t * DIM, mixed, 15, DIM, DIM);
     }
 }
@@ -614,7 +698,8 @@ static void relu_mlp(float *out, const float *xn, int n) {
     for (int t = 0; t < n; t++) {
         float hidden[16];
         project(hidden, xn + t * DIM, 16, 16, DIM);
-        for (int i = 0; i < 16; i++) hidden[i] = fmaxf(hidden[i], 0);
+        for (int i = 0; i < 16; i++)
+            hidden[i] = fmaxf(hidden[i], 0);
         project(out + t * DIM, hidden, 17, DIM, 16);
     }
 }
@@ -629,15 +714,17 @@ static void a_pre_norm_layer_with_relu(void) {
     float x[3 * DIM], gammas[2 * DIM];
     fill_random(x, 10, 3 * DIM, 4);
     fill_random(gammas, 11, 2 * DIM, 1);
-    for (int i = 0; i < 2 * DIM; i++) gammas[i] += 1;
+    for (int i = 0; i < 2 * DIM; i++)
+        gammas[i] += 1;
     const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0},
                           {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
     pre_norm_layer(x, &norms[0], plain_attention, &norms[1], relu_mlp, 3);
-    CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164, 1.20871657, 0.197776343,
-                 -1.06017899, -0.310442325, 0.377527749, -0.0140095405, 1.9739592, -1.08573829,
-                 -1.57688451, 0.527898125, -0.331616794, -0.626830208, 0.737133936, 1.67522911,
-                 2.47991422, 0.319845393, 0.978552723, -1.09217681, -0.280698154, 0.741724542,
-                 -1.66155138);
+    CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164,
+                 1.20871657, 0.197776343, -1.06017899, -0.310442325,
+                 0.377527749, -0.0140095405, 1.9739592, -1.08573829,
+                 -1.57688451, 0.527898125, -0.331616794, -0.626830208,
+                 0.737133936, 1.67522911, 2.47991422, 0.319845393, 0.978552723,
+                 -1.09217681, -0.280698154, 0.741724542, -1.66155138);
     HOLDS(3 * DIM, DIM);
 }
 
@@ -650,11 +737,15 @@ static void the_layer_is_the_identity_not_the_norm(void) {
     pre_norm_layer(x, &norm, nothing, &norm, nothing, 3);
     CHECK(!memcmp(x, kept, sizeof x), "an empty layer changes x");
     norm_forward(y, x, &norm, 3, DIM);
-    CHECK(fabs(rms_of(x, DIM) - 1.0297) < 5e-5, "RMS of x: %.9g", rms_of(x, DIM));
-    CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g", rms_of(y, DIM));
-    norm_forward(again, y, &norm, 3, DIM); /* a projection: applying it twice changes nothing */
+    CHECK(fabs(rms_of(x, DIM) - 1.0297) < 5e-5, "RMS of x: %.9g",
+          rms_of(x, DIM));
+    CHECK(fabs(rms_of(y, DIM) - 1) < 1e-5, "RMS of the norm of x: %.9g",
+          rms_of(y, DIM));
+    norm_forward(again, y, &norm, 3,
+                 DIM); /* a projection: applying it twice changes nothing */
     for (int i = 0; i < 3 * DIM; i++)
-        CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i], y[i]);
+        CHECK(fabsf(again[i] - y[i]) < 3e-5f, "twice: %.9g, %.9g", again[i],
+              y[i]);
     HOLDS(1, 0, 1.02970);
 }
 
@@ -663,31 +754,37 @@ enum { SUBLAYERS = 12 };
 /* The numbers of placement() in scripts/textbook.py: the RMS at the end; the gradient at the
  * beginning relative to that at the end. */
 static void twelve_sublayers_before_and_after(void) {
-    float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM], gradient[2][MAX_DIM],
-        unused[MAX_DIM] = {0};
+    float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM],
+        gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
     fill_random(added[0], 20, SUBLAYERS * MAX_DIM, 1);
-    for (int l = 0; l < SUBLAYERS; l++) rmsnorm(added[l], added[l], ONES, MAX_DIM, 0);
+    for (int l = 0; l < SUBLAYERS; l++)
+        rmsnorm(added[l], added[l], ONES, MAX_DIM, 0);
     fill_random(x[0], 22, MAX_DIM, 1);
     rmsnorm(x[0], x[0], ONES, MAX_DIM, 0);
     float pre[MAX_DIM], post[MAX_DIM];
     memcpy(pre, x[0], sizeof pre);
     memcpy(post, x[0], sizeof post);
     for (int l = 0; l < SUBLAYERS; l++) {
-        for (int i = 0; i < MAX_DIM; i++) pre[i] += added[l][i]; /* dx equals dy at any depth */
-        for (int i = 0; i < MAX_DIM; i++) x[l][i] = post[i] + added[l][i];
+        for (int i = 0; i < MAX_DIM; i++)
+            pre[i] += added[l][i]; /* dx equals dy at any depth */
+        for (int i = 0; i < MAX_DIM; i++)
+            x[l][i] = post[i] + added[l][i];
         rmsnorm(post, x[l], ONES, MAX_DIM, 1e-5f);
     }
     CHECK(fabs(rms_of(pre, MAX_DIM) - 3.56660432) < 1e-5, "pre-norm, RMS %.9g",
           rms_of(pre, MAX_DIM));
-    CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6, "post-norm, RMS %.9g",
-          rms_of(post, MAX_DIM));
+    CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6,
+          "post-norm, RMS %.9g", rms_of(post, MAX_DIM));
     fill_random(gradient[0], 21, MAX_DIM, 1);
     const double size = rms_of(gradient[0], MAX_DIM);
     for (int l = SUBLAYERS - 1, k = 0; l >= 0; l--, k ^= 1)
-        rmsnorm_backward(gradient[k ^ 1], unused, gradient[k], x[l], ONES, MAX_DIM, 1e-5f);
+        rmsnorm_backward(gradient[k ^ 1], unused, gradient[k], x[l], ONES,
+                         MAX_DIM, 1e-5f);
     const double left = rms_of(gradient[SUBLAYERS % 2], MAX_DIM) / size;
-    CHECK(fabs(left - 0.0159023039) < 1e-6, "post-norm leaves %.9g of the gradient", left);
-    HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS, 0.0159023039);
+    CHECK(fabs(left - 0.0159023039) < 1e-6,
+          "post-norm leaves %.9g of the gradient", left);
+    HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS,
+          0.0159023039);
 }
 
 /* ---- measurements of stories260K --------------------------------------------------------------
@@ -697,22 +794,26 @@ static void twelve_sublayers_before_and_after(void) {
 static const char *story_model(void) {
     static char words[2 * 4096 + 16];
     const char *path = real_checkpoint("stories260K.bin");
-    if (!path) return NULL;
+    if (!path)
+        return NULL;
     const int n = snprintf(words, sizeof words, "'%s' -z ", path);
     path = real_checkpoint("tok512.bin");
-    if (!path) return NULL;
+    if (!path)
+        return NULL;
     snprintf(words + n, sizeof words - (size_t)n, "'%s'", path);
     return words;
 }
 
 /* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1: no checkpoint, or
  * it failed. */
-static int run_model(const char *model, const char *options, const char *out, const char *errors) {
+static int run_model(const char *model, const char *options, const char *out,
+                     const char *errors) {
     char command[3 * 8192];
     const char *binary = getenv("NORMA_RUN");
-    if (!model) return -1;
-    snprintf(command, sizeof command, "'%s' %s %s >'%s' 2>'%s'", binary ? binary : "./run", model,
-             options, out, errors);
+    if (!model)
+        return -1;
+    snprintf(command, sizeof command, "'%s' %s %s >'%s' 2>'%s'",
+             binary ? binary : "./run", model, options, out, errors);
     return system(command) ? -1 : 0;
 }
 
@@ -727,15 +828,21 @@ int profile_of_story(StorySite *sites, int max_sites) {
     char line[512], options[4096];
     const char *csv = temporary("norms.csv");
     snprintf(options, sizeof options, ON_STORY "--profile='%s'", csv);
-    FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null") ? NULL : fopen(csv, "r");
+    FILE *in = run_model(story_model(), options, "/dev/null", "/dev/null")
+                   ? NULL
+                   : fopen(csv, "r");
     int n = 0;
     while (in && n < max_sites && fgets(line, sizeof line, in)) {
         char *column[14], *at = line;
-        for (int i = 0; i < 14; i++) column[i] = at ? strsep(&at, ",") : line;
-        if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm")) continue;
-        sites[n++] = (StorySite){atof(column[10]), atof(column[12]), atof(column[13])};
+        for (int i = 0; i < 14; i++)
+            column[i] = at ? strsep(&at, ",") : line;
+        if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm"))
+            continue;
+        sites[n++] =
+            (StorySite){atof(column[10]), atof(column[12]), atof(column[13])};
     }
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return n;
 }
 
@@ -744,15 +851,19 @@ int first_token_of_story(double *first, double *others) {
     char options[4096], file[2048];
     size_t size = 0;
     const char *dump = temporary("dump");
-    snprintf(options, sizeof options,
-             "-m logits -f tests/golden/stories260K_greedy.txt -o /dev/null --dump '%s'", dump);
-    if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
+    snprintf(
+        options, sizeof options,
+        "-m logits -f tests/golden/stories260K_greedy.txt -o /dev/null --dump '%s'",
+        dump);
+    if (run_model(story_model(), options, "/dev/null", "/dev/null"))
+        return -1;
     snprintf(file, sizeof file, "%s/layers.1.attn_norm.in.npy", dump);
     char *bytes = file_read(file, &size);
     const float *x = (const float *)(void *)(bytes + HEADER);
     const size_t n = (size - HEADER) / sizeof *x;
     double squares[2] = {0};
-    for (size_t i = 0; i < n; i++) squares[i >= DIM_HERE] += (double)x[i] * x[i];
+    for (size_t i = 0; i < n; i++)
+        squares[i >= DIM_HERE] += (double)x[i] * x[i];
     *first = sqrt(squares[0] / DIM_HERE);
     *others = sqrt(squares[1] / (double)(n - DIM_HERE));
     free(bytes);
@@ -764,7 +875,9 @@ int first_token_of_story(double *first, double *others) {
 static double loss_of(const char *model, const char *options) {
     size_t size;
     const char *out = temporary("loss.txt");
-    char *text = run_model(model, options, out, "/dev/null") ? NULL : file_read(out, &size);
+    char *text = run_model(model, options, out, "/dev/null")
+                     ? NULL
+                     : file_read(out, &size);
     const char *at = text ? strstr(text, "NLL per token") : NULL;
     const double nats = at ? atof(at + strlen("NLL per token")) : -1;
     free(text);
@@ -782,7 +895,8 @@ double story_loss_converted(const char *type, bool fold) {
     char options[8192];
     snprintf(options, sizeof options, "-m convert -q %s%s -o '%s'", type,
              fold ? " --fold-norms" : "", converted);
-    if (run_model(story_model(), options, "/dev/null", "/dev/null")) return -1;
+    if (run_model(story_model(), options, "/dev/null", "/dev/null"))
+        return -1;
     snprintf(options, sizeof options, "'%s'", converted);
     const double nats = loss_of(options, ON_STORY);
     remove(converted);
@@ -793,29 +907,36 @@ enum { STORY_SITES = 11 };
 
 static void eps_and_the_size_of_embeddings(void) {
     StorySite sites[STORY_SITES];
-    if (profile_of_story(sites, STORY_SITES) != STORY_SITES) return story_missing();
+    if (profile_of_story(sites, STORY_SITES) != STORY_SITES)
+        return story_missing();
     const double rms = sites[0].rms_in, taken = 1e-5 / (2 * rms * rms);
-    CHECK(fabs(1 - rms / sqrt(rms * rms + 1e-5) - taken) < 1e-3 * taken, "eps takes %.9g", taken);
+    CHECK(fabs(1 - rms / sqrt(rms * rms + 1e-5) - taken) < 1e-3 * taken,
+          "eps takes %.9g", taken);
     HOLDS(rms, 1e-5, 2, 100 * taken, 29, 1.1920929e-7);
 }
 
 static void the_residual_stream_grows(void) {
     StorySite sites[STORY_SITES];
-    if (profile_of_story(sites, STORY_SITES) != STORY_SITES) return story_missing();
+    if (profile_of_story(sites, STORY_SITES) != STORY_SITES)
+        return story_missing();
     for (int i = 1; i < STORY_SITES; i++)
-        CHECK(sites[i].rms_in > sites[i - 1].rms_in, "norm %d: RMS %g after %g", i, sites[i].rms_in,
-              sites[i - 1].rms_in);
-    HOLDS(sites[0].rms_in, sites[STORY_SITES - 1].rms_in, sites[0].max, sites[STORY_SITES - 1].max);
+        CHECK(sites[i].rms_in > sites[i - 1].rms_in, "norm %d: RMS %g after %g",
+              i, sites[i].rms_in, sites[i - 1].rms_in);
+    HOLDS(sites[0].rms_in, sites[STORY_SITES - 1].rms_in, sites[0].max,
+          sites[STORY_SITES - 1].max);
 }
 
 static void norms_exchanged(void) {
-    static const char *const norms[] = {"rms",         "0.attn=layer", "attn=layer",
-                                        "final=layer", "mlp=layer",    "layer"};
+    static const char *const norms[] = {"rms",        "0.attn=layer",
+                                        "attn=layer", "final=layer",
+                                        "mlp=layer",  "layer"};
     double last = 0;
     for (int i = 0; i < 6; i++) {
         const double nats = story_loss(norms[i]);
-        if (!(nats > 0)) return story_missing();
-        CHECK(nats > last - 0.001, "%s: %g nats after %g", norms[i], nats, last);
+        if (!(nats > 0))
+            return story_missing();
+        CHECK(nats > last - 0.001, "%s: %g nats after %g", norms[i], nats,
+              last);
         last = nats;
         HOLDS(nats, exp(nats));
     }
@@ -826,27 +947,36 @@ static void norms_exchanged(void) {
  * ------------------------------------------------------ */
 
 static int operations;
-static double plus(double a, double b) { return operations++, a + b; }
-static double times(double a, double b) { return operations++, a * b; }
+static double plus(double a, double b) {
+    return operations++, a + b;
+}
+static double times(double a, double b) {
+    return operations++, a * b;
+}
 
 /* The formulas, with arithmetic that counts operations. */
 static void counted_rmsnorm(double *y, const float *x, const float *gamma) {
     double sum = 0;
-    for (int i = 0; i < MAX_DIM; i++) sum = plus(sum, times(x[i], x[i]));
+    for (int i = 0; i < MAX_DIM; i++)
+        sum = plus(sum, times(x[i], x[i]));
     const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
-    for (int i = 0; i < MAX_DIM; i++) y[i] = times(times(x[i], scale), gamma[i]);
+    for (int i = 0; i < MAX_DIM; i++)
+        y[i] = times(times(x[i], scale), gamma[i]);
 }
 
-static void counted_layernorm(double *y, const float *x, const float *gamma, const float *beta) {
+static void counted_layernorm(double *y, const float *x, const float *gamma,
+                              const float *beta) {
     double mean = 0, sum = 0;
-    for (int i = 0; i < MAX_DIM; i++) mean = plus(mean, x[i]);
+    for (int i = 0; i < MAX_DIM; i++)
+        mean = plus(mean, x[i]);
     mean /= MAX_DIM;
     for (int i = 0; i < MAX_DIM; i++) {
         y[i] = plus(x[i], -mean);
         sum = plus(sum, times(y[i], y[i]));
     }
     const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
-    for (int i = 0; i < MAX_DIM; i++) y[i] = plus(times(times(y[i], scale), gamma[i]), beta[i]);
+    for (int i = 0; i < MAX_DIM; i++)
+        y[i] = plus(times(times(y[i], scale), gamma[i]), beta[i]);
 }
 
 /* 4 and 7 operations per element. */
@@ -879,10 +1009,12 @@ static void fused_gives_the_same_bits(void) {
         const size_t size = (size_t)dim * sizeof *x;
         fill_random(x, 80, dim, 4);
         fill_random(r, 81, dim, 1);
-        for (int i = 0; i < dim; i++) twin[i] = x[i] + r[i];
+        for (int i = 0; i < dim; i++)
+            twin[i] = x[i] + r[i];
         rmsnorm(z, twin, ONES, dim, 1e-5f);
         add_rmsnorm(y, x, r, &(Norm){.eps = 1e-5f, .gamma = ONES}, dim);
-        CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size), "dim %d: other bits", dim);
+        CHECK(!memcmp(x, twin, size) && !memcmp(y, z, size),
+              "dim %d: other bits", dim);
     }
     HOLDS(5 * 4, 4 * 4);
 }
@@ -891,18 +1023,22 @@ static void fused_gives_the_same_bits(void) {
 static void parameters_counted(void) {
     Model m;
     int norms = 0;
-    CHECK(!model_open(&m, "models/stories.gguf"), "models/stories.gguf does not open");
-    for (PartAt at = parts_of(&m); next_part(&at);) norms += part_norm(&at) != NULL;
+    CHECK(!model_open(&m, "models/stories.gguf"),
+          "models/stories.gguf does not open");
+    for (PartAt at = parts_of(&m); next_part(&at);)
+        norms += part_norm(&at) != NULL;
     const size_t parameters = m.parameters;
     norms *= m.config.dim;
     model_close(&m);
-    CHECK(norms == 1728 && parameters == 1958592, "%d of %zu", norms, parameters);
+    CHECK(norms == 1728 && parameters == 1958592, "%d of %zu", norms,
+          parameters);
     const long long dim = 4096, hidden = 11008, layers = 32, vocab = 32000,
                     gammas = (2 * layers + 1) * dim;
-    const long long all = 2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
+    const long long all =
+        2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
     CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
-    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters, (double)gammas,
-          (double)all, 100 * (double)gammas / (double)all);
+    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters,
+          (double)gammas, (double)all, 100 * (double)gammas / (double)all);
 }
 
 /* ---- the chapter itself
@@ -943,11 +1079,12 @@ static const Statement STATEMENTS[] = {
     STATEMENT(fused_gives_the_same_bits),
     STATEMENT(parameters_counted),
 };
-static const Book BOOK = {.chapters = {"docs/norms.md", "docs/norms.zh.md"},
-                          .given = "tests/golden/textbook.txt",
-                          .n_statements = 63,
-                          .tables = {STATEMENTS, STATEMENTS_TODAY},
-                          .n = {sizeof STATEMENTS / sizeof *STATEMENTS, N_STATEMENTS_TODAY}};
+static const Book BOOK = {
+    .chapters = {"docs/norms.md", "docs/norms.zh.md"},
+    .given = "tests/golden/textbook.txt",
+    .n_statements = 63,
+    .tables = {STATEMENTS, STATEMENTS_TODAY},
+    .n = {sizeof STATEMENTS / sizeof *STATEMENTS, N_STATEMENTS_TODAY}};
 
 static void twins_of_the_experiment(void) {
     same_numbers("docs/experiment.md", "docs/experiment.zh.md");
@@ -957,20 +1094,23 @@ static void twins_of_the_experiment(void) {
 static int next_run(char **at, char *norms, char *rate, double *loss) {
     char *line = *at ? strchr(*at, '\n') : NULL;
     *at = line ? line + 1 : NULL;
-    return *at && sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
+    return *at &&
+           sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
 }
 
 /* Writes the table row of the losses of `norms`: a cell for each learning rate, a number for each
  * seed. */
 static void write_row(char row[256], char *csv, const char *norms) {
-    static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008", "0.016"};
+    static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008",
+                                        "0.016"};
     char found[16], rate[16];
     double loss;
     int n = snprintf(row, 256, "\n| %s |", norms);
     for (int i = 0; i < 5; i++) {
         const char *separator = " ";
         for (char *at = csv; next_run(&at, found, rate, &loss) && n < 200;) {
-            if (strcmp(found, norms) || strcmp(rate, rates[i])) continue;
+            if (strcmp(found, norms) || strcmp(rate, rates[i]))
+                continue;
             n += snprintf(row + n, 256 - (size_t)n, "%s%.3f", separator, loss);
             separator = ", ";
         }
@@ -984,19 +1124,23 @@ static double mean_loss(char *csv, const char *norms, const char *rate) {
     double loss, sum = 0;
     int n = 0;
     for (char *at = csv; next_run(&at, found_norms, found_rate, &loss);)
-        if (!strcmp(found_norms, norms) && !strcmp(found_rate, rate)) sum += loss, n++;
+        if (!strcmp(found_norms, norms) && !strcmp(found_rate, rate))
+            sum += loss, n++;
     return sum / n;
 }
 
 /* The losses with and without QK-norm in statement 49. */
 static void qk_norm_tolerates_a_larger_rate(void) {
     size_t size;
-    char *csv = file_read("docs/experiment.csv", &size), *text = file_read("docs/norms.md", &size),
-         sentence[64];
+    char *csv = file_read("docs/experiment.csv", &size),
+         *text = file_read("docs/norms.md", &size), sentence[64];
     CHECK(csv && text, "no files");
-    const double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
-    const double without = mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
-    snprintf(sentence, sizeof sentence, "rises by %.3f with it, by %.3f without", with, without);
+    const double with =
+        mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
+    const double without =
+        mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
+    snprintf(sentence, sizeof sentence,
+             "rises by %.3f with it, by %.3f without", with, without);
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     free(csv);
     free(text);
@@ -1005,8 +1149,9 @@ static void qk_norm_tolerates_a_larger_rate(void) {
 /* The tables of losses in docs/experiment.md match docs/experiment.csv. */
 static void the_experiment_matches_its_files(void) {
     static const char *const cases[] = {
-        "none", "rms", "layer",    "mixed",     "post",       "sandwich",  "olmo2",
-        "qk",   "dyt", "rms_cold", "post_cold", "none_apart", "rms_apart", "dyt_apart"};
+        "none",      "rms",        "layer",     "mixed",    "post",
+        "sandwich",  "olmo2",      "qk",        "dyt",      "rms_cold",
+        "post_cold", "none_apart", "rms_apart", "dyt_apart"};
     size_t size;
     char *csv = file_read("docs/experiment.csv", &size),
          *text = file_read("docs/experiment.md", &size), row[256];
@@ -1028,9 +1173,12 @@ static void the_experiment_adds_up(void) {
     while (at && n < 4 && (at = strstr(at, " | 0.002 | "))) {
         double loss[3], mean;
         at += strlen(" | 0.002 | ");
-        if (sscanf(at, "%lf, %lf, %lf | %lf", &loss[0], &loss[1], &loss[2], &mean) != 4) break;
+        if (sscanf(at, "%lf, %lf, %lf | %lf", &loss[0], &loss[1], &loss[2],
+                   &mean) != 4)
+            break;
         means[n] = (loss[0] + loss[1] + loss[2]) / 3;
-        spreads[n] = fmax(fmax(loss[0], loss[1]), loss[2]) - fmin(fmin(loss[0], loss[1]), loss[2]);
+        spreads[n] = fmax(fmax(loss[0], loss[1]), loss[2]) -
+                     fmin(fmin(loss[0], loss[1]), loss[2]);
         if (fabs(means[n] - mean) > 0.0005001)
             test_fail(__FILE__, __LINE__, "row %d: mean %.5f", n, means[n]);
         n++;
@@ -1038,9 +1186,10 @@ static void the_experiment_adds_up(void) {
     CHECK(n == 4, "%d rows of three seeds", n);
     char sentence[128];
     const double higher = means[3] - means[0];
-    snprintf(sentence, sizeof sentence,
-             "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)", higher,
-             higher / spreads[3], spreads[3]);
+    snprintf(
+        sentence, sizeof sentence,
+        "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)",
+        higher, higher / spreads[3], spreads[3]);
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
     snprintf(sentence, sizeof sentence, "differ by up to\n  %.3f",
              fmax(fmax(spreads[0], spreads[1]), spreads[2]));
@@ -1068,43 +1217,53 @@ static const char *const NAMES[] = {"L2",
 
 static bool is_known(const char *name, size_t n) {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strlen(NAMES[i]) == n && !strncmp(name, NAMES[i], n)) return true;
+        if (strlen(NAMES[i]) == n && !strncmp(name, NAMES[i], n))
+            return true;
     return false;
 }
 
 /* An address matches the number before it, names are spelled correctly, and named files exist. */
 static void addresses_and_names_are_correct(void) {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_",
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_",
                       digits[] = "0123456789";
     static const char *const folders[] = {"tests/", "scripts/", "models/"};
     for (size_t c = 0; c < 2; c++) {
         char *text = chapter_text(BOOK.chapters[c]), first[64], second[64];
         int papers = 0, files = 0, names = 0;
         CHECK(text, "%s does not open", BOOK.chapters[c]);
-        for (const char *at = text; (at = strstr(at, "[arXiv:")); at++, papers++)
-            CHECK(sscanf(at, "[arXiv:%63[0-9.]](https://arxiv.org/abs/%63[0-9.])", first, second) ==
-                          2 &&
+        for (const char *at = text; (at = strstr(at, "[arXiv:"));
+             at++, papers++)
+            CHECK(sscanf(at,
+                         "[arXiv:%63[0-9.]](https://arxiv.org/abs/%63[0-9.])",
+                         first, second) == 2 &&
                       !strcmp(first, second),
                   "%s: %.60s", BOOK.chapters[c], at);
-        for (const char *at = text, *end; (at = strpbrk(at, letters)); at = end) {
-            for (end = at + strspn(at, letters); strspn(end, digits) + strspn(end, letters);)
+        for (const char *at = text, *end; (at = strpbrk(at, letters));
+             at = end) {
+            for (end = at + strspn(at, letters);
+                 strspn(end, digits) + strspn(end, letters);)
                 end += strspn(end, digits) + strspn(end, letters);
             const bool digit = strcspn(at, digits) < (size_t)(end - at);
-            CHECK(!digit || is_known(at, (size_t)(end - at)), "%s: %.*s is not known",
-                  BOOK.chapters[c], (int)(end - at), at);
+            CHECK(!digit || is_known(at, (size_t)(end - at)),
+                  "%s: %.*s is not known", BOOK.chapters[c], (int)(end - at),
+                  at);
             names += digit;
         }
         for (int i = 0; i < 3; i++)
             for (const char *at = text; (at = strstr(at, folders[i])); at++) {
-                FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 && strchr(first, '.')
+                FILE *in = sscanf(at, "%63[a-zA-Z0-9_./]", first) == 1 &&
+                                   strchr(first, '.')
                                ? fopen(first, "r")
                                : NULL;
-                CHECK(in || !strchr(first, '.'), "%s: %s does not exist", BOOK.chapters[c], first);
-                if (in) fclose(in);
+                CHECK(in || !strchr(first, '.'), "%s: %s does not exist",
+                      BOOK.chapters[c], first);
+                if (in)
+                    fclose(in);
                 files += in != NULL;
             }
-        CHECK(papers > 8 && names > 40 && files > 14, "%s: %d, %d, %d", BOOK.chapters[c], papers,
-              names, files);
+        CHECK(papers > 8 && names > 40 && files > 14, "%s: %d, %d, %d",
+              BOOK.chapters[c], papers, names, files);
         free(text);
     }
 }
@@ -1112,13 +1271,15 @@ static void addresses_and_names_are_correct(void) {
 /* README's rows of measurements are equal to rows of the linked pages. */
 static void readme_measurements_match_the_pages(void) {
     static const char *const pages[] = {"docs/norms.md", "docs/performance.md"};
-    static const char *const sections[] = {"\n## What do norms cost?\n", "\n## How fast?\n"};
+    static const char *const sections[] = {"\n## What do norms cost?\n",
+                                           "\n## How fast?\n"};
     size_t size;
     char *readme = file_read("README.md", &size);
     CHECK(readme, "README.md does not open");
     for (int i = 0; i < 2; i++) {
         char *page = chapter_text(pages[i]), row[1024];
-        const char *at = strstr(readme, sections[i]), *end = at ? strstr(at + 1, "\n## ") : NULL;
+        const char *at = strstr(readme, sections[i]),
+                   *end = at ? strstr(at + 1, "\n## ") : NULL;
         int rows = 0;
         CHECK(page && end, "README.md has no section%s", sections[i]);
         while ((at = strstr(at, "\n| ")) && at < end) {
@@ -1126,10 +1287,12 @@ static void readme_measurements_match_the_pages(void) {
             snprintf(row, sizeof row, "%.*s\n", (int)(after - at), at);
             at = after;
             if (!strstr(page, row))
-                test_fail(__FILE__, __LINE__, "%s does not have README.md's row%s", pages[i], row);
+                test_fail(__FILE__, __LINE__,
+                          "%s does not have README.md's row%s", pages[i], row);
             rows++;
         }
-        CHECK(rows > 4, "README.md has %d rows in its section%s", rows, sections[i]);
+        CHECK(rows > 4, "README.md has %d rows in its section%s", rows,
+              sections[i]);
         free(page);
     }
     free(readme);

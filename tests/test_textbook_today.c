@@ -27,14 +27,17 @@ static void three_axes(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float x[8], y[8], wrong[8];
     double scales[4];
-    for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
+    for (int i = 0; i < 8; i++)
+        x[i] = (float)(i + 1);
     norm_forward(y, x, &norm, 4, 2);
-    for (int t = 0; t < 4; t++) scales[t] = 1 / rms_of(x + 2 * t, 2);
-    for (int i = 0; i < 8; i++) wrong[i] = (float)(x[i] * scales[i % 4]);
-    CHECK_VALUES(y, 8, 1e-6, 0.632455532, 1.26491106, 0.848528137, 1.13137085, 0.90535746,
-                 1.08642895, 0.931266147, 1.06430417);
-    CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476, 0.532152084, 3.16227766,
-                 1.69705627, 1.26750044, 1.06430417);
+    for (int t = 0; t < 4; t++)
+        scales[t] = 1 / rms_of(x + 2 * t, 2);
+    for (int i = 0; i < 8; i++)
+        wrong[i] = (float)(x[i] * scales[i % 4]);
+    CHECK_VALUES(y, 8, 1e-6, 0.632455532, 1.26491106, 0.848528137, 1.13137085,
+                 0.90535746, 1.08642895, 0.931266147, 1.06430417);
+    CHECK_VALUES(wrong, 8, 1e-6, 0.632455532, 0.565685425, 0.543214476,
+                 0.532152084, 3.16227766, 1.69705627, 1.26750044, 1.06430417);
     HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5),
           4 / sqrt((49 + 64) / 2.0));
 }
@@ -42,21 +45,28 @@ static void three_axes(void) {
 /* The mean of both tokens is 25.5; their means are 7.5 and 43.5. */
 static void one_mean_of_everything(void) {
     float x[8], y[8];
-    for (int i = 0; i < 8; i++) x[i] = (float)(i + 1);
+    for (int i = 0; i < 8; i++)
+        x[i] = (float)(i + 1);
     const double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4,
                  second = dot(x + 4, x + 4, 4) / 4;
-    for (int i = 0; i < 8; i++) y[i] = (float)(x[i] / sqrt(both));
-    CHECK(fabs(rms_of(y, 4) - 0.542326145) < 1e-7, "token 0: %.9g", rms_of(y, 4));
-    CHECK(fabs(rms_of(y + 4, 4) - 1.30609431) < 1e-7, "token 1: %.9g", rms_of(y + 4, 4));
-    HOLDS(1, 2, 3, 4, 5, 6, 7, 8, both, first, second, sqrt(first / both), sqrt(second / both));
+    for (int i = 0; i < 8; i++)
+        y[i] = (float)(x[i] / sqrt(both));
+    CHECK(fabs(rms_of(y, 4) - 0.542326145) < 1e-7, "token 0: %.9g",
+          rms_of(y, 4));
+    CHECK(fabs(rms_of(y + 4, 4) - 1.30609431) < 1e-7, "token 1: %.9g",
+          rms_of(y + 4, 4));
+    HOLDS(1, 2, 3, 4, 5, 6, 7, 8, both, first, second, sqrt(first / both),
+          sqrt(second / both));
 }
 
 enum { SAMPLES = 2, LENGTH = 3, HEADS = 2, HEAD = DIM / HEADS };
 
-static void project_double(double *out, const double *x, uint64_t w, int first_row, int rows) {
+static void project_double(double *out, const double *x, uint64_t w,
+                           int first_row, int rows) {
     for (int r = 0; r < rows; r++) {
         out[r] = 0;
-        for (int c = 0; c < DIM; c++) out[r] += random_float(w, (first_row + r) * DIM + c) * x[c];
+        for (int c = 0; c < DIM; c++)
+            out[r] += random_float(w, (first_row + r) * DIM + c) * x[c];
     }
 }
 
@@ -74,12 +84,14 @@ static void two_heads(double *out, const double *x, int n) {
             double weights[LENGTH], sum = 0;
             for (int s = 0; s < n; s++) {
                 double score = 0;
-                for (int i = 0; i < HEAD; i++) score += q[t][h * HEAD + i] * k[s][h * HEAD + i];
+                for (int i = 0; i < HEAD; i++)
+                    score += q[t][h * HEAD + i] * k[s][h * HEAD + i];
                 sum += weights[s] = exp(score / sqrt(HEAD));
             }
             for (int s = 0; s < n; s++)
                 for (int i = 0; i < HEAD; i++)
-                    mixed[h * HEAD + i] += weights[s] / sum * v[s][h * HEAD + i];
+                    mixed[h * HEAD + i] +=
+                        weights[s] / sum * v[s][h * HEAD + i];
         }
         project_double(out + t * DIM, mixed, 92, 0, DIM);
     }
@@ -95,20 +107,25 @@ static double moved(bool batch_first) {
             const int n = batch_first ? LENGTH : SAMPLES;
             for (int s = 0; s < n; s++)
                 for (int i = 0; i < DIM; i++) {
-                    const int sample = batch_first ? 0 : s, at = batch_first ? s : t;
-                    x[s * DIM + i] = 4 * random_float(90, (sample * LENGTH + at) * DIM + i) +
-                                     (float)(sample ? move : 0);
+                    const int sample = batch_first ? 0 : s,
+                              at = batch_first ? s : t;
+                    x[s * DIM + i] =
+                        4 * random_float(90, (sample * LENGTH + at) * DIM + i) +
+                        (float)(sample ? move : 0);
                 }
             two_heads(out, x, n);
-            memcpy(y[move][t], out + (batch_first ? t * DIM : 0), sizeof y[move][t]);
+            memcpy(y[move][t], out + (batch_first ? t * DIM : 0),
+                   sizeof y[move][t]);
         }
     for (int t = 0; t < LENGTH; t++)
-        for (int i = 0; i < DIM; i++) max = fmax(max, fabs(y[1][t][i] - y[0][t][i]));
+        for (int i = 0; i < DIM; i++)
+            max = fmax(max, fabs(y[1][t][i] - y[0][t][i]));
     return max;
 }
 
 static void attention_across_the_batch(void) {
-    CHECK(fabs(moved(false) - 0.751340123) < 1e-6, "along the batch: %.9g", moved(false));
+    CHECK(fabs(moved(false) - 0.751340123) < 1e-6, "along the batch: %.9g",
+          moved(false));
     CHECK(moved(true) == 0, "along the sequence: %.9g", moved(true));
     HOLDS(2, 3, 8, 1, 0, moved(false), moved(true));
 }
@@ -132,8 +149,10 @@ static void a_norm_keeps_the_shape(void) {
         two[i] = (float)(i % 2);
     }
     layernorm(y, even, ONES, NULL, N, 0);
-    CHECK(fabs(kurtosis(even, N) - 1.79941392) < 1e-6, "evenly spaced: %.9g", kurtosis(even, N));
-    CHECK(fabs(kurtosis(y, N) - 1.79941392) < 1e-6, "its norm: %.9g", kurtosis(y, N));
+    CHECK(fabs(kurtosis(even, N) - 1.79941392) < 1e-6, "evenly spaced: %.9g",
+          kurtosis(even, N));
+    CHECK(fabs(kurtosis(y, N) - 1.79941392) < 1e-6, "its norm: %.9g",
+          kurtosis(y, N));
     layernorm(y, two, ONES, NULL, N, 0);
     CHECK(fabs(kurtosis(y, N) - 1) < 1e-6, "two values: %.9g", kurtosis(y, N));
     rmsnorm(y, one, ONES, N, 0);
@@ -147,16 +166,20 @@ static void a_feature_may_shift(void) {
     static float x[N * WIDTH], y[N * WIDTH];
     double means[2][2] = {{0}};
     fill_random(x, 93, N * WIDTH, 4);
-    for (int t = 0; t < N; t++) x[t * WIDTH] += 2;
+    for (int t = 0; t < N; t++)
+        x[t * WIDTH] += 2;
     for (int k = 0; k < 2; k++) {
         const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
         norm_forward(y, x, &norm, N, WIDTH);
         for (int t = 0; t < N; t++)
-            for (int i = 0; i < 2; i++) means[k][i] += (double)y[t * WIDTH + i] / N;
+            for (int i = 0; i < 2; i++)
+                means[k][i] += (double)y[t * WIDTH + i] / N;
     }
-    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 && fabs(means[0][1] - 0.0726658444) < 1e-5,
+    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 &&
+              fabs(means[0][1] - 0.0726658444) < 1e-5,
           "RMSNorm: %.9g, %.9g", means[0][0], means[0][1]);
-    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 && fabs(means[1][1] - 0.0437354242) < 1e-5,
+    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 &&
+              fabs(means[1][1] - 0.0437354242) < 1e-5,
           "LayerNorm: %.9g, %.9g", means[1][0], means[1][1]);
     HOLDS(N, WIDTH, 2, 0, means[0][0], means[1][0]);
 }
@@ -164,13 +187,16 @@ static void a_feature_may_shift(void) {
 static void two_defaults_of_eps(void) {
     static const double sizes[] = {1, 0.1, 0.01, 0.001};
     for (int i = 0; i < 4; i++) {
-        const double r = sizes[i], five = r / sqrt(r * r + 1e-5), six = r / sqrt(r * r + 1e-6);
+        const double r = sizes[i], five = r / sqrt(r * r + 1e-5),
+                     six = r / sqrt(r * r + 1e-6);
         const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
         float y[4];
         rmsnorm(y, x, ONES, 4, 1e-5f);
-        CHECK(fabs(rms_of(y, 4) - five) < 2e-7, "1e-5, RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(rms_of(y, 4) - five) < 2e-7, "1e-5, RMS %g: %.9g", r,
+              rms_of(y, 4));
         rmsnorm(y, x, ONES, 4, 1e-6f);
-        CHECK(fabs(rms_of(y, 4) - six) < 2e-7, "1e-6, RMS %g: %.9g", r, rms_of(y, 4));
+        CHECK(fabs(rms_of(y, 4) - six) < 2e-7, "1e-6, RMS %g: %.9g", r,
+              rms_of(y, 4));
         HOLDS(r, five, six);
     }
     HOLDS(1e-5, 1e-6);
@@ -183,7 +209,8 @@ static void the_ratio_is_eps(void) {
     float x[DIM], scaled[DIM], y[DIM], z[DIM];
     double exact = 0, with = 0, without = 0;
     for (int t = 0; t < TOKENS; t++) {
-        for (int i = 0; i < DIM; i++) scaled[i] = 10 * (x[i] = 4 * random_float(3, t * DIM + i));
+        for (int i = 0; i < DIM; i++)
+            scaled[i] = 10 * (x[i] = 4 * random_float(3, t * DIM + i));
         const double square = dot(x, x, DIM) / DIM;
         exact += sqrt((square + 1e-6) / (square + 1e-8)) / TOKENS;
         for (int k = 0; k < 2; k++) {
@@ -193,10 +220,13 @@ static void the_ratio_is_eps(void) {
                 *(k ? &without : &with) += (double)z[i] / y[i] / (TOKENS * DIM);
         }
     }
-    CHECK(fabs(exact - 1 - 3.30802116e-07) < 1e-14, "float64: 1 + %.9g", exact - 1);
+    CHECK(fabs(exact - 1 - 3.30802116e-07) < 1e-14, "float64: 1 + %.9g",
+          exact - 1);
     CHECK(fabs(with - exact) < 5e-8, "norm.c: 1 + %.9g", with - 1);
-    CHECK(fabs(without - 1) < 5e-8, "norm.c without eps: 1 + %.9g", without - 1);
-    HOLDS(1, 10, 1e-6, 100, 8, 5, -23, 2, 0, 1.2e-7, 1 + 5 * ulp_of_one, exact - 1, ulp_of_one);
+    CHECK(fabs(without - 1) < 5e-8, "norm.c without eps: 1 + %.9g",
+          without - 1);
+    HOLDS(1, 10, 1e-6, 100, 8, 5, -23, 2, 0, 1.2e-7, 1 + 5 * ulp_of_one,
+          exact - 1, ulp_of_one);
 }
 
 /* ---- 46: the notes' own loss
@@ -209,18 +239,21 @@ static double normal(uint64_t tensor, int i) {
 }
 
 /* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
-static void notes_gradient(double *mean, double *variance, NormKind kind, const float *x,
-                           const float *target) {
+static void notes_gradient(double *mean, double *variance, NormKind kind,
+                           const float *x, const float *target) {
     enum { N = TOKENS * DIM };
     const Norm norm = {kind, 1e-6f, ONES, NULL, 0};
     float y[N], dy[N], dx[N], unused[2][DIM];
     norm_forward(y, x, &norm, TOKENS, DIM);
-    for (int i = 0; i < N; i++) dy[i] = 2 * (y[i] - target[i]) / N;
+    for (int i = 0; i < N; i++)
+        dy[i] = 2 * (y[i] - target[i]) / N;
     for (int t = 0; t < N; t += DIM)
         if (kind == NORM_RMS)
-            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM, 1e-6f);
+            rmsnorm_backward(dx + t, unused[0], dy + t, x + t, ONES, DIM,
+                             1e-6f);
         else
-            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t, ONES, DIM, 1e-6f);
+            layernorm_backward(dx + t, unused[0], unused[1], dy + t, x + t,
+                               ONES, DIM, 1e-6f);
     *mean = mean_of(dx, N);
     *variance = (dot(dx, dx, N) - N * *mean * *mean) / (N - 1);
 }
@@ -247,16 +280,16 @@ static void the_loss_of_the_notes(void) {
         larger += variance > other;
         squares += mean * mean / DRAWS;
     }
-    CHECK(fabs(variances[0] / rms - 1) < 0.02, "RMSNorm: variance %g, expected %g", variances[0],
-          rms);
-    CHECK(fabs(variances[1] / unbiased - 1) < 0.02, "LayerNorm: variance %g, expected %g",
-          variances[1], unbiased);
-    CHECK(abs(larger - DRAWS * 43 / 100) < DRAWS * 3 / 100, "RMSNorm's is the larger in %d of %d",
-          larger, DRAWS);
-    CHECK(fabs(sqrt(squares / (rms / N)) - 1) < 0.05, "RMSNorm: the means spread by %g",
-          sqrt(squares));
-    HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, unbiased, N - 1, 43, sqrt(rms / N), DIM - 1,
-          DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
+    CHECK(fabs(variances[0] / rms - 1) < 0.02,
+          "RMSNorm: variance %g, expected %g", variances[0], rms);
+    CHECK(fabs(variances[1] / unbiased - 1) < 0.02,
+          "LayerNorm: variance %g, expected %g", variances[1], unbiased);
+    CHECK(abs(larger - DRAWS * 43 / 100) < DRAWS * 3 / 100,
+          "RMSNorm's is the larger in %d of %d", larger, DRAWS);
+    CHECK(fabs(sqrt(squares / (rms / N)) - 1) < 0.05,
+          "RMSNorm: the means spread by %g", sqrt(squares));
+    HOLDS(TOKENS, DIM, N, 1, 2, 4, N * N, rms, layer, unbiased, N - 1, 43,
+          sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
 }
 
 /* ---- 47, 48: where norms are placed
@@ -270,11 +303,13 @@ typedef struct {
     float x[DEEP + 1][BREADTH], in[DEEP][BREADTH], out[DEEP][BREADTH];
 } Depth;
 
-static void apply_matrix(float *out, const float *w, const float *x, bool transposed) {
+static void apply_matrix(float *out, const float *w, const float *x,
+                         bool transposed) {
     for (int r = 0; r < BREADTH; r++) {
         double sum = 0;
         for (int c = 0; c < BREADTH; c++)
-            sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] * x[c];
+            sum += (double)w[transposed ? c * BREADTH + r : r * BREADTH + c] *
+                   x[c];
         out[r] = (float)sum;
     }
 }
@@ -289,8 +324,10 @@ static void go_deep(Depth *d, Place place) {
             memcpy(d->in[l], x, sizeof d->in[l]);
         apply_matrix(d->out[l], d->w[l], d->in[l], false);
         memcpy(branch, d->out[l], sizeof branch);
-        if (place == INSIDE || place == SANDWICH) rmsnorm(branch, branch, ONES, BREADTH, 0);
-        for (int i = 0; i < BREADTH; i++) y[i] = x[i] + branch[i];
+        if (place == INSIDE || place == SANDWICH)
+            rmsnorm(branch, branch, ONES, BREADTH, 0);
+        for (int i = 0; i < BREADTH; i++)
+            y[i] = x[i] + branch[i];
         if (place == POST) {
             memcpy(d->out[l], y, sizeof d->out[l]); /* the norm's input */
             rmsnorm(y, y, ONES, BREADTH, 0);
@@ -299,38 +336,47 @@ static void go_deep(Depth *d, Place place) {
 }
 
 /* |dL/dx| / |loss| at every depth, for L = sum(loss norm(x)) at the end. */
-static void come_back(double *sizes, const Depth *d, Place place, const float *loss) {
+static void come_back(double *sizes, const Depth *d, Place place,
+                      const float *loss) {
     float g[BREADTH], dx[BREADTH], branch[BREADTH], unused[BREADTH] = {0};
     rmsnorm_backward(g, unused, loss, d->x[DEEP], ONES, BREADTH, 0);
     for (int l = DEEP; l >= 0; l--) {
         sizes[l] = sqrt(dot(g, g, BREADTH) / dot(loss, loss, BREADTH));
-        if (!l) break;
+        if (!l)
+            break;
         if (place == POST) {
             rmsnorm_backward(dx, unused, g, d->out[l - 1], ONES, BREADTH, 0);
             memcpy(g, dx, sizeof g);
         }
         memcpy(branch, g, sizeof branch);
         if (place == INSIDE || place == SANDWICH)
-            rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH, 0);
+            rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH,
+                             0);
         apply_matrix(dx, d->w[l - 1], branch, true);
         memcpy(branch, dx, sizeof branch);
         if (place == PRE || place == SANDWICH)
             rmsnorm_backward(branch, unused, dx, d->x[l - 1], ONES, BREADTH, 0);
-        for (int i = 0; i < BREADTH; i++) g[i] += branch[i];
+        for (int i = 0; i < BREADTH; i++)
+            g[i] += branch[i];
     }
 }
 
 /* The seed of a draw's weights; the next three are those of their changes, the loss and the
  * token. */
-static int seed_of(int draw) { return draw ? 1000 + 4 * draw : 100; }
+static int seed_of(int draw) {
+    return draw ? 1000 + 4 * draw : 100;
+}
 
 static void set_weights(Depth *d, int draw, double factor, double move) {
     const double size = sqrt(12.0 / BREADTH);
     for (int l = 0; l < DEEP; l++)
         for (int i = 0; i < BREADTH * BREADTH; i++) {
             const int at = l * BREADTH * BREADTH + i;
-            const double change = move != 0 ? move * random_float(seed_of(draw) + 1, at) : 0;
-            d->w[l][i] = (float)(size * (factor * random_float(seed_of(draw), at) + change));
+            const double change =
+                move != 0 ? move * random_float(seed_of(draw) + 1, at) : 0;
+            d->w[l][i] =
+                (float)(size *
+                        (factor * random_float(seed_of(draw), at) + change));
         }
     fill_random(d->x[0], seed_of(draw) + 3, BREADTH, 1);
     rmsnorm(d->x[0], d->x[0], ONES, BREADTH, 0);
@@ -342,15 +388,22 @@ typedef struct {
     double rms, gradients[4], moves;
 } AtDepth;
 static const AtDepth PLACES[N_PLACES] = {
-    [PRE] = {3.58054579, {0.990222162, 0.447978176, 0.334986332, 0.279778138}, 1.49583442},
+    [PRE] = {3.58054579,
+             {0.990222162, 0.447978176, 0.334986332, 0.279778138},
+             1.49583442},
     [POST] = {1, {1.01585406, 1.01122114, 1.00394705, 0.992441415}, 2.49436757},
-    [INSIDE] = {3.57609645, {0.996102223, 0.451675538, 0.335958778, 0.279898739}, 1.50815355},
-    [SANDWICH] = {3.57609645, {0.996102223, 0.451675538, 0.335958778, 0.279898739}, 1.50815355},
+    [INSIDE] = {3.57609645,
+                {0.996102223, 0.451675538, 0.335958778, 0.279898739},
+                1.50815355},
+    [SANDWICH] = {3.57609645,
+                  {0.996102223, 0.451675538, 0.335958778, 0.279898739},
+                  1.50815355},
 };
 enum { DEPTH_DRAWS = 200 };
 
 /* Adds a draw to the means, first with move 0. ends[place]: the result without a move. */
-static void add_depth_draw(AtDepth *sums, Depth *d, int draw, float (*ends)[BREADTH], double move) {
+static void add_depth_draw(AtDepth *sums, Depth *d, int draw,
+                           float (*ends)[BREADTH], double move) {
     float loss[BREADTH], end[BREADTH];
     double sizes[DEEP + 1];
     fill_random(loss, seed_of(draw) + 2, BREADTH, 1);
@@ -358,7 +411,8 @@ static void add_depth_draw(AtDepth *sums, Depth *d, int draw, float (*ends)[BREA
     for (Place place = 0; place < N_PLACES; place++) {
         go_deep(d, place);
         rmsnorm(end, d->x[DEEP], ONES, BREADTH, 0);
-        for (int i = 0; i < BREADTH && move != 0; i++) end[i] -= ends[place][i];
+        for (int i = 0; i < BREADTH && move != 0; i++)
+            end[i] -= ends[place][i];
         if (move != 0) {
             sums[place].moves += 100 * rms_of(end, BREADTH) / DEPTH_DRAWS;
             continue;
@@ -366,7 +420,8 @@ static void add_depth_draw(AtDepth *sums, Depth *d, int draw, float (*ends)[BREA
         memcpy(ends[place], end, sizeof end);
         come_back(sizes, d, place, loss);
         sums[place].rms += rms_of(d->x[DEEP], BREADTH) / DEPTH_DRAWS;
-        for (int i = 0; i < 4; i++) sums[place].gradients[i] += sizes[4 * i] / DEPTH_DRAWS;
+        for (int i = 0; i < 4; i++)
+            sums[place].gradients[i] += sizes[4 * i] / DEPTH_DRAWS;
     }
 }
 
@@ -380,12 +435,14 @@ static void four_places_by_depth(void) {
     }
     for (Place place = 0; place < N_PLACES; place++) {
         const AtDepth *f = &found[place], *e = &PLACES[place];
-        CHECK(fabs(f->rms - e->rms) < 1e-5, "place %d: RMS %.9g", place, f->rms);
-        CHECK(fabs(f->moves - e->moves) < 1e-3, "place %d: moves by %.9g %%", place, f->moves);
+        CHECK(fabs(f->rms - e->rms) < 1e-5, "place %d: RMS %.9g", place,
+              f->rms);
+        CHECK(fabs(f->moves - e->moves) < 1e-3, "place %d: moves by %.9g %%",
+              place, f->moves);
         for (int i = 0; i < 4; i++) {
             const double expected = e->gradients[i];
-            CHECK(fabs(f->gradients[i] - expected) < 1e-5, "place %d, depth %d: %.9g", place, 4 * i,
-                  f->gradients[i]);
+            CHECK(fabs(f->gradients[i] - expected) < 1e-5,
+                  "place %d, depth %d: %.9g", place, 4 * i, f->gradients[i]);
             HOLDS(expected);
         }
         HOLDS(e->rms, e->moves);
@@ -403,8 +460,8 @@ static void a_post_norm_bounds_the_branch(void) {
         set_weights(d, 0, k ? 4 : 1, 0);
         go_deep(d, SANDWICH);
         if (k)
-            CHECK(!memcmp(end, d->x[DEEP], sizeof end), "sandwich: %.9g and %.9g", end[0],
-                  d->x[DEEP][0]);
+            CHECK(!memcmp(end, d->x[DEEP], sizeof end),
+                  "sandwich: %.9g and %.9g", end[0], d->x[DEEP][0]);
         memcpy(end, d->x[DEEP], sizeof end);
         set_weights(d, 0, k ? 4 : 1, 0);
         go_deep(d, PRE);
@@ -436,7 +493,8 @@ static void qk_norm_bounds_the_scores(void) {
         HOLDS(n, sqrt(n));
     }
     const double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
-    HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim, 100 * extra / (2 * dim), 2 * 128);
+    HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim,
+          100 * extra / (2 * dim), 2 * 128);
 }
 
 /* ---- 50 to 53: why the mean does not matter; large elements; folding
@@ -455,9 +513,10 @@ static void a_mean_is_one_over_the_root_of_dim(void) {
             squares += part * part / tokens;
         }
         const double expected = sqrt(2 / (3.14159265358979 * n));
-        CHECK(fabs(sum / expected - 1) < 0.08, "dim %d: mean / RMS is %.9g, expected %.9g", n, sum,
-              expected);
-        CHECK(fabs(squares * n - 1) < 0.15, "dim %d: its square is %.9g / dim", n, squares * n);
+        CHECK(fabs(sum / expected - 1) < 0.08,
+              "dim %d: mean / RMS is %.9g, expected %.9g", n, sum, expected);
+        CHECK(fabs(squares * n - 1) < 0.15, "dim %d: its square is %.9g / dim",
+              n, squares * n);
         HOLDS(n, expected, sqrt(1 - 1.0 / n));
     }
     HOLDS(1, 2);
@@ -475,23 +534,27 @@ static void a_real_models_mean_is_chance(void) {
         min = fmin(min, sites[i].mean);
         max = fmax(max, sites[i].mean);
     }
-    CHECK(min > 0.5 * 0.0997 && max < 0.0997, "mean / RMS from %.9g to %.9g", min, max);
+    CHECK(min > 0.5 * 0.0997 && max < 0.0997, "mean / RMS from %.9g to %.9g",
+          min, max);
     HOLDS(SITES, 64, 0, min, max, sqrt(2 / (3.14159265358979 * 64)));
 }
 
 static void one_large_element_silences_the_others(void) {
     enum { N = 4096 };
     static float x[N], y[N], ones[N];
-    for (int i = 0; i < N; i++) x[i] = ones[i] = 1;
+    for (int i = 0; i < N; i++)
+        x[i] = ones[i] = 1;
     x[7] = 1000;
     rmsnorm(y, x, ones, N, 0);
     const double scale = 1 / sqrt((1e6 + N - 1) / N);
-    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4, "%.9g and %.9g", y[0],
-          y[7]);
+    CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4,
+          "%.9g and %.9g", y[0], y[7]);
     HOLDS(N, 1, 1000, 1 / scale, scale, 1000 * scale, sqrt(N));
     double first, others;
-    if (first_token_of_story(&first, &others)) return story_missing();
-    CHECK(first > 2 * others, "the first token has %g, the others %g", first, others);
+    if (first_token_of_story(&first, &others))
+        return story_missing();
+    CHECK(first > 2 * others, "the first token has %g, the others %g", first,
+          others);
     HOLDS(0, 1, first, others);
 }
 
@@ -504,11 +567,13 @@ static void folding_widens_a_block(void) {
         for (int fold = 0; fold < 2; fold++) {
             double w[BLOCK], max = 0;
             for (int i = 0; i < BLOCK; i++) {
-                w[i] = 2 * random_float(130, b * BLOCK + i) * (fold && !i ? 16 : 1);
+                w[i] = 2 * random_float(130, b * BLOCK + i) *
+                       (fold && !i ? 16 : 1);
                 max = fmax(max, fabs(w[i]));
             }
             for (int i = 0; i < BLOCK; i++) {
-                const double step = max / 127, error = w[i] - step * round(w[i] / step);
+                const double step = max / 127,
+                             error = w[i] - step * round(w[i] / step);
                 const double gamma = !fold && !i ? 16 : 1;
                 errors[fold] += error * error * gamma * gamma;
             }
@@ -521,14 +586,18 @@ static void folding_widens_a_block(void) {
     static const struct {
         const char *type;
         bool fold;
-        double nats; /* with other vector widths a few activations are rounded to other bytes */
+        double
+            nats; /* with other vector widths a few activations are rounded to other bytes */
     } LOSSES[] = {{"f32", 0, 0.494},  {"f32", 1, 0.494},  {"q8_0", 0, 0.495},
                   {"q8_0", 1, 0.497}, {"q4_0", 0, 0.566}, {"q4_0", 1, 0.609}};
     for (int k = 0; k < 6; k++) {
-        const double nats = story_loss_converted(LOSSES[k].type, LOSSES[k].fold);
-        if (nats < 0) return story_missing();
-        CHECK(fabs(nats - LOSSES[k].nats) < (k < 2 ? 0.0005 : 0.005), "%s%s: %.9g", LOSSES[k].type,
-              LOSSES[k].fold ? ", folded" : "", nats);
+        const double nats =
+            story_loss_converted(LOSSES[k].type, LOSSES[k].fold);
+        if (nats < 0)
+            return story_missing();
+        CHECK(fabs(nats - LOSSES[k].nats) < (k < 2 ? 0.0005 : 0.005),
+              "%s%s: %.9g", LOSSES[k].type, LOSSES[k].fold ? ", folded" : "",
+              nats);
         HOLDS(LOSSES[k].nats, 0.005);
     }
 }
@@ -537,11 +606,14 @@ static void folding_widens_a_block(void) {
  * ------------------------------------------------------------------------ */
 
 /* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
-static void weight_gradient(float *dw, const float *w, const float *x, const float *v) {
+static void weight_gradient(float *dw, const float *w, const float *x,
+                            const float *v) {
     float z[DIM], dz[DIM], unused[DIM] = {0};
-    for (int r = 0; r < DIM; r++) z[r] = (float)dot(w + r * DIM, x, DIM);
+    for (int r = 0; r < DIM; r++)
+        z[r] = (float)dot(w + r * DIM, x, DIM);
     rmsnorm_backward(dz, unused, v, z, ONES, DIM, 0);
-    for (int i = 0; i < DIM * DIM; i++) dw[i] = dz[i / DIM] * x[i % DIM];
+    for (int i = 0; i < DIM * DIM; i++)
+        dw[i] = dz[i / DIM] * x[i % DIM];
 }
 
 static void the_gradient_of_weights_before_a_norm(void) {
@@ -550,21 +622,26 @@ static void the_gradient_of_weights_before_a_norm(void) {
     fill_random(x, 110, DIM, 4);
     fill_random(v, 111, DIM, 1);
     fill_random(w, 112, N, 1);
-    for (int i = 0; i < N; i++) twice_w[i] = 2 * w[i];
-    for (int i = 0; i < DIM; i++) twice_x[i] = 2 * x[i];
+    for (int i = 0; i < N; i++)
+        twice_w[i] = 2 * w[i];
+    for (int i = 0; i < DIM; i++)
+        twice_x[i] = 2 * x[i];
     weight_gradient(g[0], w, x, v);
     weight_gradient(g[1], twice_w, x, v);
     weight_gradient(g[2], w, twice_x, v);
     const double size = sqrt(dot(g[0], g[0], N)), length = sqrt(dot(w, w, N));
-    CHECK(fabs(dot(g[0], w, N)) < 1e-6 * size * length, "<dL/dW, W> is %g", dot(g[0], w, N));
+    CHECK(fabs(dot(g[0], w, N)) < 1e-6 * size * length, "<dL/dW, W> is %g",
+          dot(g[0], w, N));
     for (int i = 0; i < N; i++)
         CHECK(g[1][i] == g[0][i] / 2 && g[2][i] == g[0][i], "element %d", i);
     CHECK(fabs(size - 2.20048353) < 1e-6 && fabs(length - 2.55611814) < 1e-6,
           "|dL/dW| %.9g, |W| %.9g", size, length);
-    for (int i = 0; i < N; i++) stepped[i] = w[i] - 0.1f * g[0][i];
+    for (int i = 0; i < N; i++)
+        stepped[i] = w[i] - 0.1f * g[0][i];
     const double grown = sqrt(dot(stepped, stepped, N)),
                  expected = sqrt(length * length + 0.01 * size * size);
-    CHECK(fabs(grown - expected) < 1e-6, "a step: |W| %.9g, expected %.9g", grown, expected);
+    CHECK(fabs(grown - expected) < 1e-6, "a step: |W| %.9g, expected %.9g",
+          grown, expected);
     HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
 }
 
@@ -584,10 +661,12 @@ static void curvature_falls_with_the_square(void) {
         }
         weight_gradient(before, w, x, v);
         weight_gradient(after, moved_w, x, v);
-        for (int i = 0; i < N; i++) after[i] -= before[i];
+        for (int i = 0; i < N; i++)
+            after[i] -= before[i];
         changes[k] = sqrt(dot(after, after, N));
     }
-    CHECK(fabs(changes[0] / changes[1] - 4) < 0.05, "%.9g times", changes[0] / changes[1]);
+    CHECK(fabs(changes[0] / changes[1] - 4) < 0.05, "%.9g times",
+          changes[0] / changes[1]);
     HOLDS(2, 1, 4, 0);
 }
 
@@ -597,10 +676,12 @@ static void curvature_falls_with_the_square(void) {
 static void a_tanh_for_a_norm(void) {
     static const double scales[] = {0.1, 1, 10};
     for (int k = 0; k < 3; k++) {
-        for (int i = 0; i < 4; i++) HOLDS(tanh(0.5 * scales[k] * ONE_TO_FOUR[i]));
+        for (int i = 0; i < 4; i++)
+            HOLDS(tanh(0.5 * scales[k] * ONE_TO_FOUR[i]));
         HOLDS(scales[k]);
     }
-    const double step = 1e-4, slope = (tanh(0.5 * step) - tanh(-0.5 * step)) / (2 * step);
+    const double step = 1e-4,
+                 slope = (tanh(0.5 * step) - tanh(-0.5 * step)) / (2 * step);
     CHECK(fabs(slope - 0.5) < 1e-8, "the slope at 0 is %.9g", slope);
     HOLDS(1, 2, 3, 4, 0.5, 0);
 }
@@ -636,7 +717,8 @@ static void answer_of_two_elements(void) {
         float x[2], y[2];
         fill_random(x, 140 + (uint64_t)t, 2, 100);
         layernorm(y, x, ONES, NULL, 2, 0);
-        CHECK(fabsf(fabsf(y[0]) - 1) < 1e-5f && fabsf(y[0] + y[1]) < 1e-5f, "[%g, %g]", y[0], y[1]);
+        CHECK(fabsf(fabsf(y[0]) - 1) < 1e-5f && fabsf(y[0] + y[1]) < 1e-5f,
+              "[%g, %g]", y[0], y[1]);
     }
     HOLDS(1, -1, 2);
 }
@@ -663,14 +745,15 @@ static void answer_of_the_spike(void) {
  * ---------------------------------------- */
 
 typedef struct {
-    double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH], head[BREADTH][BREADTH],
-        bias[DEEP + 1][BREADTH];
+    double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH],
+        head[BREADTH][BREADTH], bias[DEEP + 1][BREADTH];
     double gamma[DEEP + 1][BREADTH], beta[DEEP + 1][BREADTH], x[BREADTH];
 } Sublayers;
 
 static double mean_of_doubles(const double *x, int n) {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i];
+    for (int i = 0; i < n; i++)
+        sum += x[i];
     return sum / n;
 }
 
@@ -678,12 +761,16 @@ static double mean_of_doubles(const double *x, int n) {
 static void norm_doubles(double *y, const double *x, int n, NormKind kind) {
     const double mean = kind == NORM_LAYER ? mean_of_doubles(x, n) : 0;
     double squares = 0;
-    for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-    for (int i = 0; i < n; i++) y[i] = (x[i] - mean) / sqrt(squares / n);
+    for (int i = 0; i < n; i++)
+        squares += (x[i] - mean) * (x[i] - mean);
+    for (int i = 0; i < n; i++)
+        y[i] = (x[i] - mean) / sqrt(squares / n);
 }
 
-static void fill_doubles(double *x, uint64_t tensor, int n, double size, double center) {
-    for (int i = 0; i < n; i++) x[i] = center + size * (double)random_float(tensor, i);
+static void fill_doubles(double *x, uint64_t tensor, int n, double size,
+                         double center) {
+    for (int i = 0; i < n; i++)
+        x[i] = center + size * (double)random_float(tensor, i);
 }
 
 static void random_sublayers(Sublayers *m) {
@@ -700,7 +787,8 @@ static void random_sublayers(Sublayers *m) {
 
 static double dot_doubles(const double *a, const double *b) {
     double sum = 0;
-    for (int i = 0; i < BREADTH; i++) sum += a[i] * b[i];
+    for (int i = 0; i < BREADTH; i++)
+        sum += a[i] * b[i];
     return sum;
 }
 
@@ -710,12 +798,17 @@ static void run_sublayers(double *logits, const Sublayers *m, NormKind kind) {
     memcpy(x, m->x, sizeof x);
     for (int l = 0; l <= DEEP; l++) {
         norm_doubles(n, x, BREADTH, kind);
-        for (int i = 0; i < BREADTH; i++) n[i] = m->gamma[l][i] * n[i] + m->beta[l][i];
+        for (int i = 0; i < BREADTH; i++)
+            n[i] = m->gamma[l][i] * n[i] + m->beta[l][i];
         const double(*const matrix)[BREADTH] = l < DEEP ? m->up[l] : m->head;
-        for (int i = 0; i < BREADTH; i++) hidden[i] = dot_doubles(matrix[i], n) + m->bias[l][i];
-        if (l == DEEP) break;
-        for (int i = 0; i < BREADTH; i++) hidden[i] = tanh(hidden[i]);
-        for (int i = 0; i < BREADTH; i++) x[i] += dot_doubles(m->down[l][i], hidden);
+        for (int i = 0; i < BREADTH; i++)
+            hidden[i] = dot_doubles(matrix[i], n) + m->bias[l][i];
+        if (l == DEEP)
+            break;
+        for (int i = 0; i < BREADTH; i++)
+            hidden[i] = tanh(hidden[i]);
+        for (int i = 0; i < BREADTH; i++)
+            x[i] += dot_doubles(m->down[l][i], hidden);
     }
     memcpy(logits, hidden, sizeof hidden);
 }
@@ -726,7 +819,8 @@ static void fold_sublayers(Sublayers *m) {
         for (int i = 0; i < BREADTH; i++) {
             double *row = l < DEEP ? m->up[l][i] : m->head[i];
             m->bias[l][i] += dot_doubles(row, m->beta[l]);
-            for (int k = 0; k < BREADTH; k++) row[k] *= m->gamma[l][k];
+            for (int k = 0; k < BREADTH; k++)
+                row[k] *= m->gamma[l][k];
         }
     memset(m->beta, 0, sizeof m->beta);
     fill_doubles(m->gamma[0], 0, (DEEP + 1) * BREADTH, 0, 1);
@@ -735,41 +829,52 @@ static void fold_sublayers(Sublayers *m) {
 /* Subtracts the means of all that is added to the residual stream. */
 static void center_sublayers(Sublayers *m) {
     const double mean = mean_of_doubles(m->x, BREADTH);
-    for (int i = 0; i < BREADTH; i++) m->x[i] -= mean;
+    for (int i = 0; i < BREADTH; i++)
+        m->x[i] -= mean;
     for (int l = 0; l < DEEP; l++)
         for (int k = 0; k < BREADTH; k++) {
             double column = 0;
-            for (int i = 0; i < BREADTH; i++) column += m->down[l][i][k] / BREADTH;
-            for (int i = 0; i < BREADTH; i++) m->down[l][i][k] -= column;
+            for (int i = 0; i < BREADTH; i++)
+                column += m->down[l][i][k] / BREADTH;
+            for (int i = 0; i < BREADTH; i++)
+                m->down[l][i][k] -= column;
         }
 }
 
 static double largest_gap(const double *a, const double *b, int n) {
     double max = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, fabs(a[i] - b[i]));
+    for (int i = 0; i < n; i++)
+        max = fmax(max, fabs(a[i] - b[i]));
     return max;
 }
 
 /* Subtracts the mean of the n numbers w[0], w[step], w[2 * step], ... */
 static void center(float *w, int n, int step) {
     double mean = 0;
-    for (int i = 0; i < n; i++) mean += (double)w[i * step] / n;
-    for (int i = 0; i < n; i++) w[i * step] = (float)(w[i * step] - mean);
+    for (int i = 0; i < n; i++)
+        mean += (double)w[i * step] / n;
+    for (int i = 0; i < n; i++)
+        w[i * step] = (float)(w[i * step] - mean);
 }
 
 /* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is added to the
  * residual stream. */
 static void center_checkpoint(char *file) {
-    int c[7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
+    int c
+        [7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
     memcpy(c, file, sizeof c);
-    const int dim = c[0], hidden = c[1], layers = c[2], kv_dim = dim / c[3] * c[4], vocab = c[5];
+    const int dim = c[0], hidden = c[1], layers = c[2],
+              kv_dim = dim / c[3] * c[4], vocab = c[5];
     float *embedding = (float *)(void *)(file + sizeof c);
     float *wo = embedding + vocab * dim + layers * dim * (1 + dim + 2 * kv_dim);
     float *down = wo + layers * dim * (dim + 1 + hidden);
-    for (int i = 0; i < vocab; i++) center(embedding + i * dim, dim, 1);
+    for (int i = 0; i < vocab; i++)
+        center(embedding + i * dim, dim, 1);
     for (int l = 0; l < layers; l++) {
-        for (int k = 0; k < dim; k++) center(wo + l * dim * dim + k, dim, dim);
-        for (int k = 0; k < hidden; k++) center(down + l * dim * hidden + k, dim, hidden);
+        for (int k = 0; k < dim; k++)
+            center(wo + l * dim * dim + k, dim, dim);
+        for (int k = 0; k < hidden; k++)
+            center(down + l * dim * hidden + k, dim, hidden);
     }
 }
 
@@ -779,7 +884,8 @@ static int write_centered(const char *path, const char *original) {
     size_t size;
     char *file = file_read(original, &size);
     FILE *out = file ? fopen(path, "wb") : NULL;
-    if (!out) return free(file), -1;
+    if (!out)
+        return free(file), -1;
     int c[7];
     memcpy(c, file, sizeof c);
     const size_t embeddings = (size_t)c[0] * (size_t)c[5] * sizeof(float);
@@ -788,8 +894,8 @@ static int write_centered(const char *path, const char *original) {
     center_checkpoint(file);
     c[5] = -c[5]; /* a separate classifier */
     memcpy(file, c, sizeof c);
-    const bool written =
-        fwrite(file, 1, size, out) == size && fwrite(classifier, 1, embeddings, out) == embeddings;
+    const bool written = fwrite(file, 1, size, out) == size &&
+                         fwrite(classifier, 1, embeddings, out) == embeddings;
     free(classifier);
     free(file);
     return fclose(out) || !written ? -1 : 0;
@@ -799,16 +905,22 @@ enum { LOGIT_TOKENS = 64, MAX_LOGITS = LOGIT_TOKENS * 512 };
 
 /* The logits of LOGIT_TOKENS tokens with these norms (`--norm`). Returns their number; 0 on
  * failure. */
-static int logits_with_norms(double *logits, const char *path, const char *norms) {
+static int logits_with_norms(double *logits, const char *path,
+                             const char *norms) {
     int tokens[LOGIT_TOKENS], n = 0;
     Model m;
     Session session;
-    if (model_open(&m, path)) return 0;
-    for (int i = 0; i < LOGIT_TOKENS; i++) tokens[i] = (1 + 37 * i) % m.config.vocab_size;
-    if (!model_swap_norms(&m, norms) && !session_open(&session, &m, 1, LOGIT_TOKENS, 0, KV_F32)) {
-        const float *found = model_forward_text(&session, tokens, LOGIT_TOKENS, 0, LOGIT_TOKENS);
+    if (model_open(&m, path))
+        return 0;
+    for (int i = 0; i < LOGIT_TOKENS; i++)
+        tokens[i] = (1 + 37 * i) % m.config.vocab_size;
+    if (!model_swap_norms(&m, norms) &&
+        !session_open(&session, &m, 1, LOGIT_TOKENS, 0, KV_F32)) {
+        const float *found =
+            model_forward_text(&session, tokens, LOGIT_TOKENS, 0, LOGIT_TOKENS);
         n = LOGIT_TOKENS * m.config.vocab_size;
-        for (int i = 0; i < n && i < MAX_LOGITS; i++) logits[i] = (double)found[i];
+        for (int i = 0; i < n && i < MAX_LOGITS; i++)
+            logits[i] = (double)found[i];
         session_close(&session);
     }
     model_close(&m);
@@ -817,14 +929,20 @@ static int logits_with_norms(double *logits, const char *path, const char *norms
 
 /* The largest logit of stories260K with LayerNorm, and the gaps to its centered form with RMSNorm
  * and to RMSNorm without centering. NAN: failed. -1: no checkpoint. */
-static int gaps_of_the_story_model(double *max, double *centered, double *uncentered) {
+static int gaps_of_the_story_model(double *max, double *centered,
+                                   double *uncentered) {
     static double layer[MAX_LOGITS], rms[MAX_LOGITS];
-    const char *path = real_checkpoint("stories260K.bin"), *copy = temporary("centered.bin");
-    if (!path) return -1;
+    const char *path = real_checkpoint("stories260K.bin"),
+               *copy = temporary("centered.bin");
+    if (!path)
+        return -1;
     *max = *centered = *uncentered = NAN;
-    if (logits_with_norms(layer, path, "layer") == MAX_LOGITS) *max = 0;
-    for (int i = 0; i < MAX_LOGITS; i++) *max = layer[i] > *max ? layer[i] : *max;
-    if (!write_centered(copy, path) && logits_with_norms(rms, copy, "rms") == MAX_LOGITS)
+    if (logits_with_norms(layer, path, "layer") == MAX_LOGITS)
+        *max = 0;
+    for (int i = 0; i < MAX_LOGITS; i++)
+        *max = layer[i] > *max ? layer[i] : *max;
+    if (!write_centered(copy, path) &&
+        logits_with_norms(rms, copy, "rms") == MAX_LOGITS)
         *centered = largest_gap(layer, rms, MAX_LOGITS);
     if (logits_with_norms(rms, path, "rms") == MAX_LOGITS)
         *uncentered = largest_gap(layer, rms, MAX_LOGITS);
@@ -846,9 +964,10 @@ static void layernorm_folds_into_rmsnorm(void) {
     CHECK(difference < 1e-13, "the logits differ by %g", difference);
     free(m);
     double max, gap, other;
-    if (gaps_of_the_story_model(&max, &gap, &other)) return story_missing();
-    CHECK(gap > 0 && gap < 1e-5 * max, "stories260K: the logits differ by %g, the largest is %g",
-          gap, max);
+    if (gaps_of_the_story_model(&max, &gap, &other))
+        return story_missing();
+    CHECK(gap > 0 && gap < 1e-5 * max,
+          "stories260K: the logits differ by %g, the largest is %g", gap, max);
     HOLDS(DEEP, BREADTH, 1e-13, uncentered, 1e-5, other);
 }
 
@@ -866,9 +985,11 @@ static void rmsnorm_commutes_with_rotations(void) {
     norm_doubles(b, a, BREADTH, NORM_RMS);
     const double p = 2 * dot_doubles(v, a) / dot_doubles(v, v),
                  q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
-    for (int i = 0; i < BREADTH; i++) a[i] -= p * v[i], b[i] -= q * v[i]; /* a reflection of both */
+    for (int i = 0; i < BREADTH; i++)
+        a[i] -= p * v[i], b[i] -= q * v[i]; /* a reflection of both */
     norm_doubles(c, a, BREADTH, NORM_RMS);
-    CHECK(largest_gap(b, c, BREADTH) < 1e-14, "they differ by %g", largest_gap(b, c, BREADTH));
+    CHECK(largest_gap(b, c, BREADTH) < 1e-14, "they differ by %g",
+          largest_gap(b, c, BREADTH));
     HOLDS(BREADTH, 1e-14);
 }
 

@@ -43,7 +43,8 @@ static FILE *start_vocabulary(const char *path) {
 static void write_vocabulary(const char *path, const Entry *entries, int n) {
     FILE *out = start_vocabulary(path);
     for (int i = 0; i < n; i++)
-        put_piece(out, entries[i].score, entries[i].text, (int)strlen(entries[i].text));
+        put_piece(out, entries[i].score, entries[i].text,
+                  (int)strlen(entries[i].text));
     fclose(out);
 }
 
@@ -79,10 +80,11 @@ typedef struct {
 static bool is_byte_piece(const Entry2 *p) {
     unsigned byte;
     char text[8] = "";
-    if (p->length != 6) return false;
+    if (p->length != 6)
+        return false;
     memcpy(text, p->text, 6);
-    return strspn(text + 3, "0123456789ABCDEF") == 2 && sscanf(text, "<0x%2X>", &byte) == 1 &&
-           text[5] == '>';
+    return strspn(text + 3, "0123456789ABCDEF") == 2 &&
+           sscanf(text, "<0x%2X>", &byte) == 1 && text[5] == '>';
 }
 
 static Vocabulary *read_vocabulary(const char *path) {
@@ -96,11 +98,13 @@ static Vocabulary *read_vocabulary(const char *path) {
         p->text = (const char *)v->data + at + 8;
         at += 8 + (size_t)p->length;
     }
-    for (int b = 0; b < 256; b++) v->first[b] = -1;
+    for (int b = 0; b < 256; b++)
+        v->first[b] = -1;
     /* backwards, so that the first of equal pieces is found */
     for (int id = v->n - 1; id > 2; id--) {
         Entry2 *p = &v->pieces[id];
-        if (p->length == 0 || is_byte_piece(p)) continue;
+        if (p->length == 0 || is_byte_piece(p))
+            continue;
         p->next = v->first[(uint8_t)p->text[0]];
         v->first[(uint8_t)p->text[0]] = id;
     }
@@ -114,7 +118,9 @@ static void free_vocabulary(Vocabulary *v) {
 
 static int find(const Vocabulary *v, const char *s, int n) {
     for (int id = v->first[(uint8_t)s[0]]; id >= 0; id = v->pieces[id].next)
-        if (v->pieces[id].length == n && !memcmp(v->pieces[id].text, s, (size_t)n)) return id;
+        if (v->pieces[id].length == n &&
+            !memcmp(v->pieces[id].text, s, (size_t)n))
+            return id;
     return -1;
 }
 
@@ -126,7 +132,8 @@ static int character(const char *s, int left) {
                   : lead >= 0xc2 && lead < 0xe0 ? 2
                                                 : 1;
     for (int i = 1; i < n; i++)
-        if (i >= left || (uint8_t)s[i] >> 6 != 2) return 1;
+        if (i >= left || (uint8_t)s[i] >> 6 != 2)
+            return 1;
     return n;
 }
 
@@ -135,7 +142,8 @@ typedef struct {
 } Part;
 
 /* llama2.c's rule: repeatedly merges the pair with the best score. */
-static int encode_naively(const Vocabulary *v, const char *text, int size, int *ids) {
+static int encode_naively(const Vocabulary *v, const char *text, int size,
+                          int *ids) {
     static Part parts[MAX_TEXT + 1];
     static char spaced[MAX_TEXT + 1];
     int n = 0, n_ids = 0;
@@ -149,15 +157,20 @@ static int encode_naively(const Vocabulary *v, const char *text, int size, int *
     for (;;) {
         int best = -1, best_id = -1;
         for (int i = 0; i + 1 < n; i++) {
-            if (parts[i].id < 0 || parts[i + 1].id < 0) continue;
-            const int id = find(v, spaced + parts[i].start, parts[i].length + parts[i + 1].length);
-            if (id >= 0 && (best < 0 || v->pieces[id].score > v->pieces[best_id].score))
+            if (parts[i].id < 0 || parts[i + 1].id < 0)
+                continue;
+            const int id = find(v, spaced + parts[i].start,
+                                parts[i].length + parts[i + 1].length);
+            if (id >= 0 &&
+                (best < 0 || v->pieces[id].score > v->pieces[best_id].score))
                 best = i, best_id = id;
         }
-        if (best < 0) break;
+        if (best < 0)
+            break;
         parts[best].length += parts[best + 1].length;
         parts[best].id = best_id;
-        memmove(parts + best + 1, parts + best + 2, (size_t)(--n - best - 1) * sizeof *parts);
+        memmove(parts + best + 1, parts + best + 2,
+                (size_t)(--n - best - 1) * sizeof *parts);
     }
     for (int i = 0; i < n; i++)
         if (parts[i].id >= 0)
@@ -172,13 +185,17 @@ static int encode_naively(const Vocabulary *v, const char *text, int size, int *
 
 static uint64_t state;
 
-static int any(int n) { return (int)(hash64(31, 7, state++) % (uint64_t)n); }
+static int any(int n) {
+    return (int)(hash64(31, 7, state++) % (uint64_t)n);
+}
 
 /* Each call makes another kind of text. Returns its size. */
 static int random_text(char *text) {
-    static const char *const words[] = {"aa", "once", "ba",    "upon", " time",
-                                        "  ", "\n",   "fa ca", "zz",   "<0x41>"};
-    static const char *const letters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82", "a", " "};
+    static const char *const words[] = {"aa",    "once",  "ba", "upon",
+                                        " time", "  ",    "\n", "fa ca",
+                                        "zz",    "<0x41>"};
+    static const char *const letters[] = {"\xc3\xa9", "\xe4\xb8\xad",
+                                          "\xf0\x9f\x99\x82", "a", " "};
     const int sort = any(6), units = any(20);
     int n = 0;
     for (int i = 0; i < units; i++) {
@@ -191,7 +208,8 @@ static int random_text(char *text) {
         case 4: text[n++] = (char)any(32); break;
         default: text[n++] = any(3) ? (char)('a' + any(3)) : ' '; break;
         }
-        if (sort == 1 && !any(4)) n--; /* truncates a character */
+        if (sort == 1 && !any(4))
+            n--; /* truncates a character */
     }
     return n;
 }
@@ -201,14 +219,18 @@ static int first_difference(const char *path, int vocab_size, int texts) {
     static int expected[MAX_TEXT * 4];
     char text[MAX_TEXT];
     Tokenizer t;
-    if (tokenizer_open_bin(&t, path, vocab_size)) return 0;
+    if (tokenizer_open_bin(&t, path, vocab_size))
+        return 0;
     Vocabulary *v = read_vocabulary(path);
     int different = -1;
     for (int i = 0; i < texts && different < 0; i++) {
-        const int size = random_text(text), n = encode_naively(v, text, size, expected);
+        const int size = random_text(text),
+                  n = encode_naively(v, text, size, expected);
         Tokens tokens;
-        if (tokenizer_encode(&t, text, (size_t)size, false, &tokens)) return i;
-        if (tokens.n != n || memcmp(tokens.ids, expected, (size_t)n * sizeof *expected))
+        if (tokenizer_encode(&t, text, (size_t)size, false, &tokens))
+            return i;
+        if (tokens.n != n ||
+            memcmp(tokens.ids, expected, (size_t)n * sizeof *expected))
             different = i;
         free(tokens.ids);
     }
@@ -219,15 +241,18 @@ static int first_difference(const char *path, int vocab_size, int texts) {
 
 static void encodes_like_the_plain_encoder(void) {
     const char *path = temporary("tokenizer.bin");
-    hashtokenizer_write(path, 1800); /* words with and without a leading space */
-    const int different = first_difference(path, 1800, test_fast() ? 200 : 5000);
+    hashtokenizer_write(path,
+                        1800); /* words with and without a leading space */
+    const int different =
+        first_difference(path, 1800, test_fast() ? 200 : 5000);
     CHECK(different < 0, "text %d", different);
 }
 
 /* Pieces of up to five letters from a small alphabet, with few different scores and some
  * duplicates, give many ties, nested merges and outdated candidates. */
 static void encodes_with_ties_and_duplicates(void) {
-    static const char *const letters[] = {"a", "b", "c", " ", "\xc3\xa9", "\xe4\xb8\xad"};
+    static const char *const letters[] = {"a", "b",        "c",
+                                          " ", "\xc3\xa9", "\xe4\xb8\xad"};
     const int n_random = 150, n = 3 + 256 + n_random;
     for (int round = 0; round < (test_fast() ? 5 : 60); round++) {
         const char *path = temporary("tokenizer.bin");
@@ -250,17 +275,21 @@ static void encodes_with_ties_and_duplicates(void) {
 
 /* Whether decoding returns the text, with BOS, or without BOS (then with the space that encoding
  * prepends). */
-static bool decodes_back(const Tokenizer *t, const char *text, size_t size, bool bos) {
+static bool decodes_back(const Tokenizer *t, const char *text, size_t size,
+                         bool bos) {
     Tokens tokens;
-    if (tokenizer_encode(t, text, size, bos, &tokens)) return false;
+    if (tokenizer_encode(t, text, size, bos, &tokens))
+        return false;
     size_t at = 0;
     bool same = !bos || tokens.ids[0] == t->bos;
     const bool space = !bos && size > 0;
     for (int i = bos; i < tokens.n && same; i++) {
         int n;
-        const char *piece = tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
+        const char *piece =
+            tokenizer_decode(t, i ? tokens.ids[i - 1] : -1, tokens.ids[i], &n);
         for (int k = 0; k < n && same; k++, at++)
-            same = at < size + space && piece[k] == (space && at == 0 ? ' ' : text[at - space]);
+            same = at < size + space &&
+                   piece[k] == (space && at == 0 ? ' ' : text[at - space]);
     }
     free(tokens.ids);
     return same && at == size + space;
@@ -273,12 +302,14 @@ static void decoding_returns_the_text(void) {
         const char *path = temporary("tokenizer.bin");
         Tokenizer t;
         hashtokenizer_write(path, sizes[v]);
-        CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d", sizes[v]);
+        CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d",
+              sizes[v]);
         for (int i = 0; i < (test_fast() ? 100 : 2000); i++) {
             const size_t size = (size_t)random_text(text);
-            CHECK(decodes_back(&t, text, size, true), "vocabulary of %d, text %d after BOS",
-                  sizes[v], i);
-            CHECK(decodes_back(&t, text, size, false), "vocabulary of %d, text %d", sizes[v], i);
+            CHECK(decodes_back(&t, text, size, true),
+                  "vocabulary of %d, text %d after BOS", sizes[v], i);
+            CHECK(decodes_back(&t, text, size, false),
+                  "vocabulary of %d, text %d", sizes[v], i);
         }
         tokenizer_close(&t);
     }
@@ -288,22 +319,27 @@ static void decoding_returns_the_text(void) {
  * ---------------------------------------------------------------------------------- */
 
 /* Whether the ids of the text are those listed, which end at -1. */
-static bool gives(const Tokenizer *t, const char *text, bool bos, const int *ids) {
+static bool gives(const Tokenizer *t, const char *text, bool bos,
+                  const int *ids) {
     Tokens tokens;
     int n = 0;
-    while (ids[n] >= 0) n++;
-    if (tokenizer_encode(t, text, strlen(text), bos, &tokens)) return false;
-    const bool same = tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
+    while (ids[n] >= 0)
+        n++;
+    if (tokenizer_encode(t, text, strlen(text), bos, &tokens))
+        return false;
+    const bool same =
+        tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
     free(tokens.ids);
     return same;
 }
 
 static void control_and_byte_pieces_never_match_text(void) {
     static const Entry entries[] = {
-        {"<unk>", 0}, {"<s>", 9},     {"</s>", 9}, {"<0x41>", 9}, {" ", -1},   {"<", -2},
-        {"s", -3},    {">", -4},      {"0", -5},   {"x", -6},     {"4", -7},   {"1", -8},
-        {"<s", -9},   {"<0", -10},    {"<0x", -1}, {"<0x4", -1},  {"1>", -20}, {"<0x41", -1},
-        {"", 0},      {"<0x42>", -9}, {"A", -9},   {"a", -9},     {"ab", -9},
+        {"<unk>", 0}, {"<s>", 9},  {"</s>", 9},   {"<0x41>", 9}, {" ", -1},
+        {"<", -2},    {"s", -3},   {">", -4},     {"0", -5},     {"x", -6},
+        {"4", -7},    {"1", -8},   {"<s", -9},    {"<0", -10},   {"<0x", -1},
+        {"<0x4", -1}, {"1>", -20}, {"<0x41", -1}, {"", 0},       {"<0x42>", -9},
+        {"A", -9},    {"a", -9},   {"ab", -9},
     };
     const int n = (int)(sizeof entries / sizeof *entries);
     const char *path = temporary("tokenizer.bin");
@@ -312,18 +348,22 @@ static void control_and_byte_pieces_never_match_text(void) {
     CHECK(tokenizer_open_bin(&t, path, n) == 0, "does not open");
     CHECK(gives(&t, "<s>", true, (int[]){1, 4, 12, 7, -1}), "<s>");
     CHECK(gives(&t, "<0x41>", false, (int[]){4, 17, 7, -1}), "<0x41>");
-    CHECK(gives(&t, "A", false, (int[]){4, 20, -1}), "a piece precedes the byte");
-    CHECK(gives(&t, "B", false, (int[]){4, 19, -1}), "without a piece, the byte");
+    CHECK(gives(&t, "A", false, (int[]){4, 20, -1}),
+          "a piece precedes the byte");
+    CHECK(gives(&t, "B", false, (int[]){4, 19, -1}),
+          "without a piece, the byte");
     CHECK(gives(&t, "C", false, (int[]){4, 0, -1}), "no piece, no byte: <unk>");
-    CHECK(gives(&t, "\xc3\xa9", false, (int[]){4, 0, 0, -1}), "two unknown bytes");
+    CHECK(gives(&t, "\xc3\xa9", false, (int[]){4, 0, 0, -1}),
+          "two unknown bytes");
     CHECK(gives(&t, "ab", false, (int[]){4, 21, 0, -1}),
           "'b' is not a piece, so it does not merge");
     tokenizer_close(&t);
 }
 
 static void a_space_is_prepended(void) {
-    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0}, {" ", -1},
-                                    {"a", -2},    {" a", -3}, {"  ", -9}};
+    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0},
+                                    {" ", -1},    {"a", -2},  {" a", -3},
+                                    {"  ", -9}};
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     write_vocabulary(path, entries, 7);
@@ -331,7 +371,8 @@ static void a_space_is_prepended(void) {
     CHECK(gives(&t, "a", false, (int[]){5, -1}), "a");
     CHECK(gives(&t, " a", true, (int[]){1, 3, 5, -1}), "space, a");
     CHECK(gives(&t, "a a", true, (int[]){1, 5, 5, -1}), "'a a'");
-    CHECK(gives(&t, "   ", true, (int[]){1, 6, 6, -1}), "spaces: the leftmost pairs merge");
+    CHECK(gives(&t, "   ", true, (int[]){1, 6, 6, -1}),
+          "spaces: the leftmost pairs merge");
     CHECK(gives(&t, "", true, (int[]){1, -1}), "empty: only BOS");
     CHECK(gives(&t, "", false, (int[]){-1}), "empty, no BOS");
     tokenizer_close(&t);
@@ -362,8 +403,9 @@ static void decodes_pieces(void) {
 
 /* A megabyte without a newline, far too long for an O(n^2) merge. */
 static void encodes_a_long_line(void) {
-    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0},  {" ", -9},
-                                    {"a", -9},    {"aa", -1}, {"aaaa", -2}, {"aaaaaaaa", -3}};
+    static const Entry entries[] = {{"<unk>", 0}, {"<s>", 0},      {"</s>", 0},
+                                    {" ", -9},    {"a", -9},       {"aa", -1},
+                                    {"aaaa", -2}, {"aaaaaaaa", -3}};
     static char text[1 << 20];
     const size_t n = test_fast() ? 1 << 14 : sizeof text;
     const char *path = temporary("tokenizer.bin");
@@ -382,7 +424,8 @@ static void encodes_a_long_line(void) {
     path = temporary("tokenizer.bin");
     hashtokenizer_write(path, 1800);
     CHECK(tokenizer_open_bin(&t, path, 1800) == 0, "does not open");
-    for (size_t i = 0; i < n; i++) text[i] = any(5) ? (char)('a' + any(26)) : ' ';
+    for (size_t i = 0; i < n; i++)
+        text[i] = any(5) ? (char)('a' + any(26)) : ' ';
     CHECK(decodes_back(&t, text, n, true), "a long text of words");
     tokenizer_close(&t);
 }
@@ -395,7 +438,8 @@ static bool refused(const char *path, int vocab_size) {
     stderr_hide();
     const bool opened = tokenizer_open_bin(&t, path, vocab_size) == 0;
     const int lines = stderr_show();
-    if (opened) tokenizer_close(&t);
+    if (opened)
+        tokenizer_close(&t);
     return !opened && lines == 1;
 }
 
@@ -408,7 +452,8 @@ static void damage(const char *path, long at, const void *value) {
         fwrite(value, 4, 1, f);
     }
     fclose(f);
-    if (!value && truncate(path, at)) perror(path);
+    if (!value && truncate(path, at))
+        perror(path);
 }
 
 static void refuses_bad_files(void) {
@@ -416,9 +461,11 @@ static void refuses_bad_files(void) {
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     hashtokenizer_write(path, 300);
-    CHECK(tokenizer_open_bin(&t, path, 300) == 0, "the unchanged file is refused");
+    CHECK(tokenizer_open_bin(&t, path, 300) == 0,
+          "the unchanged file is refused");
     tokenizer_close(&t);
-    CHECK(refused(path, 299) && refused(path, 301), "wrong vocabulary sizes are accepted");
+    CHECK(refused(path, 299) && refused(path, 301),
+          "wrong vocabulary sizes are accepted");
     CHECK(refused(path, INT_MAX), "a vocabulary of INT_MAX");
     damage(path, 4, &(float){NAN});
     CHECK(refused(path, 300), "a score that is not a number");
@@ -433,7 +480,8 @@ static void refuses_bad_files(void) {
         damage(path, at, NULL);
         CHECK(refused(path, 300), "cut at %ld", at);
         /* where the four pieces end */
-        CHECK(refused(path, 4) == (at != 58), "truncated at %ld, four pieces", at);
+        CHECK(refused(path, 4) == (at != 58), "truncated at %ld, four pieces",
+              at);
     }
     CHECK(refused(temporary("nothing-here"), 300), "missing");
 }
@@ -444,11 +492,12 @@ static void the_last_piece_is_checked(void) {
         int length; /* longer than the piece */
         float score;
         const char *message;
-    } cases[] = {{0, -1, NULL},
-                 {1, -1, "length of piece 299 is 2, the file has 1 bytes left"},
-                 {-1, -1, "1 bytes follow the model's 300 pieces"},
-                 {-2, -1, "length of piece 299 is -1, the file has 1 bytes left"},
-                 {0, NAN, "score of piece 299 is not a number"}};
+    } cases[] = {
+        {0, -1, NULL},
+        {1, -1, "length of piece 299 is 2, the file has 1 bytes left"},
+        {-1, -1, "1 bytes follow the model's 300 pieces"},
+        {-2, -1, "length of piece 299 is -1, the file has 1 bytes left"},
+        {0, NAN, "score of piece 299 is not a number"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = temporary("tokenizer.bin");
         Tokenizer t;
@@ -459,11 +508,14 @@ static void the_last_piece_is_checked(void) {
         fwrite(&(int){1 + cases[i].length}, 4, 1, f);
         fclose(f);
         stderr_hide();
-        const int status = tokenizer_open_bin(&t, path, 300), lines = stderr_show();
-        if (!status) tokenizer_close(&t);
-        CHECK((status == 0) == !cases[i].message && lines == (status != 0), "case %zu: %s", i,
-              stderr_text());
-        CHECK(!status || strstr(stderr_text(), cases[i].message), "case %zu: %s", i, stderr_text());
+        const int status = tokenizer_open_bin(&t, path, 300),
+                  lines = stderr_show();
+        if (!status)
+            tokenizer_close(&t);
+        CHECK((status == 0) == !cases[i].message && lines == (status != 0),
+              "case %zu: %s", i, stderr_text());
+        CHECK(!status || strstr(stderr_text(), cases[i].message),
+              "case %zu: %s", i, stderr_text());
     }
 }
 
@@ -476,12 +528,14 @@ static void a_text_has_a_max_size(void) {
     for (int i = 0; i < 2; i++) {
         Tokens tokens = {0};
         stderr_hide();
-        const int status =
-                      tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL, true, &tokens),
+        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3,
+                                            NULL, true, &tokens),
                   lines = stderr_show();
         CHECK(status == -1 && lines == 1 && !tokens.ids, "%s", stderr_text());
-        CHECK(!strcmp(stderr_text(), i ? "run: a text of 18446744073709551615 bytes is too long\n"
-                                       : "run: a text of 715827882 bytes is too long\n"),
+        CHECK(!strcmp(
+                  stderr_text(),
+                  i ? "run: a text of 18446744073709551615 bytes is too long\n"
+                    : "run: a text of 715827882 bytes is too long\n"),
               "%s", stderr_text());
     }
     tokenizer_close(&t);
@@ -511,7 +565,10 @@ static size_t unescape(char *s) {
             *to = (char)byte;
             from += 4;
         } else {
-            *to = from[1] == 'n' ? '\n' : from[1] == 't' ? '\t' : from[1] == 'r' ? '\r' : from[1];
+            *to = from[1] == 'n'   ? '\n'
+                  : from[1] == 't' ? '\t'
+                  : from[1] == 'r' ? '\r'
+                                   : from[1];
             from += 2;
         }
     }
@@ -519,7 +576,8 @@ static size_t unescape(char *s) {
 }
 
 /* The fixture has lines of ids, a space, and the text in quotation marks. */
-static void matches_fixture(const char *checkpoint, int vocab_size, const char *fixture, int min) {
+static void matches_fixture(const char *checkpoint, int vocab_size,
+                            const char *fixture, int min) {
     const char *path = real_checkpoint(checkpoint);
     if (!path) {
         test_skip(NO_CHECKPOINTS);
@@ -528,7 +586,8 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
     Tokenizer t;
     FILE *in = fopen(fixture, "r");
     CHECK(in, "%s is missing", fixture);
-    CHECK(tokenizer_open_bin(&t, path, vocab_size) == 0, "%s does not open", path);
+    CHECK(tokenizer_open_bin(&t, path, vocab_size) == 0, "%s does not open",
+          path);
     char *line = NULL;
     size_t room = 0;
     int n_lines = 0;
@@ -538,19 +597,21 @@ static void matches_fixture(const char *checkpoint, int vocab_size, const char *
         *end = '\0';
         const size_t size = unescape(text);
         Tokens tokens;
-        CHECK(tokenizer_encode(&t, text, size, true, &tokens) == 0, "line %d", n_lines + 1);
+        CHECK(tokenizer_encode(&t, text, size, true, &tokens) == 0, "line %d",
+              n_lines + 1);
         const char *s = line;
         for (int i = 0; i < tokens.n; i++) {
             char *after;
             const long id = strtol(s, &after, 10);
-            CHECK(id == tokens.ids[i], "line %d, token %d is %d, expected %ld", n_lines + 1, i,
-                  tokens.ids[i], id);
-            CHECK(*after == (i + 1 < tokens.n ? ',' : ' '), "line %d has %d tokens", n_lines + 1,
-                  tokens.n);
+            CHECK(id == tokens.ids[i], "line %d, token %d is %d, expected %ld",
+                  n_lines + 1, i, tokens.ids[i], id);
+            CHECK(*after == (i + 1 < tokens.n ? ',' : ' '),
+                  "line %d has %d tokens", n_lines + 1, tokens.n);
             s = after + 1;
         }
         free(tokens.ids);
-        CHECK(decodes_back(&t, text, size, true), "line %d does not come back", n_lines + 1);
+        CHECK(decodes_back(&t, text, size, true), "line %d does not come back",
+              n_lines + 1);
     }
     CHECK(n_lines >= min, "%s has %d lines", fixture, n_lines);
     free(line);
@@ -563,7 +624,8 @@ static void same_tokens_as_llama2_c(void) {
 }
 
 static void same_tokens_as_sentencepiece(void) {
-    matches_fixture("llama32k.bin", 32000, "tests/golden/llama32k_ids.txt", 200);
+    matches_fixture("llama32k.bin", 32000, "tests/golden/llama32k_ids.txt",
+                    200);
 }
 
 void suite_tokenizer(void) {

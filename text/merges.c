@@ -16,17 +16,21 @@ enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
 int tokens_reserve(Tokens *tokens, size_t more) {
     const size_t needed = tokens->n + more;
-    if (needed < tokens->room) return 0;
+    if (needed < tokens->room)
+        return 0;
     const size_t room = needed + tokens->room / 2 + 1;
-    int *ids = room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
-    if (!ids) return fail("out of memory: %zu tokens", room);
+    int *ids =
+        room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
+    if (!ids)
+        return fail("out of memory: %zu tokens", room);
     tokens->ids = ids;
     tokens->room = room;
     return 0;
 }
 
 int tokens_add(Tokens *tokens, int id) {
-    if (tokens_reserve(tokens, 1)) return -1;
+    if (tokens_reserve(tokens, 1))
+        return -1;
     tokens->ids[tokens->n++] = id;
     return 0;
 }
@@ -49,23 +53,28 @@ const MergeRule *merges_rule(const Pieces *p, int left, int right) {
     const MergeRule pair = {.left = left, .right = right};
     size_t i;
     SEARCH(i, 0, p->n_rules, compare_pairs(&p->rules[i], &pair) < 0);
-    return i < (size_t)p->n_rules && !compare_pairs(&p->rules[i], &pair) ? &p->rules[i] : NULL;
+    return i < (size_t)p->n_rules && !compare_pairs(&p->rules[i], &pair)
+               ? &p->rules[i]
+               : NULL;
 }
 
 int merges_begin(Pieces *p, size_t n) {
-    if (n > MAX_RULES) return fail("%zu merges, expected at most %d", n, MAX_RULES);
+    if (n > MAX_RULES)
+        return fail("%zu merges, expected at most %d", n, MAX_RULES);
     p->rules = allocate(n + 1, sizeof *p->rules);
     return p->rules ? pieces_index(p) : -1;
 }
 
-int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right,
-                    size_t n_right) {
-    MergeRule rule = {pieces_find(p, left, n_left), pieces_find(p, right, n_right), -1, p->n_rules};
+int merges_add_pair(Pieces *p, const char *path, const char *left,
+                    size_t n_left, const char *right, size_t n_right) {
+    MergeRule rule = {pieces_find(p, left, n_left),
+                      pieces_find(p, right, n_right), -1, p->n_rules};
     if (rule.left >= 0 && rule.right >= 0) {
         p->name.n = 0;
         buffer_append(&p->name, left, n_left);
         buffer_append(&p->name, right, n_right);
-        if (p->name.failed) return -1;
+        if (p->name.failed)
+            return -1;
         rule.result = pieces_find(p, p->name.bytes, p->name.n);
     }
     if (rule.result < 0)
@@ -80,7 +89,8 @@ int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left
 int merges_add(Pieces *p, const char *path, const char *pair, size_t n) {
     /* a name contains no space, unless it is a single space */
     const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL;
-    const size_t n_left = space ? (size_t)(space - pair) : n, n_right = space ? n - n_left - 1 : 0;
+    const size_t n_left = space ? (size_t)(space - pair) : n,
+                 n_right = space ? n - n_left - 1 : 0;
     return merges_add_pair(p, path, pair, n_left, pair + n - n_right, n_right);
 }
 
@@ -98,7 +108,7 @@ typedef struct {
     int start, length;  /* bytes of the word; length 0: never merges */
     int previous, next; /* indices */
     int id;
-    int merged;  /* result of merging it with the next; -1 = no merge, or already merged */
+    int merged; /* result of merging it with the next; -1 = no merge, or already merged */
     float score; /* of this merge */
 } Symbol;
 
@@ -106,7 +116,8 @@ typedef struct {
     const Pieces *pieces;
     const char *word;
     Symbol *symbols; /* [n + 1] for a word of n bytes */
-    HeapItem *heap;  /* [n_heap], capacity 2 n: possible merges, by score or negative rank */
+    HeapItem *
+        heap; /* [n_heap], capacity 2 n: possible merges, by score or negative rank */
     int n_symbols, n_heap;
 } Merger;
 
@@ -116,14 +127,18 @@ static void push_merge(Merger *m, int left) {
     const Pieces *p = m->pieces;
     Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
     a->merged = -1;
-    if (!a->length || !b->length) return;
+    if (!a->length || !b->length)
+        return;
     const MergeRule *rule = merges_rule(p, a->id, b->id);
     if (rule)
-        a->merged = p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
+        a->merged =
+            p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
     else if (!p->rules)
         a->merged = pieces_find(p, m->word + a->start, a->length + b->length);
-    if (a->merged < 0) return;
-    a->score = rule ? -(float)rule->rank : p->list[a->merged].score; /* exact: see MAX_RULES */
+    if (a->merged < 0)
+        return;
+    a->score = rule ? -(float)rule->rank
+                    : p->list[a->merged].score; /* exact: see MAX_RULES */
     heap_push(m->heap, m->n_heap++, (HeapItem){a->score, left});
 }
 
@@ -139,10 +154,12 @@ static void add_symbol(Merger *m, Symbol symbol) {
 static void add_unknown(Merger *m, const char *bytes, size_t n) {
     const Pieces *p = m->pieces;
     const bool unknown = p->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
-    if (unknown && p->fuses_unknown && m->symbols[m->n_symbols].id == p->unk) return;
+    if (unknown && p->fuses_unknown && m->symbols[m->n_symbols].id == p->unk)
+        return;
     for (size_t i = 0; i < (unknown ? 1 : n); i++) {
         const int id = p->byte_piece[(uint8_t)bytes[i]];
-        if (id >= 0) add_symbol(m, (Symbol){.id = id});
+        if (id >= 0)
+            add_symbol(m, (Symbol){.id = id});
     }
 }
 
@@ -151,22 +168,26 @@ static void split(Merger *m, size_t size) {
     *m->symbols = (Symbol){.id = -1};
     for (size_t at = 0, length = 1; at < size; at += length) {
         const char *text = m->word + at;
-        if (!m->pieces->byte_level) utf8_read(text, size - at, &length);
+        if (!m->pieces->byte_level)
+            utf8_read(text, size - at, &length);
         const int id = pieces_find(m->pieces, text, length);
         if (id < 0)
             add_unknown(m, text, length);
         else
-            add_symbol(m, (Symbol){.start = (int)at, .length = (int)length, .id = id});
+            add_symbol(
+                m, (Symbol){.start = (int)at, .length = (int)length, .id = id});
     }
 }
 
 static void merge(Merger *m) {
-    for (int i = 1; i <= m->n_symbols; i++) push_merge(m, i);
+    for (int i = 1; i <= m->n_symbols; i++)
+        push_merge(m, i);
     while (m->n_heap > 0) {
         const HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
         /* stale: it or its neighbour has merged */
-        if (a->merged < 0 || a->score != best.value) continue;
+        if (a->merged < 0 || a->score != best.value)
+            continue;
         Symbol *b = &m->symbols[a->next];
         a->id = a->merged;
         a->length += b->length;

@@ -26,8 +26,8 @@ int tokens_add(Tokens *tokens, int id);
  * Return -1 and a message on failure. */
 int merges_begin(Pieces *p, size_t n);
 int merges_add(Pieces *p, const char *path, const char *pair, size_t n);
-int merges_add_pair(Pieces *p, const char *path, const char *left, size_t n_left, const char *right,
-                    size_t n_right);
+int merges_add_pair(Pieces *p, const char *path, const char *left,
+                    size_t n_left, const char *right, size_t n_right);
 int merges_end(Pieces *p);
 
 /* The rule for two neighbours; NULL if not found. */

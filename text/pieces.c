@@ -20,13 +20,15 @@ static int32_t *find_slot(const Pieces *p, const char *s, int n) {
     size_t slot = hash_bytes(p->key, s, n) & p->mask;
     for (; p->slots[slot] >= 0; slot = (slot + 1) & p->mask) {
         const Piece *piece = &p->list[p->slots[slot]];
-        if (piece->length == n && !memcmp(piece->text, s, n)) break;
+        if (piece->length == n && !memcmp(piece->text, s, n))
+            break;
     }
     return &p->slots[slot];
 }
 
 int pieces_find(const Pieces *p, const char *s, size_t n) {
-    if (n > (size_t)p->max_length) return -1;
+    if (n > (size_t)p->max_length)
+        return -1;
     const int id = *find_slot(p, s, (int)n);
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
@@ -34,19 +36,25 @@ int pieces_find(const Pieces *p, const char *s, size_t n) {
 /* Builds the table of merged pieces. Of two pieces with the same text, the first is in it. */
 static int index_merged(Pieces *p) {
     size_t size = 16;
-    while (size < 2 * (size_t)p->n) size *= 2;
+    while (size < 2 * (size_t)p->n)
+        size *= 2;
     free(p->slots);
     p->slots = allocate(size, sizeof *p->slots);
     p->mask = size - 1;
     p->max_length = 0;
-    if (!p->slots || hash_key(&p->key)) return -1;
+    if (!p->slots || hash_key(&p->key))
+        return -1;
     memset(p->slots, 0xff, size * sizeof *p->slots);
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE && !piece->also_merged) continue;
+        if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE &&
+            !piece->also_merged)
+            continue;
         int32_t *slot = find_slot(p, piece->text, piece->length);
-        if (*slot < 0) *slot = id;
-        if (piece->length > p->max_length) p->max_length = piece->length;
+        if (*slot < 0)
+            *slot = id;
+        if (piece->length > p->max_length)
+            p->max_length = piece->length;
     }
     return 0;
 }
@@ -59,9 +67,12 @@ static bool is_matched(const Piece *p) {
 
 /* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
-    const Piece *const x = *(const Piece *const *)a, *const y = *(const Piece *const *)b;
-    const int order = memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
-    if (order || x->length != y->length) return order ? order : x->length - y->length;
+    const Piece *const x = *(const Piece *const *)a, *const y = *(
+                                                         const Piece *const *)b;
+    const int order =
+        memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
+    if (order || x->length != y->length)
+        return order ? order : x->length - y->length;
     return (x > y) - (x < y);
 }
 
@@ -69,13 +80,15 @@ static int index_matched(Pieces *p) {
     free(p->matched);
     p->n_matched = 0;
     p->matched = allocate(p->n, sizeof(Piece *));
-    if (!p->matched) return -1;
+    if (!p->matched)
+        return -1;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        if (!is_matched(piece)) continue;
+        if (!is_matched(piece))
+            continue;
         if (piece->length > MAX_MATCHED_BYTES)
-            return fail("special piece %d has %d bytes, expected at most %d", id, piece->length,
-                        MAX_MATCHED_BYTES);
+            return fail("special piece %d has %d bytes, expected at most %d",
+                        id, piece->length, MAX_MATCHED_BYTES);
         p->matched[p->n_matched++] = piece;
     }
     qsort(p->matched, p->n_matched, sizeof(Piece *), compare_texts);
@@ -83,16 +96,20 @@ static int index_matched(Pieces *p) {
 }
 
 /* Byte i of a piece; -1 after its end. */
-static int byte_at(const Piece *p, int i) { return i < p->length ? (uint8_t)p->text[i] : -1; }
+static int byte_at(const Piece *p, int i) {
+    return i < p->length ? (uint8_t)p->text[i] : -1;
+}
 
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     const Piece *longest = NULL, **list = p->matched;
     size_t begin = 0, end = p->n_matched; /* pieces that begin with s[n] */
     for (int n = 0; begin < end; n++) {
         const Piece *shortest = list[begin];
-        if (shortest->length == n && shortest->raw == raw && is_matched(shortest))
+        if (shortest->length == n && shortest->raw == raw &&
+            is_matched(shortest))
             longest = shortest;
-        if ((size_t)n == left) break;
+        if ((size_t)n == left)
+            break;
         SEARCH(begin, begin, end, byte_at(list[begin], n) < (uint8_t)s[n]);
         SEARCH(end, begin, end, byte_at(list[end], n) <= (uint8_t)s[n]);
     }
@@ -103,8 +120,10 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
 
 int pieces_open(Pieces *p, int n, size_t text_bytes) {
     p->list = allocate(n, sizeof *p->list);
-    if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1)))) return -1;
-    for (int id = 0; id < n; id++) p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
+    if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1))))
+        return -1;
+    for (int id = 0; id < n; id++)
+        p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->n = n;
     return 0;
 }
@@ -120,15 +139,20 @@ void pieces_close(Pieces *p) {
 }
 
 int pieces_index(Pieces *p) {
-    if (index_merged(p) || index_matched(p)) return -1;
+    if (index_merged(p) || index_matched(p))
+        return -1;
     for (int b = 0; b < 256; b++) {
         char name[8] = {(char)b};
-        const int n = p->byte_level ? 1 : snprintf(name, sizeof name, "<0x%02X>", b),
+        const int n = p->byte_level
+                          ? 1
+                          : snprintf(name, sizeof name, "<0x%02X>", b),
                   id = *find_slot(p, name, n);
-        Piece *piece = id >= 0 && p->list[id].kind != PIECE_CONTROL ? &p->list[id] : NULL;
+        Piece *piece =
+            id >= 0 && p->list[id].kind != PIECE_CONTROL ? &p->list[id] : NULL;
         p->bytes[b] = (char)b;
         p->byte_piece[b] = piece ? id : p->unk;
-        if (p->byte_level || !piece || piece->kind != PIECE_TEXT) continue;
+        if (p->byte_level || !piece || piece->kind != PIECE_TEXT)
+            continue;
         piece->kind = PIECE_BYTE;
         piece->decoded = &p->bytes[b];
         piece->n_decoded = 1;
@@ -166,7 +190,9 @@ static int named_byte(uint32_t code) {
     return name_code(byte) == code ? (int)byte : -1;
 }
 
-int byte_name(char name[2], uint8_t byte) { return utf8_encode(name, name_code(byte)); }
+int byte_name(char name[2], uint8_t byte) {
+    return utf8_encode(name, name_code(byte));
+}
 
 /* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a
  * character is not a name. */
@@ -176,8 +202,10 @@ static int decode_name(char *s, int n) {
         length = 0;
         for (size_t at = 0, step; at < (size_t)n; at += step, length++) {
             const int byte = named_byte(utf8_read(s + at, n - at, &step));
-            if (byte < 0) return -1;
-            if (writes) s[length] = (char)byte;
+            if (byte < 0)
+                return -1;
+            if (writes)
+                s[length] = (char)byte;
         }
     }
     return length;
@@ -188,10 +216,11 @@ void pieces_decode_names(Pieces *p) {
         Piece *piece = &p->list[id];
         if (piece->decoded && !p->byte_level)
             piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
-        if (piece->kind != PIECE_TEXT) continue;
+        if (piece->kind != PIECE_TEXT)
+            continue;
         char *name = p->text + (piece->text - p->text);
-        const int n =
-            p->byte_level ? decode_name(name, piece->length) : unmark_spaces(name, piece->length);
+        const int n = p->byte_level ? decode_name(name, piece->length)
+                                    : unmark_spaces(name, piece->length);
         if (n < 0)
             piece->kind = PIECE_CONTROL;
         else

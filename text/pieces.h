@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 typedef enum {
-    PIECE_TEXT,    /* produced by merging */
-    PIECE_USER,    /* user-defined: matched as a whole before merging */
+    PIECE_TEXT, /* produced by merging */
+    PIECE_USER, /* user-defined: matched as a whole before merging */
     PIECE_SPECIAL, /* special: like PIECE_USER, but never matched in chat messages */
     /* never produced by merging; named "<0x0A>": this byte of a character without a piece */
     PIECE_BYTE,
@@ -16,16 +16,21 @@ typedef enum {
 } PieceKind;
 
 typedef struct {
-    const char *text; /* [length], not owned: in the mapped file or in Pieces.text */
-    int length;       /* bytes */
-    int n_decoded;    /* bytes of `decoded` */
-    char *decoded;    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
+    const char
+        *text;  /* [length], not owned: in the mapped file or in Pieces.text */
+    int length; /* bytes */
+    int n_decoded; /* bytes of `decoded` */
+    char *
+        decoded; /* [n_decoded]: decoded text if it differs from `text`, else NULL */
     float score;
     PieceKind kind;
-    bool also_merged;               /* merging produces it, too, although it is not PIECE_TEXT */
-    bool raw;                       /* matches raw text; else normalized text */
-    bool strips_left, strips_right; /* the match includes white space before, after it */
-    bool after_space;               /* the match includes the space before it, and needs one */
+    bool
+        also_merged; /* merging produces it, too, although it is not PIECE_TEXT */
+    bool raw;        /* matches raw text; else normalized text */
+    bool strips_left,
+        strips_right; /* the match includes white space before, after it */
+    bool
+        after_space; /* the match includes the space before it, and needs one */
 } Piece;
 
 /* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
@@ -36,9 +41,10 @@ typedef struct {
 typedef struct {
     Piece *list; /* [n], owned; an index is a token's id */
     int n;
-    int unk;             /* token of unknown text; -1 = none */
-    bool byte_level;     /* pieces are made of bytes, not of characters */
-    char *text;          /* owned; NULL if the text of all pieces is in the mapped file */
+    int unk;         /* token of unknown text; -1 = none */
+    bool byte_level; /* pieces are made of bytes, not of characters */
+    char
+        *text; /* owned; NULL if the text of all pieces is in the mapped file */
     int byte_piece[256]; /* token of each byte, or unk */
     /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
     char bytes[256];
@@ -46,8 +52,9 @@ typedef struct {
     int32_t *slots;
     size_t mask;
     HashKey key;
-    int max_length;        /* bytes of the longest piece in the table */
-    const Piece **matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
+    int max_length; /* bytes of the longest piece in the table */
+    const Piece **
+        matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
     size_t n_matched;
     /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
     MergeRule *rules;
@@ -56,7 +63,8 @@ typedef struct {
     Buffer name;        /* memory of merges_add_pair() */
 } Pieces;
 
-#define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */
+#define SPACE_MARK                                                             \
+    "\xe2\x96\x81" /* U+2581 stands for a space in names of pieces */
 
 /* of a piece that is matched as a whole; bounds the work per byte of text */
 enum { MAX_MATCHED_BYTES = 512 };

@@ -24,7 +24,12 @@
 
 /* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 =
  * none). */
-enum { SYLLABLES = 0xac00, LEADING = 0x1100, VOWELS = 0x1161, TRAILING = 0x11a7 };
+enum {
+    SYLLABLES = 0xac00,
+    LEADING = 0x1100,
+    VOWELS = 0x1161,
+    TRAILING = 0x11a7
+};
 enum {
     N_LEADING = 19,
     N_VOWELS = 21,
@@ -34,26 +39,33 @@ enum {
 
 /* The value of a code point in a table of runs, each `code << bits | value` of its first code
  * point; 0 for an invalid byte. */
-static unsigned value_in(const uint32_t *runs, size_t n, int bits, uint32_t code) {
+static unsigned value_in(const uint32_t *runs, size_t n, int bits,
+                         uint32_t code) {
     size_t next;
     SEARCH(next, 1, n, runs[next] >> bits <= code);
     return code < UTF8_END ? runs[next - 1] & ((1u << bits) - 1) : 0;
 }
 
 static CharacterClass class_of(uint32_t code) {
-    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 4, code); /* OTHER is 0 */
+    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 4,
+                                    code); /* OTHER is 0 */
 }
 
-bool is_white_space(uint32_t code) { return class_of(code) == SPACE; }
+bool is_white_space(uint32_t code) {
+    return class_of(code) == SPACE;
+}
 
 typedef struct {
     uint32_t code;
     CharacterClass class; /* for patterns */
-    unsigned order;       /* for form C: combining class, the sort key of marks; 0: not a mark */
-    uint32_t place;       /* in the text, the second sort key */
+    unsigned
+        order; /* for form C: combining class, the sort key of marks; 0: not a mark */
+    uint32_t place; /* in the text, the second sort key */
 } Character;
 
-static uint64_t pair(uint32_t first, uint32_t second) { return (uint64_t)first << 32 | second; }
+static uint64_t pair(uint32_t first, uint32_t second) {
+    return (uint64_t)first << 32 | second;
+}
 
 /* The characters of a composition of the table, which is sorted by them. */
 static uint64_t parts_of(size_t composition) {
@@ -64,8 +76,10 @@ static uint64_t parts_of(size_t composition) {
 /* The composition of two characters; 0 if they do not compose. */
 static uint32_t composition(uint32_t first, uint32_t second) {
     if (first - LEADING < N_LEADING && second - VOWELS < N_VOWELS)
-        return SYLLABLES + ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
-    if (first - SYLLABLES < N_SYLLABLES && (first - SYLLABLES) % N_TRAILING == 0 &&
+        return SYLLABLES +
+               ((first - LEADING) * N_VOWELS + second - VOWELS) * N_TRAILING;
+    if (first - SYLLABLES < N_SYLLABLES &&
+        (first - SYLLABLES) % N_TRAILING == 0 &&
         second - TRAILING - 1 < N_TRAILING - 1)
         return first + second - TRAILING;
     size_t i;
@@ -83,15 +97,18 @@ static size_t decompose(Character *to, uint32_t code) {
     size_t at;
     SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
     if (i < N_SYLLABLES) {
-        first = trailing ? code - trailing : LEADING + i / (N_VOWELS * N_TRAILING);
-        second = trailing ? TRAILING + trailing : VOWELS + i / N_TRAILING % N_VOWELS;
+        first =
+            trailing ? code - trailing : LEADING + i / (N_VOWELS * N_TRAILING);
+        second =
+            trailing ? TRAILING + trailing : VOWELS + i / N_TRAILING % N_VOWELS;
     } else if (at < COUNT(DECOMPOSITIONS) && DECOMPOSITIONS[at][0] == code) {
         first = DECOMPOSITIONS[at][1];
         second = DECOMPOSITIONS[at][2];
     }
     if (first == code) {
-        *to = (Character){.code = code,
-                          .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
+        *to = (Character){
+            .code = code,
+            .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
         return 1;
     }
     const size_t n = decompose(to, first);
@@ -100,9 +117,12 @@ static size_t decompose(Character *to, uint32_t code) {
 
 /* Writes a normalized character or invalid byte. */
 static char *write_character(const Normalizer *z, char *to, uint32_t code) {
-    if (code == 0x2581 && z->replaces_mark) code = ' ';
-    if (code >= UTF8_END && z->replaces_invalid) code = 0xfffd;
-    if (code < UTF8_END) return to + utf8_encode(to, code);
+    if (code == 0x2581 && z->replaces_mark)
+        code = ' ';
+    if (code >= UTF8_END && z->replaces_invalid)
+        code = 0xfffd;
+    if (code < UTF8_END)
+        return to + utf8_encode(to, code);
     *to = (char)(code - UTF8_END);
     return to + 1;
 }
@@ -114,10 +134,13 @@ static int compare_marks(const void *a, const void *b) {
 
 /* Sorts each run of marks by combining class. */
 static void order_marks(Character *text, size_t n) {
-    for (size_t i = 0; i < n; i++) text[i].place = (uint32_t)i;
+    for (size_t i = 0; i < n; i++)
+        text[i].place = (uint32_t)i;
     for (size_t from = 0, end; from < n; from = end + 1) {
-        for (end = from; end < n && text[end].order; end++) continue;
-        if (end - from > 1) qsort(text + from, end - from, sizeof *text, compare_marks);
+        for (end = from; end < n && text[end].order; end++)
+            continue;
+        if (end - from > 1)
+            qsort(text + from, end - from, sizeof *text, compare_marks);
     }
 }
 
@@ -127,13 +150,16 @@ static size_t compose(Character *text, size_t n) {
     size_t out = 0, base = n; /* n = none yet */
     for (size_t i = 0; i < n; i++) {
         const Character c = text[i];
-        const bool blocked = base == n || (out - 1 > base && text[out - 1].order >= c.order);
-        const uint32_t both = blocked ? 0 : composition(text[base].code, c.code);
+        const bool blocked =
+            base == n || (out - 1 > base && text[out - 1].order >= c.order);
+        const uint32_t both =
+            blocked ? 0 : composition(text[base].code, c.code);
         if (both) {
             text[base].code = both;
             continue;
         }
-        if (!c.order) base = out;
+        if (!c.order)
+            base = out;
         text[out++] = c;
     }
     return out;
@@ -156,7 +182,8 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
         if (list) {
             order_marks(list, n_list);
             n_list = compose(list, n_list);
-            for (size_t i = 0; i < n_list; i++) to = write_character(z, to, list[i].code);
+            for (size_t i = 0; i < n_list; i++)
+                to = write_character(z, to, list[i].code);
         }
         *n = (size_t)(to - normalized) - 1;
     } else {
@@ -184,7 +211,8 @@ static const char *read_element(const char *p, Character c, bool *found) {
     /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu} and \p{Lo}, which
      * include them */
     /* by CharacterClass */
-    static const char names[][3] = {"", "M", "N", "", "Lo", "Lu", "Ll", "P", "S"};
+    static const char names[][3] = {"",   "M",  "N", "", "Lo",
+                                    "Lu", "Ll", "P", "S"};
     if (*p == '\\' && p[1] == 'p') {
         const size_t n = strcspn(p, "}");
         *found |= !strncmp(names[c.class], p + 3, n - 3);
@@ -207,15 +235,18 @@ static bool is_in_set(const char *p, Character c) {
     const bool list = *p == '[', negated = list && p[1] == '^';
     bool found = false;
     p += list + negated;
-    do p = read_element(p, c, &found);
+    do
+        p = read_element(p, c, &found);
     while (list && !found && *p != ']');
     return found != negated;
 }
 
 static const char *end_of_set(const char *p) {
     const bool list = *p == '[';
-    if (*p == '\\' && p[1] == 'p') return strchr(p, '}') + 1;
-    while (list && *(p = strpbrk(p, "\\]")) == '\\') p += 2;
+    if (*p == '\\' && p[1] == 'p')
+        return strchr(p, '}') + 1;
+    while (list && *(p = strpbrk(p, "\\]")) == '\\')
+        p += 2;
     return p + (*p == '\\') + 1;
 }
 
@@ -235,7 +266,8 @@ typedef struct {
 static Character character_at(const Subject *t, const char *s, size_t *length) {
     uint32_t code = utf8_read(s, t->end - s, length);
     /* long s */
-    if (t->ignores_case) code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code;
+    if (t->ignores_case)
+        code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code;
     return (Character){.code = code, .class = class_of(code)};
 }
 
@@ -244,21 +276,28 @@ static const char *match_any(const Subject *t, const char *p, const char *s);
 /* The end of a match of the items at p, up to the end of their alternative, at s; NULL: no
  * match. */
 static const char *match_items(const Subject *t, const char *p, const char *s) {
-    if (!*p || *p == '|' || *p == ')') return s;
-    if (*p == '$') return s == t->end ? s : NULL;
+    if (!*p || *p == '|' || *p == ')')
+        return s;
+    if (*p == '$')
+        return s == t->end ? s : NULL;
     if (*p == '(') { /* (?!..), (?i:..) or (?i:..)?, always the last item */
         const Subject without_case = {.end = t->end, .ignores_case = true};
-        const char *match = match_any(&without_case, p + strcspn(p, ":!") + 1, s);
-        if (p[2] == '!') return match ? NULL : s;
+        const char *match =
+            match_any(&without_case, p + strcspn(p, ":!") + 1, s);
+        if (p[2] == '!')
+            return match ? NULL : s;
         return match || strchr(p, ')')[1] != '?' ? match : s;
     }
     int n = 0, min, max;
     size_t length;
     const char *at = s, *next = read_quantifier(end_of_set(p), &min, &max);
-    for (; n < max && at < t->end && is_in_set(p, character_at(t, at, &length)); n++) at += length;
+    for (; n < max && at < t->end && is_in_set(p, character_at(t, at, &length));
+         n++)
+        at += length;
     for (; n >= min; n--) {
         const char *match = match_items(t, next, at);
-        if (match || !n) return match;
+        if (match || !n)
+            return match;
         at -= utf8_before(at, s);
     }
     return NULL;
@@ -268,23 +307,29 @@ static const char *match_items(const Subject *t, const char *p, const char *s) {
 static const char *match_any(const Subject *t, const char *p, const char *s) {
     const char *match;
     while (!(match = match_items(t, p, s))) {
-        while (*p && *p != '|' && *p != ')') p = *p == '(' ? strchr(p, ')') + 1 : end_of_set(p);
-        if (*p++ != '|') return NULL;
+        while (*p && *p != '|' && *p != ')')
+            p = *p == '(' ? strchr(p, ')') + 1 : end_of_set(p);
+        if (*p++ != '|')
+            return NULL;
     }
     return match;
 }
 
-int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word,
-                void *arg) {
+int pretokenize(const char *const *steps, const char *text, size_t size,
+                WordFunction word, void *arg) {
     const Subject t = {.end = text + size};
-    if (!*steps) return size ? word(arg, text, size) : 0;
+    if (!*steps)
+        return size ? word(arg, text, size) : 0;
     for (const char *from = text, *at = text; from < t.end;) {
         const char *match = at < t.end ? match_any(&t, *steps, at) : at;
         bool in_run = !match;
         for (size_t length; in_run && at < t.end;
-             at += length) /* a run that does not match here matches nowhere in it */
-            in_run = is_in_set(*steps, character_at(&t, at, &length)) && *end_of_set(*steps) == '+';
-        if (!match) continue;
+             at +=
+             length) /* a run that does not match here matches nowhere in it */
+            in_run = is_in_set(*steps, character_at(&t, at, &length)) &&
+                     *end_of_set(*steps) == '+';
+        if (!match)
+            continue;
         if (pretokenize(steps + 1, from, at - from, word, arg) ||
             pretokenize(steps + 1, at, match - at, word, arg))
             return -1;
@@ -298,25 +343,28 @@ int pretokenize(const char *const *steps, const char *text, size_t size, WordFun
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define WORD        "[^\\r\\n\\p{L}\\p{N}]?"
-#define LLAMA3(numbers)                                                                            \
-    CONTRACTION "|" WORD "\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
-#define CASED(ending, numbers)                                                                     \
-    WORD "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ending "|" WORD     \
-         "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending "|" numbers  \
-         "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+#define LLAMA3(numbers)                                                        \
+    CONTRACTION "|" WORD "\\p{L}+|" numbers                                    \
+                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define CASED(ending, numbers)                                                       \
+    WORD                                                                             \
+        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ending \
+        "|" WORD                                                                     \
+        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ending \
+        "|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
 
 #define EAST_ASIAN "[一-龥ࠀ-一가-퟿]+"
-#define DEEPSEEK_LETTERS                                                                           \
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ"                                                     \
-    "-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯ"                                             \
-    "Ա-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ"                             \
-    "-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ"                         \
-    "-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-"                           \
-    "ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-"                       \
-    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ"                         \
+#define DEEPSEEK_LETTERS                                                       \
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ"                                 \
+    "-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯ"                         \
+    "Ա-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ"         \
+    "-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ"     \
+    "-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-"       \
+    "ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-"   \
+    "ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ"     \
     "-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
-#define DEEPSEEK_V3                                                                                \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                        \
+#define DEEPSEEK_V3                                                            \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                    \
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
 const Pretokenizer PRETOKENIZERS[] = {
@@ -333,12 +381,14 @@ const Pretokenizer PRETOKENIZERS[] = {
     {" glm4 glm5 ", {LLAMA3("\\p{N}{1,3}")}, true, false},
     {" minicpm5 ", {"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true, false},
     {" dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3("\\p{N}{1,3}")}},
-    {" gpt-4o llama4 kanana2 ", .steps = {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {" gpt-4o llama4 kanana2 ",
+     .steps = {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {" tekken ", {CASED("", "\\p{N}")}, true, true},
-    {" deepseek-llm ", .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
-                                 "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
-    {" deepseek-coder ",
-     .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-llm ",
+     .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
+               "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
+    {" deepseek-coder ", .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+                                   EAST_ASIAN, PATTERN_DIGIT}},
     {" deepseek-v3 hunyuan-dense joyai-llm ",
      .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
     {0},
@@ -347,8 +397,10 @@ const Pretokenizer PRETOKENIZERS[] = {
 const char *pretokenizer_names(const Pretokenizer *p) {
     for (const Pretokenizer *named = PRETOKENIZERS; named->names; named++) {
         const char *const *a = p->steps, *const *b = named->steps;
-        while (*a && *b && !strcmp(*a, *b)) a++, b++;
-        if (!*a && !*b && p->whole_words == named->whole_words) return named->names;
+        while (*a && *b && !strcmp(*a, *b))
+            a++, b++;
+        if (!*a && !*b && p->whole_words == named->whole_words)
+            return named->names;
     }
     return NULL;
 }

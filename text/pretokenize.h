@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 typedef struct {
-    bool composes;         /* converts to Unicode's normalization form C first */
-    bool replaces_invalid; /* invalid UTF-8 bytes become U+FFFD, as in the sentencepiece library */
-    bool replaces_mark;    /* U+2581 becomes a space */
+    bool composes; /* converts to Unicode's normalization form C first */
+    bool
+        replaces_invalid; /* invalid UTF-8 bytes become U+FFFD, as in the sentencepiece library */
+    bool replaces_mark; /* U+2581 becomes a space */
 } Normalizer;
 
 /* Returns a space and the normalized text, and the size of the text in *n; NULL and a message if
@@ -17,9 +18,9 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 
 /* Regular expressions, as in Hugging Face's files. Words are their matches, and the text between
  * them. */
-#define PATTERN_GPT2                                                                               \
+#define PATTERN_GPT2                                                           \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define PATTERN_DIGIT                                                                              \
+#define PATTERN_DIGIT                                                          \
     "[\\p{N}\U00011DE0-\U00011DE9\U00016FF4-\U00016FF6]" /* \p{N} of Unicode 17                    \
                                                           */
 #define PATTERN_DIGITS PATTERN_DIGIT "+"
@@ -32,8 +33,9 @@ typedef struct {
     const char *names;
     /* patterns, then NULL; each splits the words of the previous step */
     const char *steps[MAX_STEPS + 1];
-    bool whole_words; /* a word that is a piece becomes one token without merging */
-    bool adds_bos;    /* in GGUF files, unless the file says otherwise */
+    bool
+        whole_words; /* a word that is a piece becomes one token without merging */
+    bool adds_bos; /* in GGUF files, unless the file says otherwise */
 } Pretokenizer;
 
 extern const Pretokenizer PRETOKENIZERS[]; /* the last has no names */
@@ -46,8 +48,8 @@ typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 /* Calls word(arg, s, n) for each word s[n] of the text in order. Stops and returns -1 if a call
  * returns non-zero. The steps must be of PRETOKENIZERS or the patterns above: the matcher knows
  * only their syntax, and takes O(size). */
-int pretokenize(const char *const *steps, const char *text, size_t size, WordFunction word,
-                void *arg);
+int pretokenize(const char *const *steps, const char *text, size_t size,
+                WordFunction word, void *arg);
 
 /* Whether a code point from utf8_read() is white space. */
 bool is_white_space(uint32_t code);

@@ -20,29 +20,41 @@ static void write_held(Stream *s) {
     size_t n = s->n_held, length;
     const uint32_t code = utf8_read(s->held, n, &length);
     const bool space = code >= '\t' && code <= '\r';
-    if (s->terminal && utf8_is_control(code) && !space) n = 0;
-    if (s->terminal && code >= UTF8_END) bytes = "\xef\xbf\xbd", n = 3;
-    if (!s->error && fwrite(bytes, 1, n, s->out) != n) s->error = errno;
+    if (s->terminal && utf8_is_control(code) && !space)
+        n = 0;
+    if (s->terminal && code >= UTF8_END)
+        bytes = "\xef\xbf\xbd", n = 3;
+    if (!s->error && fwrite(bytes, 1, n, s->out) != n)
+        s->error = errno;
     s->n_held = 0;
 }
 
 void stream_write(Stream *s, const char *bytes, int n) {
     const double interval = 0.002; /* min seconds between flushes */
-    if (s->error) return;
+    if (s->error)
+        return;
     for (int i = 0; i < n; i++) {
-        if (s->n_held > 0 && !utf8_is_continuation(bytes[i])) write_held(s);
+        if (s->n_held > 0 && !utf8_is_continuation(bytes[i]))
+            write_held(s);
         s->held[s->n_held++] = bytes[i];
-        if (s->n_held >= utf8_length(s->held[0])) write_held(s);
+        if (s->n_held >= utf8_length(s->held[0]))
+            write_held(s);
     }
     const double t = now();
-    if (s->error || t - s->flushed < interval) return;
-    if (fflush(s->out)) s->error = errno;
+    if (s->error || t - s->flushed < interval)
+        return;
+    if (fflush(s->out))
+        s->error = errno;
     s->flushed = t;
 }
 
 int stream_close(Stream *s) {
-    if (s->n_held) write_held(s);
+    if (s->n_held)
+        write_held(s);
     /* if Ctrl-C ended a write, a flush would block */
-    if (!s->error && fflush(s->out)) s->error = errno;
-    return s->error && !interrupted ? fail("cannot write the output: %s", strerror(s->error)) : 0;
+    if (!s->error && fflush(s->out))
+        s->error = errno;
+    return s->error && !interrupted
+               ? fail("cannot write the output: %s", strerror(s->error))
+               : 0;
 }

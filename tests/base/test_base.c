@@ -29,21 +29,24 @@
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"),
-              usage = bad_usage("use %d", 7);
+    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"),
+              input = bad_input("in"), usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
     const int lines = stderr_show();
-    CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input, usage);
-    CHECK(lines == 4 &&
-              !strcmp(stderr_text(), "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"),
-          "stderr: %s", stderr_text());
+    CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input,
+          usage);
+    CHECK(
+        lines == 4 &&
+            !strcmp(stderr_text(),
+                    "run: a?????b\nrun: in\nrun: use 7\nnote: caf\xc3\xa9 3\n"),
+        "stderr: %s", stderr_text());
 }
 
 /* One '?' for each control character and for each invalid byte. */
 static void control_characters_are_not_printed(void) {
     static const char *const cases[][2] = {
-        {"\xc2\x80\xc2\x9f", "??"},                  /* the first and last of C1 */
-        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"},    /* the characters after C1 */
+        {"\xc2\x80\xc2\x9f", "??"},               /* the first and last of C1 */
+        {"\xc2\xa0\xc3\xbf", "\xc2\xa0\xc3\xbf"}, /* the characters after C1 */
         {"\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", "???"}, /* direction marks */
         /* neighbours of the next case */
         {"\xe2\x80\xa7\xe2\x80\xaf", "\xe2\x80\xa7\xe2\x80\xaf"},
@@ -64,7 +67,8 @@ static void control_characters_are_not_printed(void) {
         stderr_hide();
         note("%s", cases[i][0]);
         stderr_show();
-        CHECK(!strcmp(stderr_text(), expected), "case %zu: %s", i, stderr_text());
+        CHECK(!strcmp(stderr_text(), expected), "case %zu: %s", i,
+              stderr_text());
     }
 }
 
@@ -75,8 +79,9 @@ static void failures_may_be_notes(void) {
     print_failures_as_notes(false);
     fail("all");
     stderr_show();
-    CHECK(failed == -1 && !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"), "stderr: %s",
-          stderr_text());
+    CHECK(failed == -1 &&
+              !strcmp(stderr_text(), "note: no tokenizer\nrun: all\n"),
+          "stderr: %s", stderr_text());
 }
 
 static void a_long_message_is_cut(void) {
@@ -89,27 +94,35 @@ static void a_long_message_is_cut(void) {
 
 static void overflow_of_products_is_detected(void) {
     size_t product = 1;
-    CHECK(multiply(SIZE_MAX / 3, 3, &product) && product == SIZE_MAX / 3 * 3, "%zu", product);
-    CHECK(multiply(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu", product);
+    CHECK(multiply(SIZE_MAX / 3, 3, &product) && product == SIZE_MAX / 3 * 3,
+          "%zu", product);
+    CHECK(multiply(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu",
+          product);
     CHECK(multiply(0, SIZE_MAX, &product) && product == 0, "%zu", product);
-    CHECK(!multiply(SIZE_MAX / 2 + 1, 2, &product) && !multiply(SIZE_MAX, SIZE_MAX, &product),
+    CHECK(!multiply(SIZE_MAX / 2 + 1, 2, &product) &&
+              !multiply(SIZE_MAX, SIZE_MAX, &product),
           "an overflow");
 }
 
 static void memory_is_aligned_or_refused(void) {
-    static const size_t sizes[] = {0, 1, 63, 64, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
+    static const size_t sizes[] = {
+        0, 1, 63, 64, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint8_t *p = allocate(sizes[i], 1);
-        CHECK(p && (uintptr_t)p % 64 == 0, "%zu bytes at %p", sizes[i], (void *)p);
+        CHECK(p && (uintptr_t)p % 64 == 0, "%zu bytes at %p", sizes[i],
+              (void *)p);
         memset(p, 1, sizes[i]);
         free(p);
     }
     stderr_hide();
-    const void *none = allocate_quietly(SIZE_MAX / 2, 3), *no_bytes = allocate(SIZE_MAX, 1);
-    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64, which wraps to 0 */
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s",
-          stderr_text());
-    CHECK(!none && !no_bytes && !wrapped, "allocates more than the address space");
+    const void *none = allocate_quietly(SIZE_MAX / 2, 3),
+               *no_bytes = allocate(SIZE_MAX, 1);
+    const void *wrapped =
+        allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64, which wraps to 0 */
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "),
+          "stderr: %s", stderr_text());
+    CHECK(!none && !no_bytes && !wrapped,
+          "allocates more than the address space");
 }
 
 /* 1,000,000 bytes, a few at a time; then an impossible size: one message, and every later call
@@ -118,18 +131,21 @@ static void a_buffer_grows_and_remembers_a_failure(void) {
     Buffer b = {0};
     buffer_append(&b, "", 0);
     CHECK(!b.failed && b.n == 0 && b.bytes && !b.bytes[0], "%zu bytes", b.n);
-    for (int i = 0; b.n < 1000000; i++) buffer_append(&b, "0123456", (size_t)(i % 8));
+    for (int i = 0; b.n < 1000000; i++)
+        buffer_append(&b, "0123456", (size_t)(i % 8));
     CHECK(!b.failed && strlen(b.bytes) == b.n, "%zu bytes", b.n);
     for (size_t i = 0, at = 0; at < b.n; at += i++ % 8)
-        CHECK(!strncmp(b.bytes + at, "0123456", i % 8), "other bytes from %zu on", at);
+        CHECK(!strncmp(b.bytes + at, "0123456", i % 8),
+              "other bytes from %zu on", at);
     const size_t n = b.n;
     stderr_hide();
     buffer_append(&b, "x", SIZE_MAX - n);
     const bool failed = b.failed;
     buffer_append(&b, "x", 1);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "), "stderr: %s",
-          stderr_text());
-    CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d", b.n, b.failed);
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "),
+          "stderr: %s", stderr_text());
+    CHECK(failed && b.failed && b.n == n && !b.bytes[n], "%zu bytes, failed %d",
+          b.n, b.failed);
     free(b.bytes);
 }
 
@@ -144,7 +160,8 @@ static void write_system(const char *name, const char *text) {
         mkdir(path, 0700);
     }
     FILE *f = fopen(path, "wb");
-    if (!f) abort();
+    if (!f)
+        abort();
     fputs(text, f);
     fclose(f);
 }
@@ -152,7 +169,8 @@ static void write_system(const char *name, const char *text) {
 static void memory_limits_of_the_system(void) {
     static const struct {
         const char *name, *text;
-        size_t expected; /* available memory with this file and the earlier ones */
+        size_t
+            expected; /* available memory with this file and the earlier ones */
     } steps[] = {
         {"proc/meminfo",
          "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
@@ -163,21 +181,24 @@ static void memory_limits_of_the_system(void) {
         {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
         {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
         {"sys/fs/cgroup/c/d/memory.stat",
-         "anon 5\nactive_file 500000000\ninactive_file 1000000000\n", 6500000000},
+         "anon 5\nactive_file 500000000\ninactive_file 1000000000\n",
+         6500000000},
         {"sys/fs/cgroup/c/memory.max", "4000000000\n", 4000000000},
         {"sys/fs/cgroup/memory.max", "3900000000\n", 3900000000},
         /* a limit below the used memory */
         {"sys/fs/cgroup/memory.current", "3900000001\n", 0},
     };
-    CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1, "a limit without a file");
+    CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1,
+          "a limit without a file");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         write_system(steps[i].name, steps[i].text);
         const size_t found = memory_available(temporary("system"));
-        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu", steps[i].name,
-              found, steps[i].expected);
+        CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu",
+              steps[i].name, found, steps[i].expected);
     }
     const size_t here = memory_available("");
-    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE),
+    CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) *
+                                 (size_t)sysconf(_SC_PAGESIZE),
           "%zu bytes here", here);
 }
 
@@ -189,7 +210,8 @@ enum { BYTES = 200001 };
 static const char *write_bytes(const char *name) {
     const char *path = temporary(name);
     FILE *f = fopen(path, "wb");
-    for (int i = 0; i < BYTES; i++) fputc(i * 7 % 256, f);
+    for (int i = 0; i < BYTES; i++)
+        fputc(i * 7 % 256, f);
     fclose(f);
     return path;
 }
@@ -197,7 +219,8 @@ static const char *write_bytes(const char *name) {
 static bool are_the_bytes(const void *data, size_t size) {
     const uint8_t *bytes = data;
     for (size_t i = 0; i < size; i++)
-        if (bytes[i] != i * 7 % 256) return false;
+        if (bytes[i] != i * 7 % 256)
+            return false;
     return size == BYTES;
 }
 
@@ -218,7 +241,8 @@ static void a_file_is_read_completely(void) {
 
 static void dropped_pages_are_read_again(void) {
     File file;
-    CHECK(!file_map(&file, write_bytes("pages")) && are_the_bytes(file.data, file.size),
+    CHECK(!file_map(&file, write_bytes("pages")) &&
+              are_the_bytes(file.data, file.size),
           "not mapped");
     memory_advise(file.data, file.size, false);
     CHECK(are_the_bytes(file.data, file.size), "other bytes");
@@ -231,15 +255,21 @@ static void dropped_pages_are_read_again(void) {
 
 static void holes_are_detected(void) {
     static const struct {
-        long at; /* offset of the last byte; before it only the first bytes are written */
+        long
+            at; /* offset of the last byte; before it only the first bytes are written */
         bool sparse;
-    } cases[] = {{BYTES, false}, {BYTES + 50000, false}, {10 * BYTES, true}, {1000 * BYTES, true}};
+    } cases[] = {{BYTES, false},
+                 {BYTES + 50000, false},
+                 {10 * BYTES, true},
+                 {1000 * BYTES, true}};
     for (int i = 0; i < 4; i++) {
         File file;
         FILE *f = fopen(write_bytes("holes"), "r+b");
-        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 && !fclose(f),
+        CHECK(f && !fseek(f, cases[i].at, SEEK_SET) && fputc(1, f) == 1 &&
+                  !fclose(f),
               "not written");
-        CHECK(!file_map(&file, temporary("holes")) && file.sparse == cases[i].sparse,
+        CHECK(!file_map(&file, temporary("holes")) &&
+                  file.sparse == cases[i].sparse,
               "%ld bytes: sparse %d", cases[i].at, file.sparse);
         file_unmap(&file);
     }
@@ -251,7 +281,8 @@ static bool dies_after(const char *path, size_t after) {
     const pid_t pid = fork();
     if (!pid) {
         File file;
-        if (file_map(&file, path) || !freopen("/dev/null", "w", stderr)) _exit(0);
+        if (file_map(&file, path) || !freopen("/dev/null", "w", stderr))
+            _exit(0);
         const volatile uint8_t *data = file.data;
         _exit(data[file.size - 1] + data[file.size + after] < 0);
     }
@@ -269,21 +300,24 @@ static void reading_past_a_file_is_fatal(void) {
         FILE *f = fopen(temporary("text"), "wb");
         fwrite(text, 1, size, f);
         fclose(f);
-        CHECK(dies_after(temporary("text"), 0), "a text of %zu bytes: bytes after it are readable",
-              size);
+        CHECK(dies_after(temporary("text"), 0),
+              "a text of %zu bytes: bytes after it are readable", size);
     }
-    CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4), "bytes after %d bytes are readable",
-          BYTES);
+    CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4),
+          "bytes after %d bytes are readable", BYTES);
 }
 
 static void an_output_is_complete_or_missing(void) {
     OutputFile output;
     const char *path = temporary("output");
-    CHECK(!output_open(&output, path) && fputs("new", output.stream) >= 0, "not open");
+    CHECK(!output_open(&output, path) && fputs("new", output.stream) >= 0,
+          "not open");
     CHECK(!file_exists(path), "exists before the close");
-    CHECK(!output_close(&output, false) && !file_exists(path), "exists after a failure");
+    CHECK(!output_close(&output, false) && !file_exists(path),
+          "exists after a failure");
     for (int i = 0; i < 2; i++) {
-        CHECK(!output_open(&output, path) && fputs(i ? "newer" : "new", output.stream) >= 0,
+        CHECK(!output_open(&output, path) &&
+                  fputs(i ? "newer" : "new", output.stream) >= 0,
               "not open");
         CHECK(!output_close(&output, true) && file_exists(path), "missing");
     }
@@ -298,28 +332,33 @@ static const char *text_of(const char *path) {
     static char text[256];
     FILE *in = fopen(path, "rb");
     text[in ? fread(text, 1, sizeof text - 1, in) : 0] = '\0';
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return text;
 }
 
 /* Makes the folder of a test's outputs. */
 static const char *make_folder(const char *name) {
     const char *path = temporary(name);
-    if (mkdir(path, 0700)) abort();
+    if (mkdir(path, 0700))
+        abort();
     return path;
 }
 
 static int files_in_folder(const char *name) {
     int n = -2; /* . and .. */
     DIR *dir = opendir(temporary(name));
-    while (dir && readdir(dir)) n++;
-    if (dir) closedir(dir);
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
     return n;
 }
 
 static int write_output(const char *path, const char *text) {
     OutputFile output;
-    if (output_open(&output, path)) return -1;
+    if (output_open(&output, path))
+        return -1;
     fputs(text, output.stream);
     return output_close(&output, true);
 }
@@ -329,8 +368,10 @@ static bool read_input(const char *path, bool maps) {
     File file;
     size_t size;
     char *text = NULL;
-    const bool done = maps ? !file_map(&file, path) : (text = file_read(path, &size)) != NULL;
-    if (maps && done) file_unmap(&file);
+    const bool done =
+        maps ? !file_map(&file, path) : (text = file_read(path, &size)) != NULL;
+    if (maps && done)
+        file_unmap(&file);
     free(text);
     return done;
 }
@@ -344,7 +385,8 @@ static void no_output_is_an_input(void) {
     CHECK(!link(path, names[1]) && !symlink("other", names[2]), "no links");
     for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
         const char *input = names[i % 3], *written = names[i / 3 % 3];
-        outputs_announce(i / 18 ? NULL : written, i / 18 ? written : temporary("inputs/none"));
+        outputs_announce(i / 18 ? NULL : written,
+                         i / 18 ? written : temporary("inputs/none"));
         stderr_hide();
         const bool read = read_input(input, i / 9 % 2);
         CHECK(stderr_show() == 1 && strstr(stderr_text(), input) &&
@@ -353,7 +395,8 @@ static void no_output_is_an_input(void) {
         CHECK(!read, "%s is read, %s would be written", input, written);
     }
     outputs_announce(NULL, path);
-    CHECK(read_input(write_bytes("inputs/third"), true) && !write_output(path, "new"),
+    CHECK(read_input(write_bytes("inputs/third"), true) &&
+              !write_output(path, "new"),
           "another file is not read");
     CHECK(!strcmp(text_of(path), "new"), "%s", text_of(path));
     outputs_announce("/dev/null", NULL);
@@ -378,15 +421,16 @@ static void an_output_follows_links_and_keeps_permissions(void) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         CHECK(!chmod(temporary("there/file"), modes[i]), "no mode");
         CHECK(!write_output(temporary("links/link"), "newer"), "not written");
-        CHECK(mode_of(temporary("there/file")) == (S_IFREG | modes[i]), "mode %o, expected %o",
-              mode_of(temporary("there/file")), (unsigned)modes[i]);
+        CHECK(mode_of(temporary("there/file")) == (S_IFREG | modes[i]),
+              "mode %o, expected %o", mode_of(temporary("there/file")),
+              (unsigned)modes[i]);
         CHECK(S_ISLNK(mode_of(temporary("links/link"))), "the link is gone");
         CHECK(!strcmp(text_of(temporary("there/file")), "newer"), "%s",
               text_of(temporary("there/file")));
     }
     umask(mask);
-    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1, "%d, %d files",
-          files_in_folder("there"), files_in_folder("links"));
+    CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1,
+          "%d, %d files", files_in_folder("there"), files_in_folder("links"));
     CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
     CHECK(!write_output(temporary("links/to nothing"), "new"),
           "a link to a missing file is not replaced");
@@ -408,24 +452,27 @@ static void a_failed_output_leaves_no_file(void) {
     OutputFile output;
     make_folder("failed");
     n_synced = 0;
-    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1, "synced %d times",
-          n_synced);
+    CHECK(!write_output(temporary("failed/file"), "old") && n_synced == 1,
+          "synced %d times", n_synced);
     stderr_hide();
     sync_fails = 1;
     const int no_sync = write_output(temporary("failed/file"), "new");
     sync_fails = 0;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "), "stderr: %s",
-          stderr_text());
-    CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files", files_in_folder("failed"));
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "),
+          "stderr: %s", stderr_text());
+    CHECK(no_sync == -1 && files_in_folder("failed") == 1, "%d files",
+          files_in_folder("failed"));
     CHECK(!strcmp(text_of(temporary("failed/file")), "old"), "%s",
           text_of(temporary("failed/file")));
-    CHECK(!output_open(&output, temporary("failed/name")) && !mkdir(temporary("failed/name"), 0700),
+    CHECK(!output_open(&output, temporary("failed/name")) &&
+              !mkdir(temporary("failed/name"), 0700),
           "not open");
     stderr_hide();
     const int no_name = output_close(&output, true);
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "), "stderr: %s",
-          stderr_text());
-    CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files", files_in_folder("failed"));
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "),
+          "stderr: %s", stderr_text());
+    CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files",
+          files_in_folder("failed"));
 }
 
 /* ---- the running program ---------------------------------------------------------------- */
@@ -449,30 +496,36 @@ static void a_file_is_not_a_terminal(void) {
 /* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with Python's integers. */
 static void the_hash_is_a_polynomial(void) {
     static const uint64_t values[64] = {
-        0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274, 0x050516d65fe897d4,
-        0x196332fa02890922, 0x1398cad000f5696e, 0x054a1501cb50c6e9, 0x12adbaff84a9531f,
-        0x1186d17aab1eef11, 0x1a8cd7dcfd2cd6ca, 0x1cacae62690fa1bb, 0x189ca801a9d5a475,
-        0x04afbb75cdd36ffe, 0x13dca3cd299a0a07, 0x1cde6f5c4e2f2529, 0x1dad8c848597c314,
-        0x18e0fa78b52148f3, 0x086862db9ca23976, 0x0bea39f67b8dcd9b, 0x09dac908c51d0460,
-        0x16834f85b24edaf8, 0x1b2340a642208506, 0x18124ac053edb527, 0x0573204660f2d92c,
-        0x02621a86c411ef40, 0x0d75cf1d412314d0, 0x1d43d9cdb043b6d1, 0x0767fe702ee0c9f9,
-        0x07a6152229ef02f3, 0x0e3ebbcf68ccb73b, 0x0dccf8e7534d7965, 0x18238505320ab50a,
-        0x0ac917174d416c06, 0x0c749d65e1f37944, 0x1414602df1fbc8fa, 0x0ff09c71584690e0,
-        0x19255151954ac20d, 0x0ae0f5fb5d47225d, 0x029f13f6b7a28394, 0x1cd6838470fecbfa,
-        0x105f85712b424475, 0x157ae65eccb5d0ba, 0x0cf548339e3d278c, 0x0505dd5b5df60c62,
-        0x08eee997036e0ad7, 0x0e14996fd967919f, 0x0fdde67930e96b71, 0x1544640410be4f28,
-        0x17db6317439d17fc, 0x0af3ea7d8060fdba, 0x0cf616156a578735, 0x030c89e2ed4b23d0,
-        0x1599cb993ee2d029, 0x1ef4f61e348a3b66, 0x1638ef4739f08a5a, 0x164b8c7ffe3a8fbd,
-        0x05023977a63b0467, 0x07a69625ef566776, 0x0fea71854fc5a236, 0x0fdf45191cfb7421,
-        0x00cc4d19b0c870ca, 0x09edc1e0dbc02afa, 0x077bfd3f31756cec, 0x11d0cfc844b27081,
+        0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274,
+        0x050516d65fe897d4, 0x196332fa02890922, 0x1398cad000f5696e,
+        0x054a1501cb50c6e9, 0x12adbaff84a9531f, 0x1186d17aab1eef11,
+        0x1a8cd7dcfd2cd6ca, 0x1cacae62690fa1bb, 0x189ca801a9d5a475,
+        0x04afbb75cdd36ffe, 0x13dca3cd299a0a07, 0x1cde6f5c4e2f2529,
+        0x1dad8c848597c314, 0x18e0fa78b52148f3, 0x086862db9ca23976,
+        0x0bea39f67b8dcd9b, 0x09dac908c51d0460, 0x16834f85b24edaf8,
+        0x1b2340a642208506, 0x18124ac053edb527, 0x0573204660f2d92c,
+        0x02621a86c411ef40, 0x0d75cf1d412314d0, 0x1d43d9cdb043b6d1,
+        0x0767fe702ee0c9f9, 0x07a6152229ef02f3, 0x0e3ebbcf68ccb73b,
+        0x0dccf8e7534d7965, 0x18238505320ab50a, 0x0ac917174d416c06,
+        0x0c749d65e1f37944, 0x1414602df1fbc8fa, 0x0ff09c71584690e0,
+        0x19255151954ac20d, 0x0ae0f5fb5d47225d, 0x029f13f6b7a28394,
+        0x1cd6838470fecbfa, 0x105f85712b424475, 0x157ae65eccb5d0ba,
+        0x0cf548339e3d278c, 0x0505dd5b5df60c62, 0x08eee997036e0ad7,
+        0x0e14996fd967919f, 0x0fdde67930e96b71, 0x1544640410be4f28,
+        0x17db6317439d17fc, 0x0af3ea7d8060fdba, 0x0cf616156a578735,
+        0x030c89e2ed4b23d0, 0x1599cb993ee2d029, 0x1ef4f61e348a3b66,
+        0x1638ef4739f08a5a, 0x164b8c7ffe3a8fbd, 0x05023977a63b0467,
+        0x07a69625ef566776, 0x0fea71854fc5a236, 0x0fdf45191cfb7421,
+        0x00cc4d19b0c870ca, 0x09edc1e0dbc02afa, 0x077bfd3f31756cec,
+        0x11d0cfc844b27081,
     };
     const HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     char bytes[64];
     for (int n = 0; n < 64; n++) {
         bytes[n] = (char)n;
         const uint64_t hash = hash_bytes(key, bytes, (size_t)n);
-        CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n], "of %d bytes %016llx", n,
-              (unsigned long long)hash);
+        CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n],
+              "of %d bytes %016llx", n, (unsigned long long)hash);
     }
 }
 
@@ -507,8 +560,10 @@ static int deadly;
 
 static void begin_output(OutputFile *output) {
     handle_signals();
-    if (output_open(output, temporary("signals/output"))) _exit(2);
-    if (files_in_folder("signals") != 1) _exit(3); /* the temporary file */
+    if (output_open(output, temporary("signals/output")))
+        _exit(2);
+    if (files_in_folder("signals") != 1)
+        _exit(3); /* the temporary file */
 }
 
 static void die_while_writing(void) {
@@ -516,7 +571,8 @@ static void die_while_writing(void) {
     signal(deadly, SIG_DFL); /* background processes of a shell may ignore it */
     begin_output(&output);
     raise(deadly);
-    if (deadly == SIGINT && interrupted) raise(deadly); /* the first one only sets a flag */
+    if (deadly == SIGINT && interrupted)
+        raise(deadly); /* the first one only sets a flag */
 }
 
 static void ignore_a_signal(void) {
@@ -526,7 +582,8 @@ static void ignore_a_signal(void) {
     begin_output(&output);
     raise(SIGHUP);
     raise(SIGINT);
-    if (interrupted) _exit(4);
+    if (interrupted)
+        _exit(4);
     raise(SIGXFSZ);
     output_close(&output, true);
 }
@@ -537,12 +594,13 @@ static void deadly_signals_leave_no_temporary_file(void) {
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         deadly = signals[i];
         const int died = status_of(die_while_writing);
-        CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died, stderr_text());
+        CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died,
+              stderr_text());
         CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly,
               files_in_folder("signals"));
     }
-    CHECK(status_of(ignore_a_signal) == 0 && files_in_folder("signals") == 1, "nohup: %d files",
-          files_in_folder("signals"));
+    CHECK(status_of(ignore_a_signal) == 0 && files_in_folder("signals") == 1,
+          "nohup: %d files", files_in_folder("signals"));
     unlink(temporary("signals/output"));
 }
 
@@ -551,16 +609,21 @@ static void read_a_file_that_shrinks(void) {
     File file;
     begin_output(&output);
     setenv("NORMA_REAL_MAPS", "1", 1); /* else tests map copies */
-    if (file_map(&file, write_bytes("mapped")) || truncate(temporary("mapped"), 5000)) _exit(4);
-    if (*(const volatile uint8_t *)(file.data + BYTES - 1)) _exit(5);
+    if (file_map(&file, write_bytes("mapped")) ||
+        truncate(temporary("mapped"), 5000))
+        _exit(4);
+    if (*(const volatile uint8_t *)(file.data + BYTES - 1))
+        _exit(5);
 }
 
 static void a_file_that_shrinks_is_an_error(void) {
     const int died = status_of(read_a_file_that_shrinks);
-    CHECK(died == 1 && strstr(stderr_text(), "run: a mapped file cannot be read any more: ") ==
+    CHECK(died == 1 && strstr(stderr_text(),
+                              "run: a mapped file cannot be read any more: ") ==
                            stderr_text(),
           "%d: %s", died, stderr_text());
-    CHECK(files_in_folder("signals") == 0, "%d files", files_in_folder("signals"));
+    CHECK(files_in_folder("signals") == 0, "%d files",
+          files_in_folder("signals"));
 }
 
 static bool interrupt_comes_later;
@@ -570,7 +633,8 @@ static void interrupt_reading(void) {
     int ends[2];
     size_t size;
     handle_signals();
-    if (pipe(ends) || dup2(ends[0], STDIN_FILENO)) _exit(2);
+    if (pipe(ends) || dup2(ends[0], STDIN_FILENO))
+        _exit(2);
     if (!interrupt_comes_later)
         raise(SIGINT);
     else if (fork() == 0) {
@@ -578,37 +642,44 @@ static void interrupt_reading(void) {
         kill(getppid(), SIGINT);
         _exit(0);
     }
-    if (file_read("-", &size)) _exit(3);
-    if (interrupted) _exit(EXIT_INTERRUPTED);
+    if (file_read("-", &size))
+        _exit(3);
+    if (interrupted)
+        _exit(EXIT_INTERRUPTED);
 }
 
 static void ctrl_c_ends_reading_without_a_message(void) {
     for (int later = 0; later < 2; later++) {
         interrupt_comes_later = later;
         const int died = status_of(interrupt_reading);
-        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s", later, died,
-              stderr_text());
+        CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s",
+              later, died, stderr_text());
     }
 }
 
 static void use_closed_streams(void) {
     char c;
-    for (int fd = 0; fd < 3; fd++) close(fd);
+    for (int fd = 0; fd < 3; fd++)
+        close(fd);
     open_standard_streams();
-    if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1) _exit(3);
-    if (open("/dev/null", O_RDONLY) < 3) _exit(4);
+    if (read(0, &c, 1) != 0 || write(1, "x", 1) != -1 || write(2, "x", 1) != -1)
+        _exit(3);
+    if (open("/dev/null", O_RDONLY) < 3)
+        _exit(4);
 }
 
 static void use_open_streams(void) {
     open_standard_streams();
-    if (write(2, "x", 1) != 1) _exit(2);
+    if (write(2, "x", 1) != 1)
+        _exit(2);
 }
 
 static void closed_streams_are_opened(void) {
     const int closed = status_of(use_closed_streams);
     CHECK(closed == 0, "%d", closed);
     const int stays_open = status_of(use_open_streams);
-    CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open, stderr_text());
+    CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open,
+          stderr_text());
 }
 
 void suite_base(void) {
@@ -630,7 +701,9 @@ void suite_base(void) {
     TEST(a_file_is_read_completely);
     TEST(dropped_pages_are_read_again);
     TEST(holes_are_detected);
-    if (!test_fast()) TEST(reading_past_a_file_is_fatal); /* valgrind reports the expected crash */
+    if (!test_fast())
+        TEST(
+            reading_past_a_file_is_fatal); /* valgrind reports the expected crash */
     TEST(an_output_is_complete_or_missing);
     TEST(files_of_the_program_s_folder_are_found);
     TEST(a_file_is_not_a_terminal);

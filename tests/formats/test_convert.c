@@ -30,7 +30,8 @@ static GgufFile file;
 static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 38};
 static const HashModel MANY_TIED = {64, 80, 7, 4, 2, 60, 40, false, 39};
 
-static int write_relative(const char *name, const HashModel *m, const Relative *r) {
+static int write_relative(const char *name, const HashModel *m,
+                          const Relative *r) {
     gguf_make_relative(&file, m, r);
     const int status_ = gguf_write(&file, inside(name));
     gguf_free(&file);
@@ -39,7 +40,8 @@ static int write_relative(const char *name, const HashModel *m, const Relative *
 
 /* The logits of some tokens; the caller frees them. */
 static float *logits_of(const char *model, size_t *n) {
-    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,30,17,4,59,5,1,1,44", model);
+    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,30,17,4,59,5,1,1,44",
+        model);
     char *bytes = status == 0 ? file_read(inside("out/logits"), n) : NULL;
     *n /= sizeof(float);
     unlink(inside("out/logits"));
@@ -54,7 +56,8 @@ static double difference(const char *a, const char *b) {
     double worst = 0, largest = 0;
     for (size_t i = 0; x && y && n == m && i < n; i++) {
         const double d = fabs((double)x[i] - (double)y[i]);
-        if (!(d <= worst)) worst = d;
+        if (!(d <= worst))
+            worst = d;
         largest = fmax(largest, fabs((double)x[i]));
     }
     free(x);
@@ -66,7 +69,8 @@ static double difference(const char *a, const char *b) {
 static bool is_architecture(const char *name, const char *architecture) {
     size_t size = 0;
     char *bytes = file_read(inside(name), &size), expected[64];
-    const int n = snprintf(expected, sizeof expected, "general.architecture....%c.......%s",
+    const int n = snprintf(expected, sizeof expected,
+                           "general.architecture....%c.......%s",
                            (char)strlen(architecture), architecture);
     for (int i = 20; i < 32; i++)
         expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
@@ -82,11 +86,13 @@ static void an_unchanged_layout_keeps_every_bit(void) {
     }
     for (int i = 1; i < 3; i++) { /* qwen3, qwen3moe */
         const GoldenRelative *g = &GOLDEN_RELATIVES[i];
-        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative),
+              "cannot write");
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", g->relative.architecture), "%s becomes another",
+        CHECK(is_architecture("out/a.gguf", g->relative.architecture),
+              "%s becomes another", g->name);
+        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits",
               g->name);
-        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits", g->name);
         unlink(inside("out/a.gguf"));
     }
 }
@@ -102,16 +108,21 @@ static void pairs_in_halves_become_adjacent(void) {
          .rope_amplitude = 1.25f,
          .rope_factors = true},
         {.architecture = "qwen2", .head_size = 80, .biases = true},
-        {.architecture = "qwen2", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32},
+        {.architecture = "qwen2",
+         .n_experts = 4,
+         .n_experts_used = 2,
+         .expert_dim = 32},
     };
     for (int i = test_fast() ? 2 : 0; i < 3; i++) {
         gguf_make_relative(&file, &m, &relatives[i]);
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_free(&file);
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", "llama"), "model %d does not become a llama", i);
+        CHECK(is_architecture("out/a.gguf", "llama"),
+              "model %d does not become a llama", i);
         const double found = difference("m.gguf", "out/a.gguf");
-        CHECK(found <= 2e-6, "model %d: %g of the largest logit away", i, found);
+        CHECK(found <= 2e-6, "model %d: %g of the largest logit away", i,
+              found);
         unlink(inside("out/a.gguf"));
     }
 }
@@ -119,8 +130,9 @@ static void pairs_in_halves_become_adjacent(void) {
 /* YaRN is converted to its keys or, for a llama, to rope_freqs and an amplitude. */
 static void yarn_is_kept(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 33};
-    static const Relative relatives[] = {{.architecture = "qwen3", .head_size = 24},
-                                         {.architecture = "qwen2", .head_size = 24}};
+    static const Relative relatives[] = {
+        {.architecture = "qwen3", .head_size = 24},
+        {.architecture = "qwen2", .head_size = 24}};
     if (test_fast()) {
         test_skip("NORMA_FAST: yarn_is_kept");
         return;
@@ -130,7 +142,8 @@ static void yarn_is_kept(void) {
         gguf_make_relative(&file, &m, r);
         gguf_set_text(&file, gguf_key(r, "rope.scaling.type"), "yarn");
         gguf_set_real(&file, gguf_key(r, "rope.scaling.factor"), 4);
-        gguf_set_int(&file, gguf_key(r, "rope.scaling.original_context_length"), 40);
+        gguf_set_int(&file, gguf_key(r, "rope.scaling.original_context_length"),
+                     40);
         gguf_set_real(&file, gguf_key(r, "rope.scaling.attn_factor"), 0.75f);
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_remove(&file, gguf_key(r, "rope.scaling.type"));
@@ -139,9 +152,11 @@ static void yarn_is_kept(void) {
         gguf_free(&file);
         CHECK(difference("m.gguf", "plain.gguf") > 1e-3, "YaRN has no effect");
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"), "wrong architecture");
+        CHECK(is_architecture("out/a.gguf", i ? "llama" : "qwen3"),
+              "wrong architecture");
         const double found = difference("m.gguf", "out/a.gguf");
-        CHECK(found <= 2e-6, "%s: %g of the largest logit away", r->architecture, found);
+        CHECK(found <= 2e-6, "%s: %g of the largest logit away",
+              r->architecture, found);
         unlink(inside("out/a.gguf"));
     }
     /* in llama.cpp yarn_beta_fast and yarn_beta_slow are constants */
@@ -151,7 +166,8 @@ static void yarn_is_kept(void) {
     gguf_set_real(&file, "qwen3.rope.scaling.yarn_beta_slow", 0.25f);
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
-    check_refused(1, "qwen3 differs in: rope_scaling", "m.gguf -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "qwen3 differs in: rope_scaling",
+                  "m.gguf -m convert -q f32 -o out/a.gguf");
 }
 
 static void experts_in_every_type(void) {
@@ -163,14 +179,20 @@ static void experts_in_every_type(void) {
         CHECK_RUN("m.gguf -m convert -q %s -o out/a.gguf", types[i]);
         CHECK_RUN("out/a.gguf -m info");
         char expected[64];
-        snprintf(expected, sizeof expected, "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
-        CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected, out);
-        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"), "%s: wrong router: %s",
-              types[i], out);
-        CHECK(strstr(out, "\nn_experts       8\nn_experts_used  2\nexpert_dim      32\n"), "%s",
+        snprintf(expected, sizeof expected,
+                 "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
+        CHECK(strstr(out, expected), "%s: no '%s' in %s", types[i], expected,
               out);
+        CHECK(strstr(out, "  layers.1.router          f32   [8, 64]"),
+              "%s: wrong router: %s", types[i], out);
+        CHECK(
+            strstr(
+                out,
+                "\nn_experts       8\nn_experts_used  2\nexpert_dim      32\n"),
+            "%s", out);
         const double found = difference("m.gguf", "out/a.gguf");
-        CHECK(found <= tolerances[i], "%s: %g of the largest logit away", types[i], found);
+        CHECK(found <= tolerances[i], "%s: %g of the largest logit away",
+              types[i], found);
         unlink(inside("out/a.gguf"));
     }
 }
@@ -180,7 +202,8 @@ static void experts_in_every_type(void) {
 
 static bool is_one(const float *v, int n) {
     for (int i = 0; i < n; i++)
-        if (v[i] != 1) return false;
+        if (v[i] != 1)
+            return false;
     return true;
 }
 
@@ -189,12 +212,14 @@ static const char *sites_with_gamma(const char *name) {
     static char sites[256];
     Model m;
     sites[0] = '\0';
-    if (model_open(&m, inside(name))) return "(does not open)";
+    if (model_open(&m, inside(name)))
+        return "(does not open)";
     for (PartAt at = parts_of(&m); next_part(&at);) {
         const size_t n = strlen(sites);
         const Norm *norm = part_norm(&at);
         if (norm && !is_one(norm->gamma, part_size(&m.config, at.part->cols)))
-            snprintf(sites + n, sizeof sites - n, "%d.%s ", at.layer, at.part->site);
+            snprintf(sites + n, sizeof sites - n, "%d.%s ", at.layer,
+                     at.part->site);
     }
     model_close(&m);
     return sites;
@@ -205,16 +230,21 @@ static void folding_is_exact_up_to_rounding(void) {
     static const struct {
         int relative;
         const char *left;
-    } cases[] = {{0, ""}, {1, "0.q 0.k 1.q 1.k 2.final "}, {2, "0.q 0.k 1.q 1.k "}};
+    } cases[] = {
+        {0, ""}, {1, "0.q 0.k 1.q 1.k 2.final "}, {2, "0.q 0.k 1.q 1.k "}};
     for (int i = test_fast() ? 1 : 0; i < 3; i++) {
         const GoldenRelative *g = &GOLDEN_RELATIVES[cases[i].relative];
-        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative),
+              "cannot write");
         CHECK_RUN("m.gguf -m convert --fold-norms -q f32 -o out/a.gguf");
-        CHECK(!strstr(err, "output_norm keeps") == g->model.untied, "%s: %s", g->name, err);
+        CHECK(!strstr(err, "output_norm keeps") == g->model.untied, "%s: %s",
+              g->name, err);
         const double found = difference("m.gguf", "out/a.gguf");
-        CHECK(found > 0 && found <= 2e-6, "%s: %g of the largest logit away", g->name, found);
-        CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left), "%s: gamma is left in %s",
-              g->name, sites_with_gamma("out/a.gguf"));
+        CHECK(found > 0 && found <= 2e-6, "%s: %g of the largest logit away",
+              g->name, found);
+        CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left),
+              "%s: gamma is left in %s", g->name,
+              sites_with_gamma("out/a.gguf"));
         unlink(inside("out/a.gguf"));
     }
 }
@@ -223,17 +253,21 @@ static void folding_is_exact_up_to_rounding(void) {
 static void a_norm_with_beta_is_not_folded(void) {
     static float beta[64];
     Model m;
-    for (int i = 0; i < 64; i++) beta[i] = 0.01f * (float)i;
-    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")),
+    for (int i = 0; i < 64; i++)
+        beta[i] = 0.01f * (float)i;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")),
           "no model");
     for (int l = 0; l < 2; l++) {
         m.layers[l].mlp_norm.kind = NORM_LAYER;
         m.layers[l].mlp_norm.beta = beta;
     }
     stderr_hide();
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin", inside("out/a.gguf")),
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin",
+                            inside("out/a.gguf")),
           "not written");
-    CHECK(stderr_show() == 2, "expected a note for the MLP's norm and one for the final norm");
+    CHECK(stderr_show() == 2,
+          "expected a note for the MLP's norm and one for the final norm");
     model_close(&m);
     CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s",
           sites_with_gamma("out/a.gguf"));
@@ -246,7 +280,8 @@ static void a_norm_with_beta_is_not_folded(void) {
 /* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm
  * (statement 62). */
 static void a_centered_model_needs_no_layernorm(void) {
-    static const char spec[] = "attn=layer,mlp=layer,final=layer", all[] = "layer";
+    static const char spec[] = "attn=layer,mlp=layer,final=layer",
+                      all[] = "layer";
     static const struct {
         int relative;
         const char *norms;
@@ -254,24 +289,29 @@ static void a_centered_model_needs_no_layernorm(void) {
     char original[128];
     for (int i = test_fast() ? 2 : 0; i < 3; i++) {
         const GoldenRelative *g = &GOLDEN_RELATIVES[cases[i].relative];
-        CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
-        CHECK_RUN("m.gguf -m convert --norm %s --center -q f32 -o out/a.gguf", cases[i].norms);
+        CHECK(!write_relative("m.gguf", &g->model, &g->relative),
+              "cannot write");
+        CHECK_RUN("m.gguf -m convert --norm %s --center -q f32 -o out/a.gguf",
+                  cases[i].norms);
         snprintf(original, sizeof original, "m.gguf --norm %s", cases[i].norms);
         const double found = difference(original, "out/a.gguf"),
                      to_rms = difference("m.gguf", "out/a.gguf");
-        CHECK(found > 0 && found <= 1e-5, "%s: %g of the largest logit away", g->name, found);
-        CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name, to_rms);
+        CHECK(found > 0 && found <= 1e-5, "%s: %g of the largest logit away",
+              g->name, found);
+        CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name,
+              to_rms);
         CHECK_RUN("out/a.gguf -m info");
-        CHECK(!strstr(out, "LayerNorm") && strstr(out, "output          separate\n"), "%s: %s",
-              g->name, out);
+        CHECK(!strstr(out, "LayerNorm") &&
+                  strstr(out, "output          separate\n"),
+              "%s: %s", g->name, out);
         unlink(inside("out/a.gguf"));
     }
 }
 
 static void what_cannot_be_centered_is_refused(void) {
     static const float beta[64] = {1};
-    static const char *const places[] = {"layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo",
-                                         "final_norm"};
+    static const char *const places[] = {
+        "layers.0.attn_norm", "layers.1.mlp_norm", "layers.1.wo", "final_norm"};
     char expected[96];
     gguf_make_family(&file, &MANY_TIED, "gemma2");
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
@@ -286,16 +326,20 @@ static void what_cannot_be_centered_is_refused(void) {
                   !model_open(&m, inside("m.bin")),
               "no model");
         for (PartAt at = parts_of(&m); next_part(&at);)
-            if (part_norm(&at)) part_norm(&at)->kind = NORM_LAYER;
+            if (part_norm(&at))
+                part_norm(&at)->kind = NORM_LAYER;
         *(i == 0   ? &m.layers[0].attn_norm.beta
           : i == 1 ? &m.layers[1].mlp_norm.beta
           : i == 2 ? &m.layers[1].wo.bias
                    : &m.final_norm.beta) = beta;
         stderr_hide();
         const int result = model_center(&m, "m.bin");
-        CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result, stderr_text());
-        snprintf(expected, sizeof expected,
-                 "m.bin: --center cannot change %s; it needs LayerNorms without beta", places[i]);
+        CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result,
+              stderr_text());
+        snprintf(
+            expected, sizeof expected,
+            "m.bin: --center cannot change %s; it needs LayerNorms without beta",
+            places[i]);
         CHECK(strstr(stderr_text(), expected), "case %d: %s", i, stderr_text());
         model_close(&m);
     }
@@ -308,13 +352,17 @@ static void families_are_kept(void) {
     for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
         const char *architecture = GGUF_FAMILIES[i / 2];
         const bool tied = i % 2 || !strcmp(architecture, "gemma2");
-        if (test_fast() && i % 3) continue;
+        if (test_fast() && i % 3)
+            continue;
         gguf_make_family(&file, tied ? &MANY_TIED : &MANY_LAYERS, architecture);
         const Relative r = {.architecture = architecture};
-        if (!strcmp(architecture, "olmo2") || (tied && !strcmp(architecture, "gemma3"))) {
+        if (!strcmp(architecture, "olmo2") ||
+            (tied && !strcmp(architecture, "gemma3"))) {
             /* only layers without windows */
             gguf_set_text(&file, gguf_key(&r, "rope.scaling.type"), "yarn");
-            gguf_set_int(&file, gguf_key(&r, "rope.scaling.original_context_length"), 20);
+            gguf_set_int(&file,
+                         gguf_key(&r, "rope.scaling.original_context_length"),
+                         20);
         }
         if (!strcmp(architecture, "olmo2") || !strcmp(architecture, "gemma3"))
             gguf_set_real(&file, gguf_key(&r, "rope.scaling.factor"), 8);
@@ -323,11 +371,14 @@ static void families_are_kept(void) {
         CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
         gguf_free(&file);
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
-        CHECK(is_architecture("out/a.gguf", architecture), "%s becomes another", architecture);
-        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits", architecture);
+        CHECK(is_architecture("out/a.gguf", architecture), "%s becomes another",
+              architecture);
+        CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits",
+              architecture);
         CHECK_RUN("out/a.gguf -m convert -q q8_0 -o out/b.gguf");
         const double found = difference("m.gguf", "out/b.gguf");
-        CHECK(found > 0 && found < 0.1, "%s: %g of the largest logit away", architecture, found);
+        CHECK(found > 0 && found < 0.1, "%s: %g of the largest logit away",
+              architecture, found);
         unlink(inside("out/a.gguf"));
         unlink(inside("out/b.gguf"));
     }
@@ -356,17 +407,20 @@ static void the_context_is_cut_to_a_llama_s_window(void) {
     CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(strstr(err, "note: GGUF's llama cannot store windows"), "%s", err);
     CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
-    CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10, "context %d",
-          m.config.context);
+    CHECK(!model_open(&m, inside("out/a.gguf")) && m.config.context == 10,
+          "context %d", m.config.context);
     CHECK(m.layers[0].window == 0, "a window of %d", m.layers[0].window);
     model_close(&m);
     unlink(inside("out/a.gguf"));
 }
 
-static void check_unrepresentable(const char *architecture, int change, const char *expected) {
+static void check_unrepresentable(const char *architecture, int change,
+                                  const char *expected) {
     Model m;
     gguf_make_family(&file, &MANY_TIED, architecture);
-    CHECK(!gguf_write(&file, inside("m.gguf")) && !model_open(&m, inside("m.gguf")), "no model");
+    CHECK(!gguf_write(&file, inside("m.gguf")) &&
+              !model_open(&m, inside("m.gguf")),
+          "no model");
     gguf_free(&file);
     Layer *layers = m.layers;
     switch (change) {
@@ -390,14 +444,17 @@ static void check_unrepresentable(const char *architecture, int change, const ch
     case 17: m.config.logit_scale = 0.5f; break;
     }
     stderr_hide();
-    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, "m.gguf", inside("out/a.gguf"));
-    CHECK(stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
-          "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
+    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, "m.gguf",
+                                         inside("out/a.gguf"));
+    CHECK(
+        stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
+        "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
     model_close(&m);
 }
 
 static void families_that_gguf_cannot_represent_are_refused(void) {
-    const char *const layers = "differs in: the windows or the RoPE of its layers",
+    const char *const layers =
+                          "differs in: the windows or the RoPE of its layers",
                       *const factor = "a scale of embeddings, scores";
     check_unrepresentable("gemma2", 0, layers);
     check_unrepresentable("gemma2", 1, layers);
@@ -417,51 +474,61 @@ static void families_that_gguf_cannot_represent_are_refused(void) {
     check_unrepresentable("granite", 7, "granite differs in: GELU");
     check_unrepresentable("olmo2", 8, "olmo2 differs in: blk.6.post_ffw_norm");
     check_unrepresentable("granite", 9, "differs in: blk.6.attn_norm");
-    check_unrepresentable("gemma2", 10, "gemma2 differs in: attn_logit_softcapping");
-    check_unrepresentable("gemma3", 11, "gemma3 differs in: attn_logit_softcapping");
+    check_unrepresentable("gemma2", 10,
+                          "gemma2 differs in: attn_logit_softcapping");
+    check_unrepresentable("gemma3", 11,
+                          "gemma3 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output");
-    check_unrepresentable("phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
+    check_unrepresentable(
+        "phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
     check_unrepresentable("gemma2", 14, "gemma2 differs in: a tied output");
-    check_unrepresentable("gemma3", 15, "gemma3 differs in: RoPE that pairs neighbours");
+    check_unrepresentable("gemma3", 15,
+                          "gemma3 differs in: RoPE that pairs neighbours");
     check_unrepresentable("gemma3", 16, layers);
 }
 
 static void models_that_gguf_cannot_represent_are_refused(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 32};
-    Relative r = {
-        .architecture = "qwen3moe", .n_experts = 4, .n_experts_used = 2, .expert_dim = 32};
-#define REFUSED(expected)                                                                          \
-    do {                                                                                           \
-        CHECK(!write_relative("m.gguf", &m, &r), "cannot write");                                  \
-        check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");                      \
+    Relative r = {.architecture = "qwen3moe",
+                  .n_experts = 4,
+                  .n_experts_used = 2,
+                  .expert_dim = 32};
+#define REFUSED(expected)                                                      \
+    do {                                                                       \
+        CHECK(!write_relative("m.gguf", &m, &r), "cannot write");              \
+        check_refused(1, expected, "m.gguf -m convert -q f32 -o out/a.gguf");  \
     } while (0)
     r.n_dense = 1;
     REFUSED("differs in: blk.0.ffn_gate_inp");
-    if (test_fast()) return; /* the other cases differ only in the message */
+    if (test_fast())
+        return; /* the other cases differ only in the message */
     r.n_dense = 0;
     r.plain_weights = true;
     REFUSED("qwen3moe differs in: norm_topk_prob");
-    r = (Relative){.architecture = "qwen3", .head_size = 16, .rope_factors = true};
+    r = (Relative){
+        .architecture = "qwen3", .head_size = 16, .rope_factors = true};
     REFUSED("qwen3 differs in: rope_scaling");
     gguf_make_relative(&file, &m, &(Relative){.architecture = "qwen3"});
     gguf_add(&file, "blk.1.attn_output.bias", 1, m.dim, 0, 1, 1);
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
     gguf_free(&file);
-    check_refused(1, "differs in: blk.1.attn_output", "m.gguf -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "differs in: blk.1.attn_output",
+                  "m.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 #undef REFUSED
 }
 
 static void ctrl_c_leaves_no_file(void) {
     Model m;
-    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")),
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")),
           "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result =
-            gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin", inside("out/a.gguf"));
-        CHECK(result == 0 && files_in("out") == i, "interrupted %d: %d, %d files", i == 0, result,
-              files_in("out"));
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin",
+                                            inside("out/a.gguf"));
+        CHECK(result == 0 && files_in("out") == i,
+              "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
     model_close(&m);
     unlink(inside("out/a.gguf"));
@@ -474,8 +541,10 @@ static void numbers_beyond_float32_are_refused(void) {
         double base; /* of RoPE */
         const char *options, *mention;
     } cases[] = {
-        {1e300, NULL, "llama.rope.freq_base would be 1e+300, which float32 cannot represent"},
-        {1e-60, NULL, "llama.rope.freq_base would be 1e-60, which float32 cannot represent"},
+        {1e300, NULL,
+         "llama.rope.freq_base would be 1e+300, which float32 cannot represent"},
+        {1e-60, NULL,
+         "llama.rope.freq_base would be 1e-60, which float32 cannot represent"},
         {1e4, "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 1e39}",
          "llama.rope.scaling.factor would be 1e+39"},
         {1e4,
@@ -487,13 +556,16 @@ static void numbers_beyond_float32_are_refused(void) {
          "of rope_freqs would be 1e+100, which float32 cannot represent"},
     };
     Model model;
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) &&
+              !model_open(&model, inside("m.bin")),
           "cannot make the model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const FolderForm form = {.model_type = "llama", .n_files = 1, .options = cases[i].options};
+        const FolderForm form = {
+            .model_type = "llama", .n_files = 1, .options = cases[i].options};
         model.config.rope.base = cases[i].base;
         CHECK(!folder_write(&model, inside("big"), &form), "cannot write");
-        check_refused(1, cases[i].mention, "big -m convert -q f32 -o out/a.gguf");
+        check_refused(1, cases[i].mention,
+                      "big -m convert -q f32 -o out/a.gguf");
         CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
     }
     model_close(&model);
@@ -511,7 +583,8 @@ static void a_file_has_two_end_tokens(void) {
     Model m, again;
     Tokenizer t, t_again;
     CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) &&
-              !hashmodel_write(&form, inside("m.bin"), 0, 0) && !model_open(&m, inside("m.bin")) &&
+              !hashmodel_write(&form, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")) &&
               !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
           "no model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -519,14 +592,17 @@ static void a_file_has_two_end_tokens(void) {
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin", inside("ends.gguf")),
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin",
+                                inside("ends.gguf")),
               "case %zu: not written", i);
-        CHECK(!model_open(&again, inside("ends.gguf")), "case %zu does not open", i);
-        CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300, true) == 1,
+        CHECK(!model_open(&again, inside("ends.gguf")),
+              "case %zu does not open", i);
+        CHECK(gguf_read_tokenizer(&t_again, again.files, "ends.gguf", 300,
+                                  true) == 1,
               "case %zu: no tokenizer", i);
         CHECK(t_again.eos == 2 && t_again.eot == cases[i].expected,
-              "case %zu: EOS %d and %d, expected %d", i, t_again.eos, t_again.eot,
-              cases[i].expected);
+              "case %zu: EOS %d and %d, expected %d", i, t_again.eos,
+              t_again.eot, cases[i].expected);
         tokenizer_close(&t_again);
         model_close(&again);
     }
@@ -547,12 +623,13 @@ static void a_pipe_gets_the_same_file(void) {
     char *bytes = file_read(inside("out/a.gguf"), &n);
     CHECK(bytes && !mkfifo(inside("fifo"), 0600), "no pipe");
     const int fd = open(inside("fifo"), O_RDONLY | O_NONBLOCK);
-    CHECK(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, sizeof piped) > (int)n, "no pipe for %zu bytes",
+    CHECK(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, sizeof piped) > (int)n,
+          "no pipe for %zu bytes",
           n); /* the pipe holds the whole file, so the program never waits */
     CHECK_RUN("m.gguf -m convert -q q8_0 -o fifo");
     const ssize_t got = read(fd, piped, sizeof piped);
-    CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n), "%zd bytes through the pipe, expected %zu",
-          got, n);
+    CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n),
+          "%zd bytes through the pipe, expected %zu", got, n);
     close(fd);
     free(bytes);
     unlink(inside("fifo"));
@@ -580,9 +657,11 @@ static void without_memory_no_partial_file_is_left(void) {
               !hashtokenizer_write(inside("tokenizer.bin"), 300),
           "no model");
     FILE *pieces = fopen(inside("tokenizer.bin"), "ab");
-    CHECK(pieces && fwrite(&(float){-9}, 4, 1, pieces) && fwrite(&length, 4, 1, pieces),
+    CHECK(pieces && fwrite(&(float){-9}, 4, 1, pieces) &&
+              fwrite(&length, 4, 1, pieces),
           "cannot write");
-    for (int i = 0; i < length; i++) fputc('x', pieces);
+    for (int i = 0; i < length; i++)
+        fputc('x', pieces);
     fclose(pieces);
     CHECK_RUN("m.bin -m convert -q f32 -o out/a.gguf");
     char *bytes = file_read(inside("out/a.gguf"), &n);
@@ -591,15 +670,17 @@ static void without_memory_no_partial_file_is_left(void) {
         size_t found = 0;
         unlink(inside("out/a.gguf"));
         setup.memory = max;
-        if (run("m.bin -m tokenize -i a")) break;
+        if (run("m.bin -m tokenize -i a"))
+            break;
         setup.memory = max;
         run("m.bin -m convert -q f32 -o out/a.gguf");
         char *again = status ? NULL : file_read(inside("out/a.gguf"), &found);
-        CHECK(status == 0 || (status == 1 && one_line(err) && strstr(err, "out of memory") &&
-                              !files_in("out")),
-              "%zu bytes: status %d, %d files, %s", max, status, files_in("out"), err);
-        CHECK(status || (found == n && !memcmp(again, bytes, n)), "%zu bytes: a file of %zu", max,
-              found);
+        CHECK(status == 0 || (status == 1 && one_line(err) &&
+                              strstr(err, "out of memory") && !files_in("out")),
+              "%zu bytes: status %d, %d files, %s", max, status,
+              files_in("out"), err);
+        CHECK(status || (found == n && !memcmp(again, bytes, n)),
+              "%zu bytes: a file of %zu", max, found);
         *(status ? &refused : &whole) += 1;
         free(again);
     }

@@ -34,7 +34,8 @@ static const struct {
     {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
     {"gemma3_270m", "gemma3", false},
     {"gemma3_1b", "gemma3", false},
-    {"gemma3_nested", "gemma3", true}, /* the same, and RoPE scaling only in full layers */
+    {"gemma3_nested", "gemma3",
+     true}, /* the same, and RoPE scaling only in full layers */
     {"olmo2", "olmo2", false},
     {"olmo3", "olmo2", true}, /* YaRN only in full layers */
     {"phi3", "phi3", false},  /* window */
@@ -68,16 +69,22 @@ enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
 static Family family;
 static float logits[MAX_LOGITS], expected[MAX_LOGITS];
 
-static const char *folder(void) { return temporary("family"); }
+static const char *folder(void) {
+    return temporary("family");
+}
 
-static size_t n_logits(void) { return (size_t)FAMILY_TOKENS * (size_t)family.vocab_size; }
+static size_t n_logits(void) {
+    return (size_t)FAMILY_TOKENS * (size_t)family.vocab_size;
+}
 
 /* The logits [n][vocab_size] of the first n tokens. */
 static int run(const Model *m, int n, float *to) {
     Session s;
-    if (session_open(&s, m, 2, FAMILY_TOKENS, FAMILY_TOKENS, KV_F32)) return -1;
+    if (session_open(&s, m, 2, FAMILY_TOKENS, FAMILY_TOKENS, KV_F32))
+        return -1;
     const float *l = model_forward_text(&s, family.tokens, n, 0, n);
-    if (l) memcpy(to, l, (size_t)n * (size_t)family.vocab_size * sizeof *l);
+    if (l)
+        memcpy(to, l, (size_t)n * (size_t)family.vocab_size * sizeof *l);
     session_close(&s);
     return l ? 0 : -1;
 }
@@ -92,7 +99,8 @@ static int open_folder(Model *m) {
 
 static int run_folder(float *to) {
     Model m;
-    if (open_folder(&m)) return -1;
+    if (open_folder(&m))
+        return -1;
     const int status = run(&m, FAMILY_TOKENS, to);
     model_close(&m);
     return status;
@@ -101,10 +109,14 @@ static int run_folder(float *to) {
 /* Opens a family and its golden logits. */
 static int open_golden(const char *name) {
     char path[96];
-    if (family_open(&family, name) || family.vocab_size > MAX_VOCAB) return -1;
+    if (family_open(&family, name) || family.vocab_size > MAX_VOCAB)
+        return -1;
     snprintf(path, sizeof path, "tests/golden/families/%s.f32", name);
     FILE *in = fopen(path, "rb");
-    return in && fread(expected, sizeof *expected, n_logits(), in) == n_logits() && !fclose(in)
+    return in &&
+                   fread(expected, sizeof *expected, n_logits(), in) ==
+                       n_logits() &&
+                   !fclose(in)
                ? 0
                : -1;
 }
@@ -115,17 +127,20 @@ static double distance_of(int n_tokens) {
     return largest_difference(logits, expected, n) / largest(expected, n);
 }
 
-static double distance(void) { return distance_of(FAMILY_TOKENS); }
+static double distance(void) {
+    return distance_of(FAMILY_TOKENS);
+}
 
 /* ---- numbers ------------------------------------------------------------------------------------
  */
 
 static void check_logits_of(const char *name) {
     CHECK(!open_golden(name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
-          name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "cannot write %s", name);
     CHECK(!run_folder(logits), "%s does not run: %s", name, stderr_text());
-    CHECK(distance() <= EXACT, "%s: error %.3g of the largest logit", name, distance());
+    CHECK(distance() <= EXACT, "%s: error %.3g of the largest logit", name,
+          distance());
     family_close(&family);
 }
 
@@ -137,21 +152,25 @@ static void check_halves_of(const char *name) {
                                         {.type = TYPE_BF16, .misaligned = 1}};
     for (int i = 0; i < 2; i++) {
         CHECK(!open_golden(name), "no %s in tests/golden/families", name);
-        CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s", name);
-        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type,
-              stderr_text());
-        CHECK(distance() <= HALF, "%s in type %d: error %.3g", name, halves[i].type, distance());
-        setenv("NORMA_TILES", "0", 1); /* AMX tiles add BF16 products in another order */
-        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name, halves[i].type,
-              stderr_text());
+        CHECK(!family_write(&family, folder(), &halves[i]), "cannot write %s",
+              name);
+        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name,
+              halves[i].type, stderr_text());
+        CHECK(distance() <= HALF, "%s in type %d: error %.3g", name,
+              halves[i].type, distance());
+        setenv("NORMA_TILES", "0",
+               1); /* AMX tiles add BF16 products in another order */
+        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name,
+              halves[i].type, stderr_text());
         unsetenv("NORMA_TILES");
         family_round(&family, halves[i].type);
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
-              name);
-        CHECK(!run_folder(expected), "%s with rounded weights does not run: %s", name,
-              stderr_text());
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "cannot write %s", name);
+        CHECK(!run_folder(expected), "%s with rounded weights does not run: %s",
+              name, stderr_text());
         CHECK(!memcmp(logits, expected, n_logits() * sizeof *logits),
-              "%s in type %d: differs by %.3g from itself", name, halves[i].type, distance());
+              "%s in type %d: differs by %.3g from itself", name,
+              halves[i].type, distance());
         family_close(&family);
     }
 }
@@ -159,29 +178,38 @@ static void check_halves_of(const char *name) {
 /* Whether the logits of n tokens from position `first` on are the expected ones. */
 static bool same_bits(const float *found, int first, int n) {
     const size_t row = (size_t)family.vocab_size;
-    return found && !memcmp(found, expected + (size_t)first * row, (size_t)n * row * sizeof *found);
+    return found && !memcmp(found, expected + (size_t)first * row,
+                            (size_t)n * row * sizeof *found);
 }
 
 /* In one call, in one call for each chunk, and with a draft of which one token is accepted. */
-static void check_session(const char *name, const Model *m, KvType kv, int batch, int threads) {
-    const int end =
-        threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS : 10 * batch + 10;
+static void check_session(const char *name, const Model *m, KvType kv,
+                          int batch, int threads) {
+    const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS
+                        ? FAMILY_TOKENS
+                        : 10 * batch + 10;
     Session s;
-    CHECK(!session_open(&s, m, threads, batch, FAMILY_TOKENS, kv), "no session");
-    CHECK(same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1),
-          "%s, batch %d, %d threads: differs", name, batch, threads);
+    CHECK(!session_open(&s, m, threads, batch, FAMILY_TOKENS, kv),
+          "no session");
+    CHECK(
+        same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1),
+        "%s, batch %d, %d threads: differs", name, batch, threads);
     for (int t = 0; t < end; t += batch) {
         const int n = end - t < batch ? end - t : batch;
-        CHECK(same_bits(model_forward_text(&s, family.tokens + t, n, t, n), t, n),
-              "%s, batch %d, %d threads: differs in %d tokens from %d on", name, batch, threads, n,
-              t);
+        CHECK(
+            same_bits(model_forward_text(&s, family.tokens + t, n, t, n), t, n),
+            "%s, batch %d, %d threads: differs in %d tokens from %d on", name,
+            batch, threads, n, t);
     }
     const int drafted[] = {family.tokens[end - 6], 1, 2, 3};
     CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) &&
               model_forward_text(&s, drafted, 4, end - 6, 0),
           "no draft");
-    CHECK(same_bits(model_forward_text(&s, family.tokens + end - 5, 5, end - 5, 1), end - 1, 1),
-          "%s, batch %d, %d threads: differs after a draft", name, batch, threads);
+    CHECK(same_bits(
+              model_forward_text(&s, family.tokens + end - 5, 5, end - 5, 1),
+              end - 1, 1),
+          "%s, batch %d, %d threads: differs after a draft", name, batch,
+          threads);
     session_close(&s);
 }
 
@@ -190,12 +218,15 @@ static void check_bits_of(const char *name, KvType kv) {
     Model m;
     Session s;
     CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32, .n_files = 2}),
+    CHECK(!family_write(&family, folder(),
+                        &(FolderForm){.type = TYPE_F32, .n_files = 2}),
           "cannot write %s", name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     m.decode_bytes = 1 << 30; /* large enough for any number of threads */
-    CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, FAMILY_TOKENS, kv), "no session");
-    const float *l = model_forward_text(&s, family.tokens, FAMILY_TOKENS, 0, FAMILY_TOKENS);
+    CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, FAMILY_TOKENS, kv),
+          "no session");
+    const float *l =
+        model_forward_text(&s, family.tokens, FAMILY_TOKENS, 0, FAMILY_TOKENS);
     CHECK(l, "%s does not run", name);
     memcpy(expected, l, n_logits() * sizeof *l);
     session_close(&s);
@@ -215,40 +246,47 @@ static const char *architecture_in(const char *path) {
     FILE *in = fopen(path, "rb");
     const size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
     const char *at = size ? memmem(bytes, size, key, strlen(key)) : NULL;
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     snprintf(found, sizeof found, "%s", "none");
     uint64_t length = 0;
-    if (at) memcpy(&length, at + strlen(key) + 4, sizeof length);
+    if (at)
+        memcpy(&length, at + strlen(key) + 4, sizeof length);
     if (length > 0 && length < sizeof found)
-        snprintf(found, sizeof found, "%.*s", (int)length, at + strlen(key) + 12);
+        snprintf(found, sizeof found, "%.*s", (int)length,
+                 at + strlen(key) + 12);
     return found;
 }
 
 static bool has_word(const char *words, const char *word) {
     const size_t n = strlen(word);
     for (const char *at = words; (at = strstr(at, word)); at += n)
-        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return true;
     return false;
 }
 
 /* Exact if rows of heads are not permuted, and neither RoPE's factors nor its base (`rounded`) are
  * rounded to float32.
  */
-static void check_written(const char *name, const char *architectures, const char *path,
-                          bool limited, bool halves, bool rounded) {
+static void check_written(const char *name, const char *architectures,
+                          const char *path, bool limited, bool halves,
+                          bool rounded) {
     Model m;
-    CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s", name,
-          architecture_in(path));
+    CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s",
+          name, architecture_in(path));
     CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
     const int max = m.long_factors ? m.long_context : m.config.context,
               n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
-    const bool exact = m.config.rope.halves == halves && !m.rope_factors && !rounded;
+    const bool exact =
+        m.config.rope.halves == halves && !m.rope_factors && !rounded;
     const int status = run(&m, n, logits);
     model_close(&m);
     CHECK(!status, "%s: the GGUF file does not run", name);
-    CHECK(limited || n == FAMILY_TOKENS, "%s: the GGUF file has a context of %d", name, n);
-    CHECK(distance_of(n) <= (exact ? 0 : 1e-6), "%s: the GGUF file differs by %.3g", name,
-          distance_of(n));
+    CHECK(limited || n == FAMILY_TOKENS,
+          "%s: the GGUF file has a context of %d", name, n);
+    CHECK(distance_of(n) <= (exact ? 0 : 1e-6),
+          "%s: the GGUF file differs by %.3g", name, distance_of(n));
 }
 
 /* gamma multiplied into the weights that follow changes nothing but rounding. */
@@ -256,38 +294,44 @@ static void check_folded(const char *name, const char *path) {
     Model m;
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
-    const int status = gguf_write_model(&m, NULL, TYPE_F32, true, folder(), path);
+    const int status =
+        gguf_write_model(&m, NULL, TYPE_F32, true, folder(), path);
     stderr_show();
     model_close(&m);
-    if (status) return; /* as without folding */
+    if (status)
+        return; /* as without folding */
     CHECK(!model_open(&m, path), "%s: the folded file does not open", name);
     const int max = m.long_factors ? m.long_context : m.config.context,
               n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
     CHECK(!run(&m, n, logits), "%s: the folded file does not run", name);
     model_close(&m);
-    CHECK(distance_of(n) <= 1e-5, "%s: the folded file differs by %.3g", name, distance_of(n));
+    CHECK(distance_of(n) <= 1e-5, "%s: the folded file differs by %.3g", name,
+          distance_of(n));
 }
 
-static void check_gguf_of(const char *name, const char *architectures, bool limited) {
+static void check_gguf_of(const char *name, const char *architectures,
+                          bool limited) {
     char path[512];
     Model m;
     snprintf(path, sizeof path, "%s", temporary("family.gguf"));
     unlink(path);
     CHECK(!family_open(&family, name), "no %s in tests/golden/families", name);
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
-          name);
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "cannot write %s", name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     CHECK(!run(&m, FAMILY_TOKENS, expected), "%s does not run", name);
     const bool halves = m.config.rope.halves,
                rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
-    const int status = gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path);
+    const int status =
+        gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
-    CHECK(!status || (lines == 1 && access(path, F_OK)), "%s is refused, with %d lines: %s", name,
-          lines, stderr_text());
-    if (!status) check_written(name, architectures, path, limited, halves, rounded);
+    CHECK(!status || (lines == 1 && access(path, F_OK)),
+          "%s is refused, with %d lines: %s", name, lines, stderr_text());
+    if (!status)
+        check_written(name, architectures, path, limited, halves, rounded);
     check_folded(name, path);
     family_close(&family);
 }
@@ -300,16 +344,20 @@ static void a_centered_olmo_is_a_llama(void) {
     CHECK(!family_open(&family, "olmo") &&
               !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
           "no olmo");
-    CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected), "olmo does not run: %s",
-          stderr_text());
+    CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected),
+          "olmo does not run: %s", stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path), "not written");
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path),
+          "not written");
     model_close(&m);
-    CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s", architecture_in(path));
-    CHECK(!model_open(&m, path) && m.final_norm.kind == NORM_RMS && !run(&m, FAMILY_TOKENS, logits),
+    CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s",
+          architecture_in(path));
+    CHECK(!model_open(&m, path) && m.final_norm.kind == NORM_RMS &&
+              !run(&m, FAMILY_TOKENS, logits),
           "does not run");
     model_close(&m);
-    CHECK(distance_of(FAMILY_TOKENS) <= 1e-5, "differs by %.3g", distance_of(FAMILY_TOKENS));
+    CHECK(distance_of(FAMILY_TOKENS) <= 1e-5, "differs by %.3g",
+          distance_of(FAMILY_TOKENS));
     unlink(path);
     family_close(&family);
 }
@@ -319,7 +367,8 @@ static void a_centered_olmo_is_a_llama(void) {
 
 /* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this
  * message. */
-static void check_opening(const char *name, const char *what, const char *message) {
+static void check_opening(const char *name, const char *what,
+                          const char *message) {
     Model m;
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
@@ -328,15 +377,16 @@ static void check_opening(const char *name, const char *what, const char *messag
           "%s: %s: %d lines on stderr: %s", name, what, lines, stderr_text());
     if (message && message[0]) {
         CHECK(!opened, "%s: %s: opens", name, what);
-        CHECK(strstr(stderr_text(), message), "%s: %s: no '%s' in: %s", name, what, message,
-              stderr_text());
+        CHECK(strstr(stderr_text(), message), "%s: %s: no '%s' in: %s", name,
+              what, message, stderr_text());
         return;
     }
     CHECK(opened, "%s: %s: %s", name, what, stderr_text());
     const int status = run(&m, FAMILY_TOKENS, logits);
     model_close(&m);
     CHECK(!status, "%s: %s: does not run", name, what);
-    CHECK(message || distance() <= EXACT, "%s: %s: error %.3g", name, what, distance());
+    CHECK(message || distance() <= EXACT, "%s: %s: error %.3g", name, what,
+          distance());
 }
 
 typedef struct {
@@ -346,9 +396,10 @@ typedef struct {
 static void check_changes(const Change *changes, int n) {
     for (int i = 0; i < n; i += test_fast() ? 3 : 1) {
         char path[512];
-        CHECK(!open_golden(changes[i].family), "no %s in tests/golden/families", changes[i].family);
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write %s",
+        CHECK(!open_golden(changes[i].family), "no %s in tests/golden/families",
               changes[i].family);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "cannot write %s", changes[i].family);
         snprintf(path, sizeof path, "%s/config.json", folder());
         replace_in_file(path, changes[i].old, changes[i].new);
         check_opening(changes[i].family, changes[i].new, changes[i].message);
@@ -356,9 +407,10 @@ static void check_changes(const Change *changes, int n) {
     }
 }
 
-#define CHECK_CHANGES(changes) check_changes(changes, sizeof changes / sizeof *changes)
+#define CHECK_CHANGES(changes)                                                 \
+    check_changes(changes, sizeof changes / sizeof *changes)
 
-#define LAYER_TYPES                                                                                \
+#define LAYER_TYPES                                                            \
     "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]"
 
 static void gemma_options(void) {
@@ -370,45 +422,65 @@ static void gemma_options(void) {
         {"gemma2", "\"hidden_activation\": \"gelu_pytorch_tanh\"",
          "\"hidden_activation\": \"gelu\"", "hidden_activation is 'gelu'"},
         /* not read */
-        {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"relu\"", NULL},
-        {"gemma2", caps, "\"attn_logit_softcapping\": 0", "attn_logit_softcapping is 0"},
-        {"gemma2", caps, "\"attn_logit_softcapping\": -50.0", "attn_logit_softcapping is -50.0"},
-        {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"", "attn_logit_softcapping is '50'"},
-        {"gemma2", caps, "\"attn_logit_softcapping\": 1e60", "attn_logit_softcapping is 1e60"},
+        {"gemma2", "\"hidden_act\": \"gelu_pytorch_tanh\"",
+         "\"hidden_act\": \"relu\"", NULL},
+        {"gemma2", caps, "\"attn_logit_softcapping\": 0",
+         "attn_logit_softcapping is 0"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": -50.0",
+         "attn_logit_softcapping is -50.0"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": \"50\"",
+         "attn_logit_softcapping is '50'"},
+        {"gemma2", caps, "\"attn_logit_softcapping\": 1e60",
+         "attn_logit_softcapping is 1e60"},
         {"gemma2", caps, none, ""},
         {"gemma2", logit_caps, "\"final_logit_softcapping\": 0.0",
          "final_logit_softcapping is 0.0"},
-        {"gemma2", logit_caps, "\"final_logit_softcapping\": -1", "final_logit_softcapping is -1"},
+        {"gemma2", logit_caps, "\"final_logit_softcapping\": -1",
+         "final_logit_softcapping is -1"},
         {"gemma2", logit_caps, "\"final_logit_softcapping\": null", ""},
         {"gemma2", "scalar\": 20", "scalar\": 0", "query_pre_attn_scalar is 0"},
-        {"gemma2", "scalar\": 20", "scalar\": -20", "query_pre_attn_scalar is -20"},
-        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": -8", "sliding_window is -8"},
-        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 9.5", "sliding_window is 9.5"},
-        {"gemma2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
+        {"gemma2", "scalar\": 20", "scalar\": -20",
+         "query_pre_attn_scalar is -20"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 0",
+         "sliding_window is 0"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": -8",
+         "sliding_window is -8"},
+        {"gemma2", "\"sliding_window\": 8", "\"sliding_window\": 9.5",
+         "sliding_window is 9.5"},
+        {"gemma2", "\"attention_bias\": false", "\"attention_bias\": true",
+         "bias"},
         {"gemma2", "\"head_dim\": 20", "\"head_dim\": 19", "head_dim is 19"},
-        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": [\"sliding_attention\", \"full_attention\"]",
+        {"gemma2_caps", LAYER_TYPES,
+         "\"layer_types\": [\"sliding_attention\", \"full_attention\"]",
          "layer_types"},
-        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": \"sliding_attention\"", "layer_types"},
-        {"gemma2_caps", "\"full_attention\", \"sl", "\"chunked_attention\", \"sl", "layer_types"},
+        {"gemma2_caps", LAYER_TYPES, "\"layer_types\": \"sliding_attention\"",
+         "layer_types"},
+        {"gemma2_caps", "\"full_attention\", \"sl",
+         "\"chunked_attention\", \"sl", "layer_types"},
         {"gemma2_caps", "\"full_attention\", \"sl", "1, \"sl", "layer_types"},
-        {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"", "model_type is 'gemma3'"},
+        {"gemma3_270m", "\"gemma3_text\"", "\"gemma3\"",
+         "model_type is 'gemma3'"},
         {"gemma3_270m", "\"use_bidirectional_attention\": false",
          "\"use_bidirectional_attention\": true", bidirectional},
-        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": 0", "rope_local_base_freq is 0"},
+        {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": 0",
+         "rope_local_base_freq is 0"},
         {"gemma3_270m", "_base_freq\": 10000.0", "_base_freq\": \"1\"",
          "rope_local_base_freq is '1'"},
-        {"gemma3_270m", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"spiral\"}",
-         "rope_type"},
+        {"gemma3_270m", "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type"},
         {"gemma3_270m", "\"rope_scaling\": null",
          "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}", ""},
         /* transformers reads it and ignores it */
         {"gemma3_270m", none, caps, "attn_logit_softcapping is 50.0"},
-        {"gemma3_1b", "_pattern\": 6", "_pattern\": 0", "sliding_window_pattern is 0"},
-        {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"", "sliding_window_pattern is 'LLG'"},
+        {"gemma3_1b", "_pattern\": 6", "_pattern\": 0",
+         "sliding_window_pattern is 0"},
+        {"gemma3_1b", "_pattern\": 6", "_pattern\": \"LLG\"",
+         "sliding_window_pattern is 'LLG'"},
         {"gemma3_nested", "\"factor\": 8.0", "\"factor\": 0", "factor is 0"},
-        {"gemma3_nested", "\"rope_theta\": 20000.0", "\"rope_theta\": -1", "rope_theta is -1"},
-        {"gemma3_nested", "\"rope_type\": \"default\"", "\"rope_type\": \"spiral\"", "rope_type"},
+        {"gemma3_nested", "\"rope_theta\": 20000.0", "\"rope_theta\": -1",
+         "rope_theta is -1"},
+        {"gemma3_nested", "\"rope_type\": \"default\"",
+         "\"rope_type\": \"spiral\"", "rope_type"},
     };
     CHECK_CHANGES(changes);
 }
@@ -416,19 +488,27 @@ static void gemma_options(void) {
 static void olmo_options(void) {
     static const Change changes[] = {
         {"olmo", "\"clip_qkv\": null", "\"clip_qkv\": 8.0", "clip_qkv is 8.0"},
-        {"olmo", "\"clip_qkv\": null", "\"rms_norm_eps\": 0", NULL}, /* eps is always 1e-5 */
+        {"olmo", "\"clip_qkv\": null", "\"rms_norm_eps\": 0",
+         NULL}, /* eps is always 1e-5 */
         {"olmo", "\"clip_qkv\": null", "\"layer_norm_eps\": 1", NULL},
         {"olmo", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
-        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", "hidden_act is 'gelu_pytorch_tanh'"},
-        {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0"},
-        {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
-        {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8", NULL}, /* OLMo 2 ignores it */
-        {"olmo3", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"",
+         "hidden_act is 'gelu_pytorch_tanh'"},
+        {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0",
+         "rms_norm_eps is 0"},
+        {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true",
+         "bias"},
+        {"olmo2", "\"use_cache\": false", "\"sliding_window\": 8",
+         NULL}, /* OLMo 2 ignores it */
+        {"olmo3", "\"sliding_window\": 8", "\"sliding_window\": 0",
+         "sliding_window is 0"},
         {"olmo3", "\"full_attention\", ", "", "layer_types"},
         {"olmo3", "\"full_attention\"", "\"half_attention\"", "layer_types"},
         {"olmo3", "\"factor\": 8.0", "\"factor\": -8.0", "factor is -8.0"},
-        {"olmo3", "\"rope_type\": \"yarn\"", "\"rope_type\": \"spiral\"", "rope_type"},
-        {"olmo3", "\"attention_factor\": 1.2079441541679836, ", "", NULL}, /* 0.1 log(8) + 1 */
+        {"olmo3", "\"rope_type\": \"yarn\"", "\"rope_type\": \"spiral\"",
+         "rope_type"},
+        {"olmo3", "\"attention_factor\": 1.2079441541679836, ", "",
+         NULL}, /* 0.1 log(8) + 1 */
     };
     CHECK_CHANGES(changes);
 }
@@ -437,50 +517,65 @@ static void phi_options(void) {
     static const char partial[] = "\"partial_rotary_factor\": 0.75";
     static const Change changes[] = {
         {"phi3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
-        {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"phi3", "\"sliding_window\": 9", "\"sliding_window\": 0",
+         "sliding_window is 0"},
         {"phi3", "\"rope_scaling\": null",
-         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "rope_type"},
-        {"phi3", "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"longrope\"}",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}",
+         "rope_type"},
+        {"phi3", "\"rope_scaling\": null",
+         "\"rope_scaling\": {\"type\": \"longrope\"}",
          "short_factor is missing"},
         {"phi3", "_size\": 72", "_size\": 1073741823",
          "up_proj.weight is [1, 144, 40], expected [1, 2147483646, 40]"},
         {"phi3", "_size\": 72", "_size\": 1073741824",
          "up_proj.weight is [1, 144, 40], expected [1, -1, 40]"},
-        {"phi3", "\"attention_bias\": false", "\"attention_bias\": true", NULL}, /* not read */
+        {"phi3", "\"attention_bias\": false", "\"attention_bias\": true",
+         NULL}, /* not read */
         {"phi4", "\"mlp_bias\": false", "\"mlp_bias\": true", NULL},
-        {"phi4", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
-        {"phi4", partial, "\"partial_rotary_factor\": 1.5", "partial_rotary_factor is 1.5"},
-        {"phi4", partial, "\"partial_rotary_factor\": \"half\"", "partial_rotary_factor is 'half'"},
+        {"phi4", partial, "\"partial_rotary_factor\": 0",
+         "partial_rotary_factor is 0"},
+        {"phi4", partial, "\"partial_rotary_factor\": 1.5",
+         "partial_rotary_factor is 1.5"},
+        {"phi4", partial, "\"partial_rotary_factor\": \"half\"",
+         "partial_rotary_factor is 'half'"},
         /* 11 elements */
-        {"phi4", partial, "\"partial_rotary_factor\": 0.7", "partial_rotary_factor"},
-        {"phi4", partial, "\"partial_rotary_factor\": 0.5", "short_factor"}, /* 4 pairs */
-        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [", "short_factor"},
-        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [0, ", "short_factor"},
-        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [-1.0, ", "short_factor"},
-        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [null, ", "short_factor"},
+        {"phi4", partial, "\"partial_rotary_factor\": 0.7",
+         "partial_rotary_factor"},
+        {"phi4", partial, "\"partial_rotary_factor\": 0.5",
+         "short_factor"}, /* 4 pairs */
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [",
+         "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [0, ",
+         "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [-1.0, ",
+         "short_factor"},
+        {"phi4", "\"short_factor\": [1.0, ", "\"short_factor\": [null, ",
+         "short_factor"},
         {"phi4", "\"short_factor\": [1.0, ", "\"short_factors\": [1.0, ",
          "short_factor is missing"},
         {"phi4", "\"original_max_position_embeddings\": 48",
-         "\"original_max_position_embeddings\": 0", "original_max_position_embeddings is 0"},
+         "\"original_max_position_embeddings\": 0",
+         "original_max_position_embeddings is 0"},
     };
     CHECK_CHANGES(changes);
 }
 
 static void granite_options(void) {
     static const Change changes[] = {
-        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 0",
-         "attention_multiplier is 0"},
-        {"granite", "\"attention_multiplier\": 0.1", "\"attention_multiplier\": 1e60",
-         "attention_multiplier is 1e60"},
-        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": 0.0",
-         "embedding_multiplier is 0.0"},
-        {"granite", "\"embedding_multiplier\": 12.0", "\"embedding_multiplier\": \"12\"",
-         "embedding_multiplier is '12'"},
-        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0",
-         "residual_multiplier is 0"},
-        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": [0.22]",
-         "residual_multiplier is a list"},
-        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 0", "logits_scaling is 0"},
+        {"granite", "\"attention_multiplier\": 0.1",
+         "\"attention_multiplier\": 0", "attention_multiplier is 0"},
+        {"granite", "\"attention_multiplier\": 0.1",
+         "\"attention_multiplier\": 1e60", "attention_multiplier is 1e60"},
+        {"granite", "\"embedding_multiplier\": 12.0",
+         "\"embedding_multiplier\": 0.0", "embedding_multiplier is 0.0"},
+        {"granite", "\"embedding_multiplier\": 12.0",
+         "\"embedding_multiplier\": \"12\"", "embedding_multiplier is '12'"},
+        {"granite", "\"residual_multiplier\": 0.22",
+         "\"residual_multiplier\": 0", "residual_multiplier is 0"},
+        {"granite", "\"residual_multiplier\": 0.22",
+         "\"residual_multiplier\": [0.22]", "residual_multiplier is a list"},
+        {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 0",
+         "logits_scaling is 0"},
         {"granite", "\"logits_scaling\": 8.0", "\"logits_scaling\": 1e-60",
          "logits_scaling is 1e-60"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
@@ -494,40 +589,56 @@ static void smollm3_options(void) {
     static const char layers[] = "\"no_rope_layers\": [1, 1, 1, 0, 1]",
                       window[] = "\"sliding_window\": null";
     static const Change changes[] = {
-        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0]", "no_rope_layers"},
-        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, \"0\", 1]", "no_rope_layers"},
+        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0]",
+         "no_rope_layers"},
+        {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, \"0\", 1]",
+         "no_rope_layers"},
         {"smollm3", layers, "\"no_rope_layers\": 4", "no_rope_layers is 4"},
-        {"smollm3", layers, "\"no_rope_layers\": null", NULL}, /* every fourth */
+        {"smollm3", layers, "\"no_rope_layers\": null",
+         NULL}, /* every fourth */
         {"smollm3", layers, "\"no_rope_layers\": [1, 1, 1, 0, 1, 0]", NULL},
-        {"smollm3", "_interval\": 4", "_interval\": 0", NULL}, /* ignored if there is a list */
+        {"smollm3", "_interval\": 4", "_interval\": 0",
+         NULL}, /* ignored if there is a list */
         {"smollm3",
          "_interval\": 4,\n  "
          "\"no_rope_layers\": [1, 1, 1, 0, 1]",
          "_interval\": 0", "no_rope_layer_interval is 0"},
-        {"smollm3", "\"full_attention\", ", "\"half_attention\", ", "layer_types"},
+        {"smollm3", "\"full_attention\", ", "\"half_attention\", ",
+         "layer_types"},
         /* all layers are full */
-        {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true", NULL},
+        {"smollm3", "\"use_sliding_window\": false",
+         "\"use_sliding_window\": true", NULL},
         {"smollm3", window, "\"sliding_window\": 8", NULL},
         {"smollm3", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
-        {"smollm3", "\"attention_bias\": false", "\"attention_bias\": true", "bias"},
+        {"smollm3", "\"attention_bias\": false", "\"attention_bias\": true",
+         "bias"},
     };
     CHECK_CHANGES(changes);
 }
 
 static void newer_options(void) {
     static const Change changes[] = {
-        {"seed_oss", "\"attention_out_bias\": false", "\"attention_out_bias\": true", "bias"},
-        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": false", "bias"},
-        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": 1", "attention_bias is 1"},
-        {"hunyuan", "\"alpha\": 1000.0", "\"beta\": 1000.0", "alpha is missing"},
+        {"seed_oss", "\"attention_out_bias\": false",
+         "\"attention_out_bias\": true", "bias"},
+        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": false",
+         "bias"},
+        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": 1",
+         "attention_bias is 1"},
+        {"hunyuan", "\"alpha\": 1000.0", "\"beta\": 1000.0",
+         "alpha is missing"},
         {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": 0", "alpha is 0"},
-        {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": \"1000\"", "alpha is '1000'"},
+        {"hunyuan", "\"alpha\": 1000.0", "\"alpha\": \"1000\"",
+         "alpha is '1000'"},
         /* not read by transformers */
         {"hunyuan", "\"use_qk_norm\": true", "\"use_qk_norm\": false", NULL},
-        {"cohere2", "\"logit_scale\": 0.25", "\"logit_scale\": 0", "logit_scale is 0"},
-        {"cohere2", "\"logit_scale\": 0.25", "\"scale\": 0.25", "logit_scale is missing"},
-        {"cohere2", "\"sliding_window\": 9", "\"sliding_window\": 0", "sliding_window is 0"},
-        {"cohere2", "_pattern\": 4", "_pattern\": 0", "sliding_window_pattern is 0"},
+        {"cohere2", "\"logit_scale\": 0.25", "\"logit_scale\": 0",
+         "logit_scale is 0"},
+        {"cohere2", "\"logit_scale\": 0.25", "\"scale\": 0.25",
+         "logit_scale is missing"},
+        {"cohere2", "\"sliding_window\": 9", "\"sliding_window\": 0",
+         "sliding_window is 0"},
+        {"cohere2", "_pattern\": 4", "_pattern\": 0",
+         "sliding_window_pattern is 0"},
         {"arcee", "\"relu2\"", "\"silu\"", "hidden_act is 'silu'"},
         {"arcee", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
     };
@@ -538,17 +649,25 @@ static void stablelm_options(void) {
     static const char partial[] = "\"partial_rotary_factor\": 0.25",
                       cache[] = "\"use_cache\": true";
     static const Change changes[] = {
-        {"stablelm", cache, "\"use_parallel_residual\": true", "use_parallel_residual is true"},
-        {"stablelm", cache, "\"use_parallel_residual\": false, \"qk_layernorm\": false", NULL},
+        {"stablelm", cache, "\"use_parallel_residual\": true",
+         "use_parallel_residual is true"},
+        {"stablelm", cache,
+         "\"use_parallel_residual\": false, \"qk_layernorm\": false", NULL},
         {"stablelm", cache, "\"qk_layernorm\": true", "qk_layernorm is true"},
         {"stablelm", cache, "\"rms_norm_eps\": 0", NULL},
-        {"stablelm", partial, "\"partial_rotary_factor\": 0", "partial_rotary_factor is 0"},
+        {"stablelm", partial, "\"partial_rotary_factor\": 0",
+         "partial_rotary_factor is 0"},
         /* 5 elements */
-        {"stablelm", partial, "\"partial_rotary_factor\": 0.21", "partial_rotary_factor"},
-        {"stablelm", partial, "\"partial_rotary_factor\": 2", "partial_rotary_factor is 2"},
-        {"stablelm", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0", "layer_norm_eps is 0"},
-        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "bias"},
-        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": 1", "use_qkv_bias is 1"},
+        {"stablelm", partial, "\"partial_rotary_factor\": 0.21",
+         "partial_rotary_factor"},
+        {"stablelm", partial, "\"partial_rotary_factor\": 2",
+         "partial_rotary_factor is 2"},
+        {"stablelm", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0",
+         "layer_norm_eps is 0"},
+        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false",
+         "bias"},
+        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": 1",
+         "use_qkv_bias is 1"},
         {"stablelm", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };
     CHECK_CHANGES(changes);
@@ -558,22 +677,29 @@ static void mistral_options(void) {
     static const char layers[] =
         "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"]";
     static const Change changes[] = {
-        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": 0",
+         "sliding_window is 0"},
         {"mistral_v01", "\"sliding_window\": 8", "\"sliding_window\": \"8\"",
          "sliding_window is '8'"},
         {"mistral_v01", "\"use_cache\": true", layers, NULL}, /* not read */
         {"mistral_v01", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
-        {"mistral_v03", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
+        {"mistral_v03", "\"sliding_window\": null", "\"sliding_window\": 40",
+         NULL},
         {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 40", NULL},
-        {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 0", "sliding_window is 0"},
+        {"mixtral", "\"sliding_window\": null", "\"sliding_window\": 0",
+         "sliding_window is 0"},
         /* always true */
-        {"mixtral", "\"sliding_window\": null", "\"norm_topk_prob\": false", NULL},
-        {"mixtral", "_per_tok\": 2", "_per_tok\": 6", "num_experts_per_tok is 6"},
-        {"mixtral", "_per_tok\": 2", "_per_tok\": 0", "num_experts_per_tok is 0"},
+        {"mixtral", "\"sliding_window\": null", "\"norm_topk_prob\": false",
+         NULL},
+        {"mixtral", "_per_tok\": 2", "_per_tok\": 6",
+         "num_experts_per_tok is 6"},
+        {"mixtral", "_per_tok\": 2", "_per_tok\": 0",
+         "num_experts_per_tok is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 0", "num_local_experts is 0"},
         {"mixtral", "_experts\": 5", "_experts\": 4",
          "block_sparse_moe.gate.weight is [1, 5, 40], expected [1, 4, 40]"},
-        {"mixtral", "_experts\": 5", "_experts\": 100000", "num_local_experts is 100000"},
+        {"mixtral", "_experts\": 5", "_experts\": 100000",
+         "num_local_experts is 100000"},
         {"mixtral", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
     };
     CHECK_CHANGES(changes);
@@ -627,14 +753,18 @@ static void missing_keys_have_their_defaults(void) {
         {"arcee", "hidden_act"},
         {"arcee", "rms_norm_eps"},
     };
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i += test_fast() ? 3 : 1) {
+    for (size_t i = 0; i < sizeof missing / sizeof *missing;
+         i += test_fast() ? 3 : 1) {
         char line[64];
-        CHECK(!open_golden(missing[i].family), "no %s in tests/golden/families", missing[i].family);
+        CHECK(!open_golden(missing[i].family), "no %s in tests/golden/families",
+              missing[i].family);
         snprintf(line, sizeof line, "  \"%s\": ", missing[i].key);
-        char *at = strstr(family.config, line), *end = at ? strchr(at, '\n') : NULL;
+        char *at = strstr(family.config, line),
+             *end = at ? strchr(at, '\n') : NULL;
         CHECK(end, "%s has no %s", missing[i].family, missing[i].key);
         memmove(at, end + 1, strlen(end));
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "no folder");
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "no folder");
         check_opening(missing[i].family, missing[i].key, NULL);
         family_close(&family);
     }
@@ -646,7 +776,8 @@ static void longrope_ends_at_its_original_context(void) {
     Model m;
     Session s;
     CHECK(!family_open(&family, "phi4"), "no phi4 in tests/golden/families");
-    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write phi4");
+    CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "cannot write phi4");
     CHECK(!open_folder(&m), "phi4 does not open: %s", stderr_text());
     CHECK(m.config.context == 48, "context %d", m.config.context);
     CHECK(!session_open(&s, &m, 1, FAMILY_TOKENS, 0, KV_F32), "no session");
@@ -655,8 +786,8 @@ static void longrope_ends_at_its_original_context(void) {
           "does not run");
     stderr_hide();
     const float *l = model_forward_text(&s, family.tokens, 1, 48, 1);
-    CHECK(stderr_show() == 1 && !l && strstr(stderr_text(), "LongRoPE"), "position 48: %s",
-          stderr_text());
+    CHECK(stderr_show() == 1 && !l && strstr(stderr_text(), "LongRoPE"),
+          "position 48: %s", stderr_text());
     session_close(&s);
     model_close(&m);
     family_close(&family);
@@ -665,30 +796,40 @@ static void longrope_ends_at_its_original_context(void) {
 /* Names of tensors in older and newer folders of multimodal models. The vision model is skipped,
  * others are refused. */
 static void text_models_of_multimodal_folders(void) {
-    static const char *const forms[] = {"language_model.model.", "model.language_model."};
+    static const char *const forms[] = {"language_model.model.",
+                                        "model.language_model."};
     static const char *const others[] = {"vision_tower.patch.weight",
-                                         "model.multi_modal_projector.x", "audio_tower.x"};
+                                         "model.multi_modal_projector.x",
+                                         "audio_tower.x"};
     for (int i = 0; i < 3; i++) {
         char *config, name[96];
-        CHECK(!open_golden("gemma3_270m"), "no gemma3_270m in tests/golden/families");
-        for (FolderPart *p = family.parts; p < family.parts + family.n_parts; p++) {
+        CHECK(!open_golden("gemma3_270m"),
+              "no gemma3_270m in tests/golden/families");
+        for (FolderPart *p = family.parts; p < family.parts + family.n_parts;
+             p++) {
             CHECK(!strncmp(p->name, "model.", 6), "%s", p->name);
             snprintf(name, sizeof name, "%s%s", forms[i % 2], p->name + 6);
             memcpy(p->name, name, sizeof name);
         }
-        family.parts = realloc(family.parts, (size_t)(family.n_parts + 1) * sizeof *family.parts);
+        family.parts = realloc(family.parts, (size_t)(family.n_parts + 1) *
+                                                 sizeof *family.parts);
         FolderPart *other = &family.parts[family.n_parts++];
-        *other = (FolderPart){
-            .n_dims = 3, .dims = {2, 3, 4}, .count = 24, .values = calloc(24, sizeof(float))};
+        *other = (FolderPart){.n_dims = 3,
+                              .dims = {2, 3, 4},
+                              .count = 24,
+                              .values = calloc(24, sizeof(float))};
         snprintf(other->name, sizeof other->name, "%s", others[i]);
-        char *vocab = strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
+        char *vocab =
+            strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
         vocab[1] = 'x';
-        if (asprintf(&config, "{\"model_type\": \"gemma3\", \"text_config\": %s}", family.config) <
-            0)
+        if (asprintf(&config,
+                     "{\"model_type\": \"gemma3\", \"text_config\": %s}",
+                     family.config) < 0)
             abort();
         free(family.config);
         family.config = config;
-        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}), "cannot write");
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "cannot write");
         check_opening("gemma3_270m", forms[i % 2],
                       i == 2 ? "audio_tower.x is not supported" : NULL);
         family_close(&family);
@@ -700,8 +841,12 @@ static void text_models_of_multimodal_folders(void) {
 
 static int current;
 
-static void logits_match_transformers(void) { check_logits_of(FAMILIES[current].name); }
-static void half_precision_is_close_and_exact(void) { check_halves_of(FAMILIES[current].name); }
+static void logits_match_transformers(void) {
+    check_logits_of(FAMILIES[current].name);
+}
+static void half_precision_is_close_and_exact(void) {
+    check_halves_of(FAMILIES[current].name);
+}
 static void bits_depend_only_on_tokens(void) {
     check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32);
 }
@@ -713,7 +858,8 @@ static void gguf_files_have_the_same_logits(void) {
 void suite_families(void) {
     for (current = 0; current < N_FAMILIES; current++) {
         TEST(logits_match_transformers);
-        if (test_fast() && current % 3) continue;
+        if (test_fast() && current % 3)
+            continue;
         TEST(half_precision_is_close_and_exact);
         TEST(bits_depend_only_on_tokens);
         TEST(gguf_files_have_the_same_logits);

@@ -25,7 +25,9 @@
 
 enum { TOKENS = 40, MAX_VOCAB = 131 };
 
-static const char *folder(void) { return temporary("folder"); }
+static const char *folder(void) {
+    return temporary("folder");
+}
 
 static const char *in_folder(const char *name) {
     char path[96];
@@ -36,36 +38,43 @@ static const char *in_folder(const char *name) {
 static void remove_folder(void) {
     char command[256];
     snprintf(command, sizeof command, "rm -rf %s", folder());
-    if (system(command)) abort();
+    if (system(command))
+        abort();
 }
 
 /* The bytes of a file and a zero byte; the caller frees them. */
 static char *load(const char *path, size_t *size) {
     char *bytes = file_read(path, size);
-    if (!bytes) abort();
+    if (!bytes)
+        abort();
     return bytes;
 }
 
 static void save(const char *path, const void *bytes, size_t size) {
     FILE *out = fopen(path, "wb");
-    if (!out || fwrite(bytes, 1, size, out) != size || fclose(out)) abort();
+    if (!out || fwrite(bytes, 1, size, out) != size || fclose(out))
+        abort();
 }
 
 /* The logits [n][vocab_size] of n tokens. */
 static int run(const Model *m, int n, float *logits) {
     int tokens[TOKENS];
     Session s;
-    for (int i = 0; i < n; i++) tokens[i] = (7 * i + i * i) % m->config.vocab_size;
-    if (session_open(&s, m, 2, n, 0, KV_F32)) return -1;
+    for (int i = 0; i < n; i++)
+        tokens[i] = (7 * i + i * i) % m->config.vocab_size;
+    if (session_open(&s, m, 2, n, 0, KV_F32))
+        return -1;
     const float *l = model_forward_text(&s, tokens, n, 0, n);
-    if (l) memcpy(logits, l, (size_t)n * (size_t)m->config.vocab_size * sizeof *l);
+    if (l)
+        memcpy(logits, l, (size_t)n * (size_t)m->config.vocab_size * sizeof *l);
     session_close(&s);
     return l ? 0 : -1;
 }
 
 static int run_path(const char *path, int n, float *logits) {
     Model m;
-    if (model_open(&m, path)) return -1;
+    if (model_open(&m, path))
+        return -1;
     const int status = run(&m, n, logits);
     model_close(&m);
     return status;
@@ -78,7 +87,8 @@ static GgufFile file;
 static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
 
 /* Compares the model in the file `same`, written as a folder, with float64 logits. */
-static void check_golden(const char *name, const HashModel *m, const FolderForm *form) {
+static void check_golden(const char *name, const HashModel *m,
+                         const FolderForm *form) {
     const int n = TOKENS * m->vocab_size;
     Model model;
     Session s;
@@ -86,18 +96,22 @@ static void check_golden(const char *name, const HashModel *m, const FolderForm 
     char golden[64];
     snprintf(golden, sizeof golden, "tests/golden/%s.f32", name);
     FILE *in = fopen(golden, "rb");
-    CHECK(in && fread(expected, sizeof *expected, (size_t)n, in) == (size_t)n && !fclose(in),
+    CHECK(in && fread(expected, sizeof *expected, (size_t)n, in) == (size_t)n &&
+              !fclose(in),
           "cannot read %s", golden);
-    CHECK(!model_open(&model, temporary("same")) && !folder_write(&model, folder(), form),
+    CHECK(!model_open(&model, temporary("same")) &&
+              !folder_write(&model, folder(), form),
           "cannot write a folder");
     model_close(&model);
     CHECK(!model_open(&model, folder()), "%s does not open", name);
-    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(m, i);
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = hash_token(m, i);
     CHECK(!session_open(&s, &model, 2, TOKENS, 0, KV_F32), "no session");
     const float *found = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
-    const double error = largest_difference(found, expected, n) / largest(expected, n);
-    CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name, form->n_files,
-          form->misaligned, error);
+    const double error =
+        largest_difference(found, expected, n) / largest(expected, n);
+    CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name,
+          form->n_files, form->misaligned, error);
     session_close(&s);
     model_close(&model);
     remove_folder();
@@ -105,22 +119,28 @@ static void check_golden(const char *name, const HashModel *m, const FolderForm 
 
 static void folders_against_float64(void) {
     static const char *const llamas[] = {"llama", "llama", "mistral"};
-    static const char *const relatives[] = {"qwen2", "qwen3", "qwen3_moe", "qwen3_moe"};
+    static const char *const relatives[] = {"qwen2", "qwen3", "qwen3_moe",
+                                            "qwen3_moe"};
     const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA, &WIDE};
-    static const char *const names[] = {"gqa_tied", "mha_untied", "odd_mqa", "wide"};
+    static const char *const names[] = {"gqa_tied", "mha_untied", "odd_mqa",
+                                        "wide"};
     for (int i = 0; i < 12; i += test_fast() ? 5 : 1) {
         const int k = i / 4;
-        CHECK(!hashmodel_write(models[i % 4], temporary("same"), 0, 0), "no model");
+        CHECK(!hashmodel_write(models[i % 4], temporary("same"), 0, 0),
+              "no model");
         check_golden(names[i % 4], models[i % 4],
-                     &(FolderForm){.model_type = llamas[k], .n_files = 1 + 2 * k, .misaligned = k});
+                     &(FolderForm){.model_type = llamas[k],
+                                   .n_files = 1 + 2 * k,
+                                   .misaligned = k});
     }
     for (int i = 0; i < 8; i += test_fast() ? 3 : 1) {
         const GoldenRelative *g = &GOLDEN_RELATIVES[i % 4];
         gguf_make_relative(&file, &g->model, &g->relative);
         CHECK(!gguf_write(&file, temporary("same")), "no model");
         gguf_free(&file);
-        check_golden(g->name, &g->model,
-                     &(FolderForm){.model_type = relatives[i % 4], .fused = i >= 4});
+        check_golden(
+            g->name, &g->model,
+            &(FolderForm){.model_type = relatives[i % 4], .fused = i >= 4});
     }
 }
 
@@ -132,19 +152,26 @@ static const struct {
     Relative r;
     FolderForm form;
 } MODELS[] = {
-    {&SMALL, {.architecture = "qwen2", .biases = true}, {.model_type = "qwen2"}},
+    {&SMALL,
+     {.architecture = "qwen2", .biases = true},
+     {.model_type = "qwen2"}},
     {&TIED,
      {.architecture = "qwen2", .biases = true},
      {.model_type = "qwen2", .type = TYPE_F16, .n_files = 3}},
     {&SMALL,
      {.architecture = "qwen3", .head_size = 24},
      {.model_type = "qwen3", .type = TYPE_BF16}},
-    {&TIED, {.architecture = "qwen3", .head_size = 80}, {.model_type = "qwen3", .misaligned = 1}},
+    {&TIED,
+     {.architecture = "qwen3", .head_size = 80},
+     {.model_type = "qwen3", .misaligned = 1}},
     {&TIED,
      {.architecture = "qwen3"},
      {.model_type = "minimind", .type = TYPE_F16, .misaligned = 3}},
     {&SMALL,
-     {.architecture = "qwen3moe", .n_experts = 5, .n_experts_used = 2, .expert_dim = 24},
+     {.architecture = "qwen3moe",
+      .n_experts = 5,
+      .n_experts_used = 2,
+      .expert_dim = 24},
      {.model_type = "qwen3_moe", .n_files = 2}},
     {&SMALL,
      {.architecture = "qwen3moe",
@@ -152,7 +179,10 @@ static const struct {
       .n_experts_used = 3,
       .expert_dim = 16,
       .plain_weights = true},
-     {.model_type = "qwen3_moe", .type = TYPE_BF16, .misaligned = 1, .fused = true}},
+     {.model_type = "qwen3_moe",
+      .type = TYPE_BF16,
+      .misaligned = 1,
+      .fused = true}},
     {&TIED,
      {.architecture = "qwen3moe",
       .n_experts = 4,
@@ -170,7 +200,11 @@ static const struct {
     {&SMALL, {.architecture = "llama"}, {.model_type = "llama"}},
     {&SMALL, {.architecture = "llama"}, {.model_type = "mistral"}},
 };
-enum { N_MODELS = sizeof MODELS / sizeof *MODELS, LLAMA = N_MODELS - 2, MISTRAL };
+enum {
+    N_MODELS = sizeof MODELS / sizeof *MODELS,
+    LLAMA = N_MODELS - 2,
+    MISTRAL
+};
 
 /* Model i as a GGUF file, vectors rounded as in the folder. */
 static int write_gguf(int i, const char *path) {
@@ -180,11 +214,16 @@ static int write_gguf(int i, const char *path) {
     for (int t = 0; t < file.n_tensors; t++) {
         GgufTensor *v = &file.tensors[t];
         uint8_t bytes[4 * 128];
-        if (v->n_dims > 1) continue;
-        if (v->count > 128) abort();
+        if (v->n_dims > 1)
+            continue;
+        if (v->count > 128)
+            abort();
         quantize_row(bytes, type, v->values, (int)v->count);
-        dequantize_row(v->values,
-                       &(Tensor){.type = type, .rows = 1, .cols = (int)v->count, .data = bytes}, 0);
+        dequantize_row(
+            v->values,
+            &(Tensor){
+                .type = type, .rows = 1, .cols = (int)v->count, .data = bytes},
+            0);
     }
     gguf_place(&file);
     const int status = gguf_write(&file, path);
@@ -194,7 +233,9 @@ static int write_gguf(int i, const char *path) {
 
 static int make_folder(int i) {
     Model m;
-    if (write_gguf(i, temporary("same.gguf")) || model_open(&m, temporary("same.gguf"))) return -1;
+    if (write_gguf(i, temporary("same.gguf")) ||
+        model_open(&m, temporary("same.gguf")))
+        return -1;
     const int status = folder_write(&m, folder(), &MODELS[i].form);
     model_close(&m);
     return status;
@@ -205,7 +246,8 @@ static void folders_and_gguf_files_are_bit_identical(void) {
     for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) {
         const int n = TOKENS * MODELS[i].m->vocab_size;
         CHECK(!make_folder(i), "model %d cannot be written", i);
-        CHECK(!run_path(temporary("same.gguf"), TOKENS, expected), "GGUF file %d does not run", i);
+        CHECK(!run_path(temporary("same.gguf"), TOKENS, expected),
+              "GGUF file %d does not run", i);
         CHECK(!run_path(folder(), TOKENS, logits), "folder %d does not run", i);
         CHECK(!memcmp(logits, expected, (size_t)n * sizeof *logits),
               "model %d (%s): differs by %.3g", i, MODELS[i].form.model_type,
@@ -219,12 +261,14 @@ static void folders_and_gguf_files_are_bit_identical(void) {
 
 /* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
 static bool open_changed(Model *m, int i, const char *old, const char *new) {
-    if (make_folder(i)) abort();
+    if (make_folder(i))
+        abort();
     replace_in_file(in_folder("config.json"), old, new);
     stderr_hide();
     const bool opened = model_open(m, folder()) == 0;
     const int lines = stderr_show();
-    if (lines != !opened) test_fail(__FILE__, __LINE__, "%s: %d lines on stderr", new, lines);
+    if (lines != !opened)
+        test_fail(__FILE__, __LINE__, "%s: %d lines on stderr", new, lines);
     remove_folder();
     return opened;
 }
@@ -240,39 +284,45 @@ static void rope_matches_transformers(void) {
         {0,
          "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}",
          1,
-         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004, 0.0001264911}},
+         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004,
+          0.0001264911}},
         {0,
          "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.5, \"rope_theta\": 10000}",
          1,
-         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004, 0.0001264911}},
+         {0.4, 0.1264911, 0.04, 0.01264911, 0.004, 0.001264911, 0.0004,
+          0.0001264911}},
         {0,
          "\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0, "
          "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 256}",
          1,
-         {1.0, 0.1939228, 0.01053823, 0.0009115831, 0.0001767767, 3.428102e-05, 6.64787e-06,
-          1.289173e-06}},
+         {1.0, 0.1939228, 0.01053823, 0.0009115831, 0.0001767767, 3.428102e-05,
+          6.64787e-06, 1.289173e-06}},
         {0,
          "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 16, \"original_max_position_embeddings\": 256}",
          1.2772588722239782,
-         {1.0, 0.2421119, 0.053125, 0.009388013, 0.000625, 0.0001976424, 6.25e-05, 1.976424e-05}},
+         {1.0, 0.2421119, 0.053125, 0.009388013, 0.000625, 0.0001976424,
+          6.25e-05, 1.976424e-05}},
         {0,
          "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 1024, "
          "\"beta_fast\": 16, \"beta_slow\": 2, \"truncate\": false, \"attention_factor\": 1.25}",
          1.25,
-         {1.0, 0.3162278, 0.1, 0.0187018, 0.0025, 0.0007905695, 0.00025, 7.905695e-05}},
+         {1.0, 0.3162278, 0.1, 0.0187018, 0.0025, 0.0007905695, 0.00025,
+          7.905695e-05}},
         {0,
          "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 40, \"mscale\": 1.0, \"mscale_all_dim\": 0.5}",
          1.1557219901962608,
-         {1.0, 0.3162278, 0.1, 0.02391472, 0.005125, 0.0008498622, 2.5e-05, 7.905694e-06}},
+         {1.0, 0.3162278, 0.1, 0.02391472, 0.005125, 0.0008498622, 2.5e-05,
+          7.905694e-06}},
         {0,
          "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4}",
          1,
-         {1.0, 0.3162278, 0.1, 0.03162278, 0.01, 0.003162278, 0.001, 0.0003162278}},
+         {1.0, 0.3162278, 0.1, 0.03162278, 0.01, 0.003162278, 0.001,
+          0.0003162278}},
         {4,
          "\"inference_rope_scaling\": false",
          1,
-         {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279, 3.162277e-05,
-          5.623413e-06}},
+         {1.0, 0.1778279, 0.03162278, 0.005623413, 0.001, 0.0001778279,
+          3.162277e-05, 5.623413e-06}},
     };
     static const HashModel heads_of_16 = {64, 96, 2, 4, 2, 60, 4096, true, 7};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -283,20 +333,26 @@ static void rope_matches_transformers(void) {
         Model m;
         Session s;
         gguf_make_relative(&file, &heads_of_16, &r);
-        gguf_set_real(&file, gguf_key(&r, "rope.freq_base"), minimind ? 1e6f : 1e4f);
+        gguf_set_real(&file, gguf_key(&r, "rope.freq_base"),
+                      minimind ? 1e6f : 1e4f);
         gguf_place(&file);
-        CHECK(!gguf_write(&file, temporary("rope.gguf")) && !model_open(&m, temporary("rope.gguf")),
+        CHECK(!gguf_write(&file, temporary("rope.gguf")) &&
+                  !model_open(&m, temporary("rope.gguf")),
               "no model");
         gguf_free(&file);
         CHECK(!folder_write(&m, folder(), &form), "no folder");
         model_close(&m);
-        CHECK(!model_open(&m, folder()) && !session_open(&s, &m, 1, 1, 0, KV_F32),
+        CHECK(!model_open(&m, folder()) &&
+                  !session_open(&s, &m, 1, 1, 0, KV_F32),
               "%s does not open", form.options);
-        CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12, "%s: amplitude %.17g",
-              form.options, m.config.rope.amplitude);
+        CHECK(fabs(m.config.rope.amplitude - cases[i].amplitude) < 1e-12,
+              "%s: amplitude %.17g", form.options, m.config.rope.amplitude);
         for (int k = 0; k < 8; k++)
-            CHECK(fabs(s.ropes[ROPE_GLOBAL].frequencies[k] / cases[i].frequencies[k] - 1) < 1e-6,
-                  "%s: frequency %d is %.9g", form.options, k, s.ropes[ROPE_GLOBAL].frequencies[k]);
+            CHECK(fabs(s.ropes[ROPE_GLOBAL].frequencies[k] /
+                           cases[i].frequencies[k] -
+                       1) < 1e-6,
+                  "%s: frequency %d is %.9g", form.options, k,
+                  s.ropes[ROPE_GLOBAL].frequencies[k]);
         session_close(&s);
         model_close(&m);
         remove_folder();
@@ -310,7 +366,8 @@ static void options_are_applied_or_refused_by_name(void) {
     } cases[] = {
         {0, "\"silu\"", "\"gelu\"", "hidden_act is 'gelu', expected silu"},
         {0, "\"silu\"", "\"swish\"", NULL},
-        {0, "\"qwen2\"", "\"gpt2\"", "model_type is 'gpt2', expected one of the families"},
+        {0, "\"qwen2\"", "\"gpt2\"",
+         "model_type is 'gpt2', expected one of the families"},
         {0, "\"model_type\"", "\"type\"", "model_type is missing"},
         {0, "\"qwen2\"", "\"gemma4_text\"",
          "model_type is gemma4_text and not supported: it has per-layer emb"},
@@ -323,7 +380,8 @@ static void options_are_applied_or_refused_by_name(void) {
          "model.embed_tokens.weight is [1, 60, 64], expected [1, 61, 64]"},
         {0, "\"hidden_size\": 64", "\"hidden_size\": 0",
          "hidden_size is 0, expected a whole number from 1"},
-        {0, "\"hidden_size\": 64", "\"hidden_size\": 2147483648", "hidden_size is 2147483648"},
+        {0, "\"hidden_size\": 64", "\"hidden_size\": 2147483648",
+         "hidden_size is 2147483648"},
         {0, "\"hidden_size\": 64,", "", "hidden_size is missing"},
         {0, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
          "model.layers.2.input_layernorm.weight is missing"},
@@ -335,8 +393,10 @@ static void options_are_applied_or_refused_by_name(void) {
          "num_key_value_heads is 3, expected a divisor"},
         {0, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": null",
          "k_proj.weight is [1, 32, 64], expected [1, 64"},
-        {0, "\"head_dim\": 16", "\"head_dim\": 15", "head_dim is 15, expected an even number"},
-        {0, "\"head_dim\": 16", "\"head_dim\": 1", "head_dim is 1, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 15",
+         "head_dim is 15, expected an even number"},
+        {0, "\"head_dim\": 16", "\"head_dim\": 1",
+         "head_dim is 1, expected an even number"},
         {0, "\"head_dim\": 16", "\"head_dim\": 536870912",
          "head_dim is 536870912, expected an even number up to 536870911"},
         {0, "\"head_dim\": 16", "\"head_dim\": 536870910",
@@ -353,24 +413,31 @@ static void options_are_applied_or_refused_by_name(void) {
         {0, "\"rope_theta\"",
          "\"quantization_config\": {\"quant_method\": \"awq\"}, \"rope_theta\"",
          "quantization_config is 'awq'"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"",
+        {0, "\"rope_theta\"",
+         "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"",
          "rope_type is 'longrope'"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"",
+        {0, "\"rope_theta\"",
+         "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"",
          "factor is missing"},
         {0, "\"rope_theta\"",
          "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 2, \"high_freq_factor\": 2}, "
          "\"rope_theta\"",
          "high_freq_factor is 2, expected more than low_freq_factor"},
-        {0, "\"rope_theta\"", "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"",
+        {0, "\"rope_theta\"",
+         "\"rope_scaling\": {\"full_attention\": {}}, \"rope_theta\"",
          "full_attention is an obj"},
         {0, "\"rope_theta\"", "\"rope_scaling\": 4, \"rope_theta\"",
          "rope_scaling is 4, expected an object"},
-        {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"", NULL},
+        {0, "\"rope_theta\"", "\"anything_else\": {\"a\": [1]}, \"rope_theta\"",
+         NULL},
         {0, "\"hidden_size\"", "\"vocab_size\": 60, \"hidden_size\"",
          "has the key \"vocab_size\" twice"},
-        {0, "\"hidden_size\"", "hidden_size", "config.json: byte 54: expected a key in quotes"},
-        {3, "\"qwen3\"", "\"llama\"", "self_attn.k_norm.weight is not supported"},
-        {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true", "q_proj.bias is missing"},
+        {0, "\"hidden_size\"", "hidden_size",
+         "config.json: byte 54: expected a key in quotes"},
+        {3, "\"qwen3\"", "\"llama\"",
+         "self_attn.k_norm.weight is not supported"},
+        {2, "\"qwen3\"", "\"qwen3\", \"attention_bias\": true",
+         "q_proj.bias is missing"},
         {5, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 6",
          "num_experts_per_tok is 6, expected 1 to the"},
         {5, "\"num_experts\": 5", "\"num_experts\": 100000",
@@ -380,8 +447,10 @@ static void options_are_applied_or_refused_by_name(void) {
         {5, "\"moe_intermediate_size\": 24", "\"moe_intermediate_size\": 25",
          "gate_proj.weight is [1, 24, 64], expected"},
         /* no dense layer uses it */
-        {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647", NULL},
-        {6, "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 2147483647",
+        {5, "\"intermediate_size\": 24", "\"intermediate_size\": 2147483647",
+         NULL},
+        {6, "\"moe_intermediate_size\": 16",
+         "\"moe_intermediate_size\": 2147483647",
          "gate_up_proj is [6, 32, 64]"},
         {5, "\"mlp_only_layers\": []", "\"decoder_sparse_step\": 2", NULL},
         {8, "\"use_moe\"", "\"inference_rope_scaling\": true, \"use_moe\"",
@@ -389,9 +458,11 @@ static void options_are_applied_or_refused_by_name(void) {
         {8, "\"use_moe\": true", "\"use_moe\": false",
          "model.layers.0.mlp.gate_proj.weight is missing"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases;
+         i += test_fast() ? 4 : 1) {
         Model m;
-        const bool opened = open_changed(&m, cases[i].model, cases[i].old, cases[i].new);
+        const bool opened =
+            open_changed(&m, cases[i].model, cases[i].old, cases[i].new);
         CHECK(opened == !cases[i].message, "%s: %s", cases[i].new,
               opened ? "opens" : stderr_text());
         if (opened) {
@@ -399,14 +470,15 @@ static void options_are_applied_or_refused_by_name(void) {
             model_close(&m);
             continue;
         }
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new,
-              cases[i].message, stderr_text());
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s",
+              cases[i].new, cases[i].message, stderr_text());
     }
 }
 
 /* A head_dim that the weights contradict costs neither memory nor time. */
 void no_rope_factors_before_the_weights_fit(void) {
-    static const char *const heads[] = {"\"head_dim\": 18", "\"head_dim\": 4194304"};
+    static const char *const heads[] = {"\"head_dim\": 18",
+                                        "\"head_dim\": 4194304"};
     static const char scaling[] =
         "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
         "\"high_freq_factor\": 4}";
@@ -416,13 +488,14 @@ void no_rope_factors_before_the_weights_fit(void) {
         Model m;
         snprintf(options, sizeof options, "%s, %s", heads[i], scaling);
         const uint64_t before = steps_taken;
-        CHECK(!open_changed(&m, 0, "\"head_dim\": 16", options), "%s: opens", heads[i]);
+        CHECK(!open_changed(&m, 0, "\"head_dim\": 16", options), "%s: opens",
+              heads[i]);
         steps[i] = steps_taken - before;
-        CHECK(strstr(stderr_text(), "q_proj.weight is [1, 64, 64], expected ["), "%s: %s", heads[i],
-              stderr_text());
+        CHECK(strstr(stderr_text(), "q_proj.weight is [1, 64, 64], expected ["),
+              "%s: %s", heads[i], stderr_text());
     }
-    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64, heads[0], steps[0],
-          heads[1], steps[1]);
+    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64,
+          heads[0], steps[0], heads[1], steps[1]);
 }
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
@@ -430,20 +503,23 @@ static bool open_with_tensor(const char *name) {
     size_t size;
     char entry[160];
     Model m;
-    if (make_folder(0)) abort();
+    if (make_folder(0))
+        abort();
     char *bytes = load(in_folder("model.safetensors"), &size);
     uint64_t header;
     memcpy(&header, bytes, sizeof header);
     const size_t end = sizeof header + header, data = size - end;
-    const int n =
-        snprintf(entry, sizeof entry,
-                 ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
-                 name, data, data + 8);
+    const int n = snprintf(
+        entry, sizeof entry,
+        ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
+        name, data, data + 8);
     size_t last = end;
-    while (bytes[last - 1] != '}') last--;
+    while (bytes[last - 1] != '}')
+        last--;
     header = last - 1 - sizeof header + (size_t)n;
     FILE *out = fopen(in_folder("model.safetensors"), "wb");
-    if (!out) abort();
+    if (!out)
+        abort();
     fwrite(&header, 1, sizeof header, out);
     fwrite(bytes + sizeof header, 1, last - 1 - sizeof header, out);
     fwrite(entry, 1, (size_t)n, out);
@@ -453,8 +529,10 @@ static bool open_with_tensor(const char *name) {
     free(bytes);
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
-    if (stderr_show() != !opened) abort();
-    if (opened) model_close(&m);
+    if (stderr_show() != !opened)
+        abort();
+    if (opened)
+        model_close(&m);
     remove_folder();
     return opened;
 }
@@ -473,9 +551,10 @@ static void stored_inv_freq_is_ignored(void) {
                  {"model.layers.0.self_attn.other", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool opens = open_with_tensor(cases[i].name);
-        CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens, stderr_text());
-        CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s", cases[i].name,
+        CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens,
               stderr_text());
+        CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s",
+              cases[i].name, stderr_text());
     }
 }
 
@@ -485,18 +564,21 @@ static void the_context_has_a_default(void) {
     static const struct {
         int model, context;
         const char *keys;
-    } cases[] = {{LLAMA, 2048, ""},
-                 {LLAMA, 2048, "\"max_position_embeddings\": null,"},
-                 {LLAMA, 1024, "\"max_sequence_length\": 1024,"},
-                 {LLAMA, 512, "\"max_sequence_length\": 1024, \"max_position_embeddings\": 512,"},
-                 {MISTRAL, 131072, "\"sliding_window\": null,"},
-                 {0, 32768, ""},
-                 {2, 32768, ""}};
+    } cases[] = {
+        {LLAMA, 2048, ""},
+        {LLAMA, 2048, "\"max_position_embeddings\": null,"},
+        {LLAMA, 1024, "\"max_sequence_length\": 1024,"},
+        {LLAMA, 512,
+         "\"max_sequence_length\": 1024, \"max_position_embeddings\": 512,"},
+        {MISTRAL, 131072, "\"sliding_window\": null,"},
+        {0, 32768, ""},
+        {2, 32768, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Model m;
-        CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s", cases[i].keys,
-              stderr_text());
-        CHECK(m.config.context == cases[i].context, "case %zu: context %d", i, m.config.context);
+        CHECK(open_changed(&m, cases[i].model, old, cases[i].keys), "%s: %s",
+              cases[i].keys, stderr_text());
+        CHECK(m.config.context == cases[i].context, "case %zu: context %d", i,
+              m.config.context);
         model_close(&m);
     }
 }
@@ -519,14 +601,22 @@ static void windows_of_each_layer(void) {
         {QWEN2, {0, 0}, USED},
         {QWEN2, {0, 4096}, USED "\"max_window_layers\": 1,"},
         {QWEN2, {0, 0}, USED "\"max_window_layers\": 2,"},
-        {QWEN2, {0, 0}, USED "\"max_window_layers\": 0, \"sliding_window\": null,"},
-        {QWEN2, {16, 16}, USED "\"max_window_layers\": 0, \"sliding_window\": 16,"},
+        {QWEN2,
+         {0, 0},
+         USED "\"max_window_layers\": 0, \"sliding_window\": null,"},
+        {QWEN2,
+         {16, 16},
+         USED "\"max_window_layers\": 0, \"sliding_window\": 16,"},
         {QWEN2,
          {0, 0},
          "\"use_sliding_window\": false, \"max_window_layers\": 0, \"sliding_window\": 16,"},
         {QWEN2, {0, 0}, "\"max_window_layers\": 0, \"sliding_window\": 16,"},
-        {QWEN2, {0, 4096}, USED "\"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
-        {QWEN2, {4096, 0}, USED "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"},
+        {QWEN2,
+         {0, 4096},
+         USED "\"layer_types\": [\"full_attention\", \"sliding_attention\"],"},
+        {QWEN2,
+         {4096, 0},
+         USED "\"layer_types\": [\"sliding_attention\", \"full_attention\"],"},
         {QWEN2,
          {0, 0},
          USED
@@ -539,17 +629,21 @@ static void windows_of_each_layer(void) {
         {QWEN3_MOE, {0, 0}, USED "\"sliding_window\": null,"},
         {LLAMA, {0, 0}, USED "\"sliding_window\": 16,"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 5 : 1) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases;
+         i += test_fast() ? 5 : 1) {
         Model m;
         char text[256];
-        snprintf(text, sizeof text, "\"max_position_embeddings\": 10000, %s", cases[i].options);
-        CHECK(open_changed(&m, cases[i].model, "\"max_position_embeddings\": 40,", text), "%s: %s",
-              cases[i].options, stderr_text());
-        CHECK(m.config.context == 10000, "case %zu, %s: context %d", i, cases[i].options,
-              m.config.context);
+        snprintf(text, sizeof text, "\"max_position_embeddings\": 10000, %s",
+                 cases[i].options);
+        CHECK(open_changed(&m, cases[i].model,
+                           "\"max_position_embeddings\": 40,", text),
+              "%s: %s", cases[i].options, stderr_text());
+        CHECK(m.config.context == 10000, "case %zu, %s: context %d", i,
+              cases[i].options, m.config.context);
         for (int l = 0; l < 2; l++)
-            CHECK(m.layers[l].window == cases[i].windows[l], "case %zu, %s: window %d in layer %d",
-                  i, cases[i].options, m.layers[l].window, l);
+            CHECK(m.layers[l].window == cases[i].windows[l],
+                  "case %zu, %s: window %d in layer %d", i, cases[i].options,
+                  m.layers[l].window, l);
         model_close(&m);
     }
 }
@@ -557,19 +651,21 @@ static void windows_of_each_layer(void) {
 /* Without layer_types, layers from 28 on have a window in Qwen 2. */
 static void windows_of_qwen2_begin_at_layer_28(void) {
     const HashModel form = {8, 8, 29, 2, 1, 8, 10000, true, 6};
-    const FolderForm with = {.model_type = "qwen2", .options = "\"use_sliding_window\": true"};
+    const FolderForm with = {.model_type = "qwen2",
+                             .options = "\"use_sliding_window\": true"};
     const Relative r = {.architecture = "qwen2", .biases = true};
     Model m;
     gguf_make_relative(&file, &form, &r);
-    CHECK(!gguf_write(&file, temporary("many.gguf")) && !model_open(&m, temporary("many.gguf")),
+    CHECK(!gguf_write(&file, temporary("many.gguf")) &&
+              !model_open(&m, temporary("many.gguf")),
           "no model");
     gguf_free(&file);
     CHECK(!folder_write(&m, folder(), &with), "no folder");
     model_close(&m);
     CHECK(!model_open(&m, folder()), "does not open");
     for (int l = 0; l < 29; l++)
-        CHECK(m.layers[l].window == (l < 28 ? 0 : 4096), "layer %d: window %d", l,
-              m.layers[l].window);
+        CHECK(m.layers[l].window == (l < 28 ? 0 : 4096), "layer %d: window %d",
+              l, m.layers[l].window);
     model_close(&m);
     remove_folder();
 }
@@ -577,12 +673,14 @@ static void windows_of_qwen2_begin_at_layer_28(void) {
 /* Options of other families than LLaMA. A folder with LLaMA's tensor names opens as granite or
  * smollm3; other options are refused before the tensors are searched. */
 static void options_of_families(void) {
-#define SLIDING        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
-#define LONGROPE(rest) "phi3\", \"rope_scaling\": {\"type\": \"longrope\"" rest "}, \"x\": \""
+#define SLIDING "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
+#define LONGROPE(rest)                                                         \
+    "phi3\", \"rope_scaling\": {\"type\": \"longrope\"" rest "}, \"x\": \""
     static const struct {
         const char *type_and_options, *message; /* NULL: it opens */
     } cases[] = {
-        {"granite\", \"logits_scaling\": 8, \"embedding_multiplier\": 1.0, \"x\": \"", NULL},
+        {"granite\", \"logits_scaling\": 8, \"embedding_multiplier\": 1.0, \"x\": \"",
+         NULL},
         {"granite\", \"logits_scaling\": 0, \"x\": \"",
          "logits_scaling is 0, expected a positive number"},
         {"granite\", \"residual_multiplier\": -1, \"x\": \"",
@@ -591,7 +689,8 @@ static void options_of_families(void) {
          "logits_scaling is 1e-42, expected a positive number in"},
         {"granite\", \"embedding_multiplier\": 1e39, \"x\": \"",
          "embedding_multiplier is 1e39, expected a positive"},
-        {"granite\", \"attention_bias\": true, \"x\": \"", "q_proj.bias is missing"},
+        {"granite\", \"attention_bias\": true, \"x\": \"",
+         "q_proj.bias is missing"},
         {"smollm3", NULL},
         {"smollm3\", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, \"sliding_window\": 3, \"x\": \"",
          NULL},
@@ -630,11 +729,15 @@ static void options_of_families(void) {
          "rope_type is 'yarn', expected default, in sliding_attention"},
         {"gemma3_text\", \"rope_scaling\": {\"a\": 1}, \"rope_parameters\": {\"full_attention\": {}}, \"x\": \"",
          "rope_scaling is an object, expected null, because full_attention is given"},
-        {"olmo\", \"clip_qkv\": 8.0, \"x\": \"", "clip_qkv is 8.0, expected null"},
+        {"olmo\", \"clip_qkv\": 8.0, \"x\": \"",
+         "clip_qkv is 8.0, expected null"},
         {"olmo", "input_layernorm.weight is not supported"},
-        {"olmo3", "rope_theta is 10000, expected rope_theta in sliding_attention, too"},
-        {"stablelm\", \"use_parallel_residual\": true, \"x\": \"", "use_parallel_residual is true"},
-        {"stablelm\", \"qk_layernorm\": true, \"x\": \"", "qk_layernorm is true"},
+        {"olmo3",
+         "rope_theta is 10000, expected rope_theta in sliding_attention, too"},
+        {"stablelm\", \"use_parallel_residual\": true, \"x\": \"",
+         "use_parallel_residual is true"},
+        {"stablelm\", \"qk_layernorm\": true, \"x\": \"",
+         "qk_layernorm is true"},
         {"stablelm\", \"partial_rotary_factor\": 0, \"x\": \"",
          "partial_rotary_factor is 0, expected a positive number"},
         {"stablelm\", \"partial_rotary_factor\": 0.1, \"x\": \"",
@@ -651,13 +754,16 @@ static void options_of_families(void) {
          "short_factor is a list, expected a list with a positive number"},
         {"mixtral", "block_sparse_moe.gate.weight is missing"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += test_fast() ? 4 : 1) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases;
+         i += test_fast() ? 4 : 1) {
         Model m;
-        const bool opened = open_changed(&m, LLAMA, "llama", cases[i].type_and_options);
+        const bool opened =
+            open_changed(&m, LLAMA, "llama", cases[i].type_and_options);
         CHECK(opened == !cases[i].message, "%s: %s", cases[i].type_and_options,
               opened ? "opens" : stderr_text());
         if (opened) {
-            CHECK(!run(&m, 2, logits), "%s does not run", cases[i].type_and_options);
+            CHECK(!run(&m, 2, logits), "%s does not run",
+                  cases[i].type_and_options);
             model_close(&m);
             continue;
         }
@@ -674,13 +780,17 @@ static bool open_with_header(const char *header, size_t n_data) {
     const uint64_t size = strlen(header);
     FILE *out = fopen(in_folder("model.safetensors"), "wb");
     Model m;
-    if (!out || fwrite(&size, 8, 1, out) != 1 || fputs(header, out) < 0) abort();
-    for (size_t i = 0; i < n_data; i++) fputc(0, out);
-    if (fclose(out)) abort();
+    if (!out || fwrite(&size, 8, 1, out) != 1 || fputs(header, out) < 0)
+        abort();
+    for (size_t i = 0; i < n_data; i++)
+        fputc(0, out);
+    if (fclose(out))
+        abort();
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
     stderr_show();
-    if (opened) model_close(&m);
+    if (opened)
+        model_close(&m);
     return opened;
 }
 
@@ -691,14 +801,18 @@ static void headers_are_checked(void) {
         {"[]", "the header is a list, expected an object"},
         {"{", "model.safetensors: byte 2"},
         {"{\"a\": 1}", "a: dtype is missing, expected F32, F16 or BF16"},
-        {"{\"a\": {\"dtype\": \"I64\"}}", "a: dtype is I64, expected F32, F16 or BF16"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": 4}}", "a: shape is 4, expected a list"},
+        {"{\"a\": {\"dtype\": \"I64\"}}",
+         "a: dtype is I64, expected F32, F16 or BF16"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": 4}}",
+         "a: shape is 4, expected a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1, 1, 1]}}",
          "a: shape is a list, expected a list of at most 5"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1]}}", "a: shape has -1 in it"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1]}}",
+         "a: shape has -1 in it"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}",
          "a: shape has 2147483647 in it"},
-        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}", "a: data_offsets is missing"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}",
+         "a: data_offsets is missing"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16, 16]}}",
          "a: data_offsets is a list"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [16, 0]}}",
@@ -748,13 +862,15 @@ static void headers_are_checked(void) {
     };
     CHECK(!make_folder(0), "no folder");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK(!open_with_header(cases[i].header, 16), "%s opens", cases[i].header);
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].header,
-              cases[i].message, stderr_text());
+        CHECK(!open_with_header(cases[i].header, 16), "%s opens",
+              cases[i].header);
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s",
+              cases[i].header, cases[i].message, stderr_text());
     }
-    CHECK(!open_with_header("{}", 0) &&
-              strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"),
-          "%s", stderr_text());
+    CHECK(
+        !open_with_header("{}", 0) &&
+            strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"),
+        "%s", stderr_text());
     static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
     for (int i = 0; i < 4; i++) {
         Model m;
@@ -772,12 +888,14 @@ static void headers_are_checked(void) {
 /* Replaces a string in the index of a sharded folder; returns whether it opens. */
 static bool open_with_index(const char *old, const char *new) {
     Model m;
-    if (make_folder(1)) abort();
+    if (make_folder(1))
+        abort();
     replace_in_file(in_folder("model.safetensors.index.json"), old, new);
     stderr_hide();
     const bool opened = model_open(&m, folder()) == 0;
     stderr_show();
-    if (opened) model_close(&m);
+    if (opened)
+        model_close(&m);
     remove_folder();
     return opened;
 }
@@ -789,25 +907,31 @@ static void an_index_names_files_of_its_folder(void) {
     } cases[] = {
         {first, "\"../same.gguf\"",
          "is in '../same.gguf', expected a file name in the same folder"},
-        {first, "\"/etc/passwd\"", "is in '/etc/passwd', expected a file name in the same folder"},
+        {first, "\"/etc/passwd\"",
+         "is in '/etc/passwd', expected a file name in the same folder"},
         {first, "\"..\"", "/..: is a directory"},
         {first, "\"\"", "/: is a directory"},
         {first, "\"model-00001-of-00003.safetensors\\u0000\"",
          "expected a file name in the same folder"},
         {first, "7", "is in '7', expected a file name in the same folder"},
         {first, "\"model-00004-of-00003.safetensors\"", "No such file"},
-        {"\"weight_map\"", "\"map\"", "weight_map is missing, expected an object"},
+        {"\"weight_map\"", "\"map\"",
+         "weight_map is missing, expected an object"},
         {"\"metadata\": {", "\"metadata\": [", "index.json: byte "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK(!open_with_index(cases[i].old, cases[i].new), "%s opens", cases[i].new);
-        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s", cases[i].new,
-              cases[i].message, stderr_text());
+        CHECK(!open_with_index(cases[i].old, cases[i].new), "%s opens",
+              cases[i].new);
+        CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s",
+              cases[i].new, cases[i].message, stderr_text());
     }
-    CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s", stderr_text());
+    CHECK(open_with_index("\"total_size\": 1", "\"total_size\": 2"), "%s",
+          stderr_text());
     /* which tensor is in which file is read from the files */
-    CHECK(open_with_index("\"model.norm.weight\"", "\"model.morn.weight\""), "%s", stderr_text());
-    CHECK(open_with_index(first, "\"model-00002-of-00003.safetensors\""), "%s", stderr_text());
+    CHECK(open_with_index("\"model.norm.weight\"", "\"model.morn.weight\""),
+          "%s", stderr_text());
+    CHECK(open_with_index(first, "\"model-00002-of-00003.safetensors\""), "%s",
+          stderr_text());
 }
 
 /* A copy of the second file replaces the first: its tensors are in both, and the message names
@@ -816,7 +940,8 @@ static void a_tensor_in_two_files_is_refused(void) {
     Model m;
     size_t size;
     CHECK(!make_folder(1), "no folder");
-    char *second = file_read(in_folder("model-00002-of-00003.safetensors"), &size);
+    char *second =
+        file_read(in_folder("model-00002-of-00003.safetensors"), &size);
     save(in_folder("model-00001-of-00003.safetensors"), second, size);
     free(second);
     stderr_hide();
@@ -824,7 +949,8 @@ static void a_tensor_in_two_files_is_refused(void) {
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
     const char *first = strstr(stderr_text(), "model-00001-of-"),
                *other = strstr(stderr_text(), "model-00002-of-");
-    CHECK(first && other && strstr(stderr_text(), " is also in "), "%s", stderr_text());
+    CHECK(first && other && strstr(stderr_text(), " is also in "), "%s",
+          stderr_text());
     remove_folder();
 }
 
@@ -837,7 +963,8 @@ static void the_smallest_header(void) {
     stderr_hide();
     const int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
-    CHECK(!strstr(stderr_text(), "expected the length of a header"), "%s", stderr_text());
+    CHECK(!strstr(stderr_text(), "expected the length of a header"), "%s",
+          stderr_text());
     remove_folder();
 }
 
@@ -855,7 +982,8 @@ static void only_regular_files_are_opened(void) {
               "cannot make it");
         stderr_hide();
         const int status = model_open(&m, folder());
-        CHECK(stderr_show() == 1 && status == -1, "opens with %s", names[i / 2]);
+        CHECK(stderr_show() == 1 && status == -1, "opens with %s",
+              names[i / 2]);
         CHECK(strstr(stderr_text(), names[i / 2]) &&
                   strstr(stderr_text(), ": is not a regular file\n"),
               "%s", stderr_text());
@@ -863,14 +991,17 @@ static void only_regular_files_are_opened(void) {
     }
 }
 
-static void check_missing(const char *removed, const char *added, const char *message) {
+static void check_missing(const char *removed, const char *added,
+                          const char *message) {
     Model m;
     CHECK(!make_folder(1) && !unlink(in_folder(removed)), "no folder");
-    if (added) save(in_folder(added), "PK", 2);
+    if (added)
+        save(in_folder(added), "PK", 2);
     stderr_hide();
     const int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens without %s", removed);
-    CHECK(strstr(stderr_text(), message), "no '%s' in: %s", message, stderr_text());
+    CHECK(strstr(stderr_text(), message), "no '%s' in: %s", message,
+          stderr_text());
     remove_folder();
 }
 
@@ -888,37 +1019,58 @@ static void missing_tensors_and_files_are_named(void) {
 
 static uint64_t state;
 
-static int any(int n) { return (int)(hash64(67, 7, state++) % (uint64_t)n); }
+static int any(int n) {
+    return (int)(hash64(67, 7, state++) % (uint64_t)n);
+}
 
 typedef struct {
     uint8_t bytes[1 << 17];
     size_t size;
 } Image;
 
-static bool is_number_byte(uint8_t c) { return (c >= '0' && c <= '9') || c == '-'; }
+static bool is_number_byte(uint8_t c) {
+    return (c >= '0' && c <= '9') || c == '-';
+}
 
 /* Puts text in place of n bytes. */
 static void replace(Image *image, size_t at, size_t n, const char *text) {
     const size_t length = strlen(text);
-    if (image->size - n + length > sizeof image->bytes) return;
-    memmove(image->bytes + at + length, image->bytes + at + n, image->size - at - n);
+    if (image->size - n + length > sizeof image->bytes)
+        return;
+    memmove(image->bytes + at + length, image->bytes + at + n,
+            image->size - at - n);
     memcpy(image->bytes + at, text, length);
     image->size += length - n;
 }
 
 /* Replaces a number of the text. */
 static void damage_number(Image *image, size_t first, size_t end) {
-    static const char *const evil[] = {
-        "0",   "-1",  "1",    "2147483647", "2147483648", "4294967296", "18446744073709551616",
-        "1e9", "0.5", "null", "\"1\"",      "[]",         "1e400",      "9223372036854775807"};
+    static const char *const evil[] = {"0",
+                                       "-1",
+                                       "1",
+                                       "2147483647",
+                                       "2147483648",
+                                       "4294967296",
+                                       "18446744073709551616",
+                                       "1e9",
+                                       "0.5",
+                                       "null",
+                                       "\"1\"",
+                                       "[]",
+                                       "1e400",
+                                       "9223372036854775807"};
     size_t at = first + (size_t)any((int)(end - first));
-    for (size_t i = 0; i < end - first && !is_number_byte(image->bytes[at]); i++)
+    for (size_t i = 0; i < end - first && !is_number_byte(image->bytes[at]);
+         i++)
         at = at + 1 < end ? at + 1 : first;
     size_t n = 0;
-    while (at + n < end && is_number_byte(image->bytes[at + n])) n++;
-    if (n == 0) return;
+    while (at + n < end && is_number_byte(image->bytes[at + n]))
+        n++;
+    if (n == 0)
+        return;
     char near[32];
-    const unsigned long long old = strtoull((const char *)image->bytes + at, NULL, 10);
+    const unsigned long long old =
+        strtoull((const char *)image->bytes + at, NULL, 10);
     snprintf(near, sizeof near, "%llu", old + 1 - 2 * (unsigned)any(2));
     replace(image, at, n, any(3) ? near : evil[any(14)]);
 }
@@ -934,8 +1086,9 @@ static void damage_text(Image *image, size_t first, size_t end) {
     case 3: replace(image, at, n, ""); break;
     case 4: image->bytes[at] ^= (uint8_t)(1 << any(8)); break;
     default: {
-        static const char *const pieces[] = {"{",  "}",  "[",    "]",    ",",          ":",
-                                             "\"", "\\", "\xff", "null", "\"a\": {}, "};
+        static const char *const pieces[] = {"{",    "}",    "[",          "]",
+                                             ",",    ":",    "\"",         "\\",
+                                             "\xff", "null", "\"a\": {}, "};
         replace(image, at, 0, pieces[any(11)]);
     }
     }
@@ -953,17 +1106,21 @@ static void damage_safetensors(Image *image) {
     case 2:
         damage_text(image, 8, data);
         size += image->size - before;
-        if (any(8)) memcpy(image->bytes, &size, 8);
+        if (any(8))
+            memcpy(image->bytes, &size, 8);
         break;
     case 3: image->bytes[any(8)] ^= (uint8_t)(1 << any(8)); break;
     case 4: image->size = any(3) ? (size_t)any((int)before) : before + 1; break;
     default:
         for (int i = 0; i < 20; i++) {
-            static const float values[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f};
-            memcpy(image->bytes + data + any((int)(before - data) - 4), &values[any(6)], 4);
+            static const float values[] = {NAN,   INFINITY, -INFINITY,
+                                           3e38f, -3e38f,   1e-45f};
+            memcpy(image->bytes + data + any((int)(before - data) - 4),
+                   &values[any(6)], 4);
         }
     }
-    if (image->size == 0) image->size = 1;
+    if (image->size == 0)
+        image->size = 1;
 }
 
 typedef struct {
@@ -979,13 +1136,15 @@ static void try_folder(Counts *counts) {
     if (opened) {
         Session s;
         int tokens[6];
-        for (int i = 0; i < 6; i++) tokens[i] = any(m.config.vocab_size);
+        for (int i = 0; i < 6; i++)
+            tokens[i] = any(m.config.vocab_size);
         runs = !session_open(&s, &m, 2, 4, tokens[0] % 2 ? 0 : 8, KV_F32);
         const int n = !runs ? 0 : s.context < 6 ? s.context : 6;
         const float *l = runs ? model_forward_text(&s, tokens, n, 0, 1) : NULL;
         runs = l != NULL;
         finite = !l || !check_logits(l, (size_t)m.config.vocab_size);
-        if (s.model) session_close(&s);
+        if (s.model)
+            session_close(&s);
         model_close(&m);
     }
     const int lines = stderr_show();
@@ -999,8 +1158,10 @@ static void try_folder(Counts *counts) {
 
 static void damaged_folders(void) {
     static const HashModel tiny = {16, 24, 2, 2, 1, 40, 40, false, 11};
-    static const Relative sparse = {
-        .architecture = "qwen3moe", .n_experts = 3, .n_experts_used = 2, .expert_dim = 8};
+    static const Relative sparse = {.architecture = "qwen3moe",
+                                    .n_experts = 3,
+                                    .n_experts_used = 2,
+                                    .expert_dim = 8};
     static const Relative dense = {.architecture = "qwen3", .head_size = 12};
     static const struct {
         const Relative *r;
@@ -1012,8 +1173,12 @@ static void damaged_folders(void) {
           .options = "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}"},
          {"config.json", "model.safetensors"}},
         {&sparse,
-         {.model_type = "qwen3_moe", .type = TYPE_BF16, .n_files = 2, .misaligned = 1},
-         {"config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+         {.model_type = "qwen3_moe",
+          .type = TYPE_BF16,
+          .n_files = 2,
+          .misaligned = 1},
+         {"config.json", "model.safetensors.index.json",
+          "model-00001-of-00002.safetensors",
           "model-00002-of-00002.safetensors"}},
         {&sparse,
          {.model_type = "minimind", .type = TYPE_F16, .fused = true},
@@ -1026,22 +1191,24 @@ static void damaged_folders(void) {
         Model m;
         gguf_make_relative(&file, &tiny, folders[k].r);
         gguf_place(&file);
-        CHECK(!gguf_write(&file, temporary("tiny.gguf")) && !model_open(&m, temporary("tiny.gguf")),
+        CHECK(!gguf_write(&file, temporary("tiny.gguf")) &&
+                  !model_open(&m, temporary("tiny.gguf")),
               "no model");
         gguf_free(&file);
         CHECK(!folder_write(&m, folder(), &folders[k].form), "no folder");
         model_close(&m);
         Counts undamaged = {0};
         try_folder(&undamaged);
-        CHECK(undamaged.ran == 1 && !undamaged.not_a_number, "folder %d is not good to begin with",
-              k);
+        CHECK(undamaged.ran == 1 && !undamaged.not_a_number,
+              "folder %d is not good to begin with", k);
         for (int i = 0; i < n; i++) {
             state = (uint64_t)k << 40 | (uint64_t)i << 16;
             const int n_files = folders[k].files[2] ? 4 : 2;
             const char *name = folders[k].files[any(n_files)];
             FILE *in = fopen(in_folder(name), "rb");
             good.size = in ? fread(good.bytes, 1, sizeof good.bytes, in) : 0;
-            CHECK(in && !fclose(in) && good.size > 0 && good.size < sizeof good.bytes - 1000,
+            CHECK(in && !fclose(in) && good.size > 0 &&
+                      good.size < sizeof good.bytes - 1000,
                   "%zu bytes", good.size);
             image = good;
             for (int d = any(2); d >= 0; d--)
@@ -1055,10 +1222,12 @@ static void damaged_folders(void) {
         }
         remove_folder();
     }
-    printf("folders: %d refused, %d ran, %d of them with a logit that is not finite\n",
-           counts.refused, counts.ran, counts.not_a_number);
+    printf(
+        "folders: %d refused, %d ran, %d of them with a logit that is not finite\n",
+        counts.refused, counts.ran, counts.not_a_number);
     const int min = (counts.refused + counts.ran) / 10;
-    CHECK(counts.refused >= min && counts.ran >= min, "too few refused or too few run");
+    CHECK(counts.refused >= min && counts.ran >= min,
+          "too few refused or too few run");
 }
 
 void suite_folder(void) {

@@ -27,13 +27,15 @@ static size_t bytes; /* of the last input */
 
 static FILE *create(const char *name) {
     FILE *out = fopen(temporary(name), "wb");
-    if (!out) abort();
+    if (!out)
+        abort();
     return out;
 }
 
 static void finish(FILE *out) {
     bytes += (size_t)ftell(out);
-    if (fclose(out)) abort();
+    if (fclose(out))
+        abort();
 }
 
 /* Opens a tokenizer.json and returns the steps that it took. */
@@ -41,10 +43,12 @@ static uint64_t open_json(int vocab_size) {
     Tokenizer t;
     stderr_hide();
     const uint64_t before = steps_taken;
-    const int status = tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
+    const int status =
+        tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
     const uint64_t after = steps_taken;
     stderr_show();
-    if (status) return 0;
+    if (status)
+        return 0;
     tokenizer_close(&t);
     return after - before;
 }
@@ -56,9 +60,11 @@ static uint64_t template_processing(int n) {
         "{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"post_processor\":{\"type\":\"TemplateProcessing\",",
         out);
     fputs("\"single\":[{\"Sequence\":{\"id\":\"A\"}}", out);
-    for (int i = 0; i < n; i++) fprintf(out, ",{\"SpecialToken\":{\"id\":\"%d\"}}", n - 1 - i);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ",{\"SpecialToken\":{\"id\":\"%d\"}}", n - 1 - i);
     fputs("],\"special_tokens\":{\"x\":0", out);
-    for (int i = 0; i < n; i++) fprintf(out, ",\"%d\":{\"ids\":[0]}", i);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ",\"%d\":{\"ids\":[0]}", i);
     fputs("}}}", out);
     finish(out);
     return open_json(1);
@@ -68,12 +74,15 @@ static uint64_t template_processing(int n) {
 static uint64_t pieces_and_merges(int n) {
     FILE *out = create("growth.json");
     fputs("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0", out);
-    for (int i = 1; i < n; i++) fprintf(out, ",\"%05x\":%d,\"a%05x\":%d", i, 2 * i - 1, i, 2 * i);
+    for (int i = 1; i < n; i++)
+        fprintf(out, ",\"%05x\":%d,\"a%05x\":%d", i, 2 * i - 1, i, 2 * i);
     fputs("},\"merges\":[\"a 00001\"", out);
-    for (int i = 2; i < n; i++) fprintf(out, ",\"a %05x\"", i);
+    for (int i = 2; i < n; i++)
+        fprintf(out, ",\"a %05x\"", i);
     fputs("]},\"added_tokens\":[{\"id\":0,\"content\":\"a\"}", out);
     for (int i = 1; i < n; i++)
-        fprintf(out, ",{\"id\":%d,\"content\":\"%05x\",\"special\":true}", 2 * i - 1, i);
+        fprintf(out, ",{\"id\":%d,\"content\":\"%05x\",\"special\":true}",
+                2 * i - 1, i);
     fputs("]}", out);
     finish(out);
     return open_json(2 * n - 1);
@@ -84,13 +93,16 @@ static uint64_t json_values(int n) {
     JsonFile json;
     FILE *out = create("growth.json");
     fputs("[[]", out);
-    for (int i = 0; i < n; i++) fprintf(out, ",{\"%d\":[[%d,[]]],\"\":{\"a\":{}}}", i, i);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ",{\"%d\":[[%d,[]]],\"\":{\"a\":{}}}", i, i);
     fputs(",{\"\":0", out);
-    for (int i = 0; i < n; i++) fprintf(out, ",\"%d\":\"\\u0041\"", i * 7 % n);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ",\"%d\":\"\\u0041\"", i * 7 % n);
     fputs("}]", out);
     finish(out);
     const uint64_t before = steps_taken;
-    if (json_open(&json, temporary("growth.json"))) return 0;
+    if (json_open(&json, temporary("growth.json")))
+        return 0;
     json_close(&json);
     return steps_taken - before;
 }
@@ -102,7 +114,8 @@ static uint64_t open_folder(bool opens) {
     const int status = model_open(&m, temporary("growth"));
     const uint64_t after = steps_taken;
     stderr_show();
-    if (!status) model_close(&m);
+    if (!status)
+        model_close(&m);
     return opens == !status ? after - before : 0;
 }
 
@@ -116,7 +129,8 @@ static uint64_t shards(int n) {
         snprintf(name, sizeof name, "growth/%d", i);
         const uint64_t size = (uint64_t)snprintf(
             header, sizeof header,
-            "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i);
+            "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+            i);
         FILE *shard = create(name);
         fwrite(&size, sizeof size, 1, shard);
         fputs(header, shard);
@@ -139,10 +153,14 @@ static uint64_t layers_and_options(int n) {
     size_t size;
     FILE *out = open_memstream(&options, &size);
     form.n_layers = n / 16;
-    fputs("\"num_experts\": 2, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 4", out);
-    for (int i = 0; i < n; i++) fprintf(out, ", \"option %d\": 0", i);
+    fputs(
+        "\"num_experts\": 2, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 4",
+        out);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ", \"option %d\": 0", i);
     fputs(", \"mlp_only_layers\": [-1", out);
-    for (int i = 0; i < n; i++) fprintf(out, ", %d", n - 1 - i);
+    for (int i = 0; i < n; i++)
+        fprintf(out, ", %d", n - 1 - i);
     fputs("]", out);
     fclose(out);
     if (hashmodel_write(&form, temporary("growth.bin"), 0, 0) ||
@@ -153,12 +171,14 @@ static uint64_t layers_and_options(int n) {
             (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = ones};
     m.config.rope.halves = true;
     const int status =
-        folder_write(&m, temporary("growth"), &(FolderForm){"qwen3_moe", .options = options});
+        folder_write(&m, temporary("growth"),
+                     &(FolderForm){"qwen3_moe", .options = options});
     model_close(&m);
     free(options);
     bytes = size;
     struct stat st;
-    if (status || stat(temporary("growth/model.safetensors"), &st)) return 0;
+    if (status || stat(temporary("growth/model.safetensors"), &st))
+        return 0;
     bytes += (size_t)st.st_size;
     return open_folder(true);
 }
@@ -175,9 +195,11 @@ static uint64_t hash_of_files(int n) {
     Model many = m;
     many.n_files = n;
     many.files = malloc((size_t)n * sizeof *many.files);
-    if (!many.files) abort();
+    if (!many.files)
+        abort();
     for (int i = 0; i < n; i++)
-        many.files[i] = (File){.data = header, .size = sizeof header, .header = sizeof header};
+        many.files[i] = (File){
+            .data = header, .size = sizeof header, .header = sizeof header};
     bytes = m.files->size + (size_t)n * sizeof header;
     const uint64_t before = steps_taken;
     model_hash(&many);
@@ -191,15 +213,18 @@ static void remove_folder(void) {
     char command[256];
     snprintf(command, sizeof command, "rm -rf %s %s", temporary("growth"),
              temporary("growth.json"));
-    if (system(command)) abort();
+    if (system(command))
+        abort();
 }
 
 /* Twice the input takes at most 2.3 times the steps, and at most `factor` n log2 n of them. */
-static void check_growth(const char *name, double factor, uint64_t once, uint64_t twice) {
+static void check_growth(const char *name, double factor, uint64_t once,
+                         uint64_t twice) {
     const double max = factor * (double)bytes * log2((double)bytes);
-    CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name, (unsigned long long)once,
-          (unsigned long long)twice);
-    CHECK((double)twice <= 2.3 * (double)once, "%s: %llu steps, of twice as much %llu", name,
+    CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name,
+          (unsigned long long)once, (unsigned long long)twice);
+    CHECK((double)twice <= 2.3 * (double)once,
+          "%s: %llu steps, of twice as much %llu", name,
           (unsigned long long)once, (unsigned long long)twice);
     CHECK((double)twice <= max, "%s: %zu bytes, %llu steps", name, bytes,
           (unsigned long long)twice);
@@ -238,10 +263,12 @@ enum { N_NESTED = 64 };
 static int open_nested(Tokenizer *t) {
     char name[N_NESTED + 1] = "";
     FILE *out = create("growth.json");
-    fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[", out);
+    fputs("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]},\"added_tokens\":[",
+          out);
     for (int i = 1; i <= N_NESTED; i++) {
         strcat(name, "(");
-        fprintf(out, "%s{\"id\":%d,\"content\":\"%s\"}", i > 1 ? "," : "", i, name);
+        fprintf(out, "%s{\"id\":%d,\"content\":\"%s\"}", i > 1 ? "," : "", i,
+                name);
     }
     fputs("]}", out);
     finish(out);
@@ -262,13 +289,16 @@ static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     Tokens tokens;
     const size_t size = strlen(unit);
     char *text = malloc(size * (size_t)n + 1);
-    if (!text) abort();
-    for (int i = 0; i < n; i++) memcpy(text + size * (size_t)i, unit, size + 1);
+    if (!text)
+        abort();
+    for (int i = 0; i < n; i++)
+        memcpy(text + size * (size_t)i, unit, size + 1);
     bytes = size * (size_t)n;
     const uint64_t before = steps_taken;
     const int status = tokenizer_encode(t, text, bytes, true, &tokens);
     const uint64_t after = steps_taken;
-    if (status) return 0;
+    if (status)
+        return 0;
     free(tokens.ids);
     free(text);
     return after - before;
@@ -307,8 +337,9 @@ static int ignore_word(void *arg, const char *s, size_t n) {
 
 /* Each pre-tokenizer splits runs of characters, with a digit after them. */
 static void splitting_grows_with_the_text(void) {
-    static const char *const units[] = {" ", "A",  "a", "\n ",  "\xe4\xb8\xad", "A\xe4\xb8\xad",
-                                        "(", " (", "1", "\xff", "\xcc\x81"};
+    static const char *const units[] = {
+        " ", "A",  "a", "\n ",  "\xe4\xb8\xad", "A\xe4\xb8\xad",
+        "(", " (", "1", "\xff", "\xcc\x81"};
     static char text[1 << 14];
     for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
         for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
@@ -319,7 +350,8 @@ static void splitting_grows_with_the_text(void) {
                     n += strlen(strcpy(text + n, units[i]));
                 text[n++] = '5';
                 const uint64_t before = steps_taken;
-                CHECK(!pretokenize(p->steps, text, n, ignore_word, NULL), "an empty word");
+                CHECK(!pretokenize(p->steps, text, n, ignore_word, NULL),
+                      "an empty word");
                 taken[k] = steps_taken - before;
                 bytes = n;
             }

@@ -28,21 +28,26 @@ static void add_message(const char *role, const char *content) {
 }
 
 static void describe(const void *arg) {
-    static const char *const users[] = {"hello there", "  and you? [yes]\xc3\xa9\n",
-                                        "ab  abc </ s>"};
-    static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day", " I am well "};
+    static const char *const users[] = {
+        "hello there", "  and you? [yes]\xc3\xa9\n", "ab  abc </ s>"};
+    static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day",
+                                          " I am well "};
     const Case *c = arg;
     jinja_write("<s>", 3, true);
     jinja_define("bos_token");
     jinja_write("</s>", 4, true);
     jinja_define("eos_token");
     jinja_flag("add_generation_prompt", c->opens_answer);
-    if (!json_null(c->think)) jinja_flag("enable_thinking", json_true(c->think));
-    if (c->system) add_message("system", "Be kind, and be brief. ");
-    if (c->message) add_message("user", c->message);
+    if (!json_null(c->think))
+        jinja_flag("enable_thinking", json_true(c->think));
+    if (c->system)
+        add_message("system", "Be kind, and be brief. ");
+    if (c->message)
+        add_message("user", c->message);
     for (int i = 0; i < c->turns && i < 3; i++) {
         add_message("user", users[i]);
-        if (i + 1 < c->turns && i < 2) add_message("assistant", answers[i]);
+        if (i + 1 < c->turns && i < 2)
+            add_message("assistant", answers[i]);
     }
 }
 
@@ -50,29 +55,34 @@ static void describe(const void *arg) {
 static char *render(const char *template, const Case *c, bool **marks) {
     JinjaText text;
     const int status = jinja_render("test", template, describe, c, &text);
-    if (marks) *marks = text.marks;
+    if (marks)
+        *marks = text.marks;
     return status ? NULL : text.text;
 }
 
 static void check_text(const char *name, const char *template, const Case *c,
                        const Json *expected) {
     const bool raises = json_null(expected);
-    if (raises) stderr_hide();
+    if (raises)
+        stderr_hide();
     char *text = render(template, c, NULL);
-    if (raises) stderr_show();
+    if (raises)
+        stderr_show();
     CHECK(raises ? !text : text && !strcmp(text, json_shown(expected)),
-          "%s, %d turns, system %d: '%s', expected '%s'", name, c->turns, c->system,
-          text ? text : "refused", json_shown(expected));
+          "%s, %d turns, system %d: '%s', expected '%s'", name, c->turns,
+          c->system, text ? text : "refused", json_shown(expected));
     free(text);
 }
 
 /* Compares the conversations of `rendered` with the templates in a folder. A template whose name is
  * in `refused` must be refused wherever transformers does not raise an exception. Returns the
  * number of conversations. */
-static int check_conversations(const char *rendered, const char *templates, const char *refused) {
+static int check_conversations(const char *rendered, const char *templates,
+                               const char *refused) {
     JsonFile json;
     int n = 0;
-    if (json_open(&json, rendered)) return 0;
+    if (json_open(&json, rendered))
+        return 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
          v = json_next(json.values, v), n++) {
@@ -82,11 +92,14 @@ static int check_conversations(const char *rendered, const char *templates, cons
         json_integer(json_get(v, "turns"), &turns);
         const Case c = {NULL, (int)turns, json_true(json_get(v, "system")),
                         json_true(json_get(v, "open")), json_get(v, "think")};
-        snprintf(path, sizeof path, "%s/%s.jinja", templates, json_get(v, "template")->text);
+        snprintf(path, sizeof path, "%s/%s.jinja", templates,
+                 json_get(v, "template")->text);
         snprintf(name, sizeof name, "\n%s\n", json_get(v, "template")->text);
         char *template = file_read(path, &size);
-        if (!template) break;
-        check_text(path, template, &c, strstr(refused, name) ? NULL : json_get(v, "text"));
+        if (!template)
+            break;
+        check_text(path, template, &c,
+                   strstr(refused, name) ? NULL : json_get(v, "text"));
         free(template);
     }
     json_close(&json);
@@ -97,7 +110,8 @@ static int check_conversations(const char *rendered, const char *templates, cons
 /* Published templates (their licenses are Apache 2.0 or MIT), and templates written from the
  * documents of others. */
 static void conversations_match_transformers(void) {
-    const int n = check_conversations("tests/golden/chat_rendered.json", "tests/golden/chat", "");
+    const int n = check_conversations("tests/golden/chat_rendered.json",
+                                      "tests/golden/chat", "");
     CHECK(n >= 300, "%d conversations", n);
 }
 
@@ -105,7 +119,8 @@ static void conversations_match_transformers(void) {
  * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates and rendered.json,
  * which scripts/golden_chat.py writes. At most 3 of 60 may be refused; a text is never wrong. */
 static void other_templates_match_transformers(void) {
-    static const char refused[] = "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";
+    static const char refused[] =
+        "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/rendered.json", getenv("NORMA_TEMPLATES"));
     const int n = check_conversations(path, getenv("NORMA_TEMPLATES"), refused);
@@ -120,8 +135,8 @@ static void the_language_matches_jinja(void) {
     CHECK(!json_open(&json, "tests/golden/jinja.json"), "does not open");
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
          v = json_next(json.values, v), n++)
-        check_text(json_get(v, "template")->text, json_get(v, "template")->text, &c,
-                   json_get(v, "text"));
+        check_text(json_get(v, "template")->text, json_get(v, "template")->text,
+                   &c, json_get(v, "text"));
     json_close(&json);
     unsetenv("NORMA_DATE");
     CHECK(n >= 50, "%d templates", n);
@@ -185,13 +200,14 @@ static void bytes_keep_their_origin(void) {
         char template[256], *text;
         bool *marks;
         int n_message = 0;
-        snprintf(template, sizeof template, "{%% set m = messages[0].content %%}%s", templates[i]);
+        snprintf(template, sizeof template,
+                 "{%% set m = messages[0].content %%}%s", templates[i]);
         text = render(template, &c, &marks);
         CHECK(text, "%s is refused", templates[i]);
         for (size_t k = 0; text[k]; k++) {
             const bool given = strchr(message, text[k]) != NULL;
-            CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d", templates[i], k, text,
-                  marks[k]);
+            CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d",
+                  templates[i], k, text, marks[k]);
             n_message += given;
         }
         CHECK(n_message > 0, "%s: '%s'", templates[i], text);
@@ -205,8 +221,8 @@ static void check_refusal(const char *template, const char *mention) {
     char *text = render(template, &c, NULL);
     const int lines = stderr_show();
     CHECK(!text && lines == 1 && strstr(stderr_text(), mention),
-          "'%.80s': %s, %d lines: %s, expected '%s'", template, text ? "accepted" : "refused",
-          lines, stderr_text(), mention);
+          "'%.80s': %s, %d lines: %s, expected '%s'", template,
+          text ? "accepted" : "refused", lines, stderr_text(), mention);
 }
 
 /* What is not supported is refused by name, with its line. */
@@ -253,12 +269,15 @@ static void other_templates_are_refused(void) {
 }
 
 /* A template of n times `one`. */
-static char *repeated(const char *before, const char *one, size_t n, const char *after) {
+static char *repeated(const char *before, const char *one, size_t n,
+                      const char *after) {
     Buffer b = {0};
     buffer_append(&b, before, strlen(before));
-    for (size_t i = 0; i < n; i++) buffer_append(&b, one, strlen(one));
+    for (size_t i = 0; i < n; i++)
+        buffer_append(&b, one, strlen(one));
     buffer_append(&b, after, strlen(after));
-    if (b.failed) abort();
+    if (b.failed)
+        abort();
     return b.bytes;
 }
 
@@ -268,20 +287,23 @@ static void hostile_templates_end_by_a_limit(void) {
         const char *before, *one, *after, *mention;
         size_t n;
     } cases[] = {
-        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "", "",
-         "needs too much memory", 0},
-        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}", "takes too many steps", 1000},
-        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}", "",
-         "{% endfor %}{% endfor %}", "takes too many steps", 0},
+        {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+         "", "", "needs too much memory", 0},
+        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}",
+         "takes too many steps", 1000},
+        {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}",
+         "", "{% endfor %}{% endfor %}", "takes too many steps", 0},
         {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
         {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
          "", "", "needs too much memory", 0},
         {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
          "", "", "needs too much memory", 0},
-        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz", "{% endfor %}",
-         "writes too much text", 1000},
-        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
-        {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "", "nested too deep", 0},
+        {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz",
+         "{% endfor %}", "writes too much text", 1000},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "",
+         "nested too deep", 0},
+        {"{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "", "",
+         "nested too deep", 0},
         {"{{ ", "(", "", "nested too deep", 100000},
         {"{{ ", "not ", "", "nested too deep", 100000},
         {"{{ ", "[", "", "nested too deep", 100000},
@@ -292,8 +314,10 @@ static void hostile_templates_end_by_a_limit(void) {
         {"", "{% for a in [1] %}", "", "nested too deep", 50000},
         {"", "a", "", "too long", 1048577},
     };
-    for (size_t i = test_fast() ? 7 : 0; i < sizeof cases / sizeof *cases; i++) {
-        char *template = repeated(cases[i].before, cases[i].one, cases[i].n, cases[i].after);
+    for (size_t i = test_fast() ? 7 : 0; i < sizeof cases / sizeof *cases;
+         i++) {
+        char *template =
+            repeated(cases[i].before, cases[i].one, cases[i].n, cases[i].after);
         check_refusal(template, cases[i].mention);
         free(template);
     }
@@ -301,7 +325,8 @@ static void hostile_templates_end_by_a_limit(void) {
 
 /* Long chains without nesting are read to their end. */
 static void long_templates_run(void) {
-    static const char *const cases[][2] = {{"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
+    static const char *const cases[][2] = {
+        {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
     for (int i = 0; i < 3; i++) {
         char *template = repeated("{{ ", cases[i][0], 10000, ""),
              *whole = repeated(template, cases[i][1], 1, " }}");
@@ -315,14 +340,16 @@ static void long_templates_run(void) {
 
 /* Changed templates render or are refused. NORMA_THOROUGH: 20,000. */
 static void changed_templates_end(void) {
-    static const char *const names[] = {"qwen3-0.6b", "mistral-nemo", "granite-4.0", "smollm3-3b",
+    static const char *const names[] = {"qwen3-0.6b", "mistral-nemo",
+                                        "granite-4.0", "smollm3-3b",
                                         "deepseek-v3.1"};
     static const char *const parts[] = {
-        "{{",       "}}",      "{%",         "%}",    "{#",   "#}",       "-",
-        "'",        "\"",      "(",          ")",     "[",    "]",        "|",
-        " if ",     " else ",  " endif ",    " for ", " in ", " endfor ", " set ",
-        "messages", " macro ", " endmacro ", "loop",  ".",    ":",        ",",
-        " not ",    " is ",    "~",          "{",     "}"};
+        "{{",   "}}",       "{%",    "%}",       "{#",      "#}",
+        "-",    "'",        "\"",    "(",        ")",       "[",
+        "]",    "|",        " if ",  " else ",   " endif ", " for ",
+        " in ", " endfor ", " set ", "messages", " macro ", " endmacro ",
+        "loop", ".",        ":",     ",",        " not ",   " is ",
+        "~",    "{",        "}"};
     const int n = test_thorough() ? 4000 : test_fast() ? 4 : 100;
     for (uint64_t t = 0; t < 5; t++) {
         char path[64];
@@ -334,12 +361,18 @@ static void changed_templates_end(void) {
         for (int i = 0; i < n; i++) {
             Buffer b = {0};
             const uint64_t r = hash64(7, t, (uint64_t)i);
-            const size_t at = r % size, cut = (r >> 32) % 4 ? (r >> 40) % 3 : (r >> 40) % 200;
-            const char *part = parts[(r >> 20) % (sizeof parts / sizeof *parts)];
+            const size_t at = r % size,
+                         cut = (r >> 32) % 4 ? (r >> 40) % 3 : (r >> 40) % 200;
+            const char *part =
+                parts[(r >> 20) % (sizeof parts / sizeof *parts)];
             buffer_append(&b, template, at);
             buffer_append(&b, part, (r >> 50) % 4 ? strlen(part) : 0);
-            if (at + cut < size) buffer_append(&b, template + at + cut, size - at - cut);
-            free(render(b.bytes, &(Case){.turns = 3, .system = r & 1, .opens_answer = true}, NULL));
+            if (at + cut < size)
+                buffer_append(&b, template + at + cut, size - at - cut);
+            free(render(
+                b.bytes,
+                &(Case){.turns = 3, .system = r & 1, .opens_answer = true},
+                NULL));
             free(b.bytes);
         }
         stderr_show();
@@ -349,7 +382,8 @@ static void changed_templates_end(void) {
 
 void suite_jinja(void) {
     TEST(conversations_match_transformers);
-    if (getenv("NORMA_TEMPLATES")) TEST(other_templates_match_transformers);
+    if (getenv("NORMA_TEMPLATES"))
+        TEST(other_templates_match_transformers);
     TEST(the_language_matches_jinja);
     TEST(bytes_keep_their_origin);
     TEST(other_templates_are_refused);

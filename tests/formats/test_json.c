@@ -32,9 +32,11 @@ static void write_value(FILE *out, const Json *value) {
     } else {
         fputc(brackets[0], out);
         for (const Json *v = json_first(value); v; v = json_next(value, v)) {
-            if (v != value + 1) fputc(',', out);
+            if (v != value + 1)
+                fputc(',', out);
             write_value(out, v);
-            if (value->kind != JSON_OBJECT) continue;
+            if (value->kind != JSON_OBJECT)
+                continue;
             fputc(':', out);
             write_value(out, v + 1);
         }
@@ -76,7 +78,8 @@ static bool is_refused_in_a_file(const char *text) {
     JsonFile json;
     const char *path = temporary("refused.json");
     FILE *out = fopen(path, "wb");
-    if (!*text) return !fclose(out); /* an empty file is not mapped */
+    if (!*text)
+        return !fclose(out); /* an empty file is not mapped */
     fputs(text, out);
     fclose(out);
     stderr_hide();
@@ -183,12 +186,15 @@ static void invalid_json_is_refused(void) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         JsonFile json;
         stderr_hide();
-        const int status = json_parse(&json, "x.json", texts[i], strlen(texts[i]));
+        const int status =
+            json_parse(&json, "x.json", texts[i], strlen(texts[i]));
         const int lines = stderr_show();
-        CHECK(status == -1 && !json.values && !json.text, "%s is read", texts[i]);
-        CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s", texts[i],
+        CHECK(status == -1 && !json.values && !json.text, "%s is read",
+              texts[i]);
+        CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s",
+              texts[i], stderr_text());
+        CHECK(is_refused_in_a_file(texts[i]), "%s in a file: %s", texts[i],
               stderr_text());
-        CHECK(is_refused_in_a_file(texts[i]), "%s in a file: %s", texts[i], stderr_text());
     }
 }
 
@@ -209,7 +215,8 @@ static void strings_are_written(void) {
     CHECK(!json_parse(&json, "x.json", line, strlen(line)), "not valid JSON");
     const size_t same = sizeof text - 1 - 3;
     CHECK(json.values->length == same + strlen(replaced) &&
-              !memcmp(json.values->text, text, same) && !strcmp(json.values->text + same, replaced),
+              !memcmp(json.values->text, text, same) &&
+              !strcmp(json.values->text + same, replaced),
           "another text");
     json_close(&json);
 }
@@ -219,27 +226,32 @@ static void a_zero_byte_is_not_the_end(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", "1\0", 2);
     stderr_show();
-    CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"), "%d: %s", status,
-          stderr_text());
+    CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"),
+          "%d: %s", status, stderr_text());
 }
 
 static void errors_have_a_position(void) {
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"{\n  \"a\": 1,\n  \"b\": tru\n}", "run: x.json: byte 20: expected a value\n"},
-        {"[1,\n2 3]", "run: x.json: byte 7: expected ',' or the end of the list\n"},
+        {"{\n  \"a\": 1,\n  \"b\": tru\n}",
+         "run: x.json: byte 20: expected a value\n"},
+        {"[1,\n2 3]",
+         "run: x.json: byte 7: expected ',' or the end of the list\n"},
         {"", "run: x.json: byte 1: expected a value\n"},
-        {"\"\\u004", "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
+        {"\"\\u004",
+         "run: x.json: byte 4: \\u without four hexadecimal digits\n"},
         {"\"\\u0041", "run: x.json: byte 8: an unterminated string\n"},
         {"\"\\ud83d\\u", "run: x.json: byte 10: half of a surrogate pair\n"},
         {"\"\\ud83d\\u\"", "run: x.json: byte 10: half of a surrogate pair\n"},
-        {"{\"size\": 1, \"size\": 2}", "run: x.json: an object has the key \"size\" twice\n"},
+        {"{\"size\": 1, \"size\": 2}",
+         "run: x.json: an object has the key \"size\" twice\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         CHECK(!parse(&json, cases[i].text), "%s is read", cases[i].text);
-        CHECK(!strcmp(stderr_text(), cases[i].message), "%s: %s", cases[i].text, stderr_text());
+        CHECK(!strcmp(stderr_text(), cases[i].message), "%s: %s", cases[i].text,
+              stderr_text());
     }
 }
 
@@ -260,8 +272,8 @@ static void escapes_at_the_end(void) {
         const int status = json_parse(&json, "x.json", text, size);
         stderr_show();
         CHECK(status == -1, "%zu bytes are read", size);
-        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s", size, stderr_text(),
-              message);
+        CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s",
+              size, stderr_text(), message);
     }
 }
 
@@ -272,19 +284,22 @@ static void escapes_are_decoded(void) {
     } cases[] = {
         {"\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t", 8},
         {"\"\\u0041\\u007f\\u00e9\\u07FF\"", "A\x7f\xc3\xa9\xdf\xbf", 6},
-        {"\"\\u0800\\u4E2d\\uffff\"", "\xe0\xa0\x80\xe4\xb8\xad\xef\xbf\xbf", 9},
+        {"\"\\u0800\\u4E2d\\uffff\"", "\xe0\xa0\x80\xe4\xb8\xad\xef\xbf\xbf",
+         9},
         {"\"\\ud83d\\ude42\"", "\xf0\x9f\x99\x82", 4},
-        {"\"\\ud800\\udc00\\uDBFF\\uDFFF\"", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 8},
+        {"\"\\ud800\\udc00\\uDBFF\\uDFFF\"", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf",
+         8},
         {"\"a\\u0000b\"", "a\0b", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
-        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text,
+              stderr_text());
         const Json *s = json.values;
-        CHECK(s->kind == JSON_STRING && s->length == cases[i].length, "%s: %u bytes", cases[i].text,
-              s->length);
-        CHECK(!memcmp(s->text, cases[i].expected, s->length + 1), "%s became %s", cases[i].text,
-              s->text);
+        CHECK(s->kind == JSON_STRING && s->length == cases[i].length,
+              "%s: %u bytes", cases[i].text, s->length);
+        CHECK(!memcmp(s->text, cases[i].expected, s->length + 1),
+              "%s became %s", cases[i].text, s->text);
         json_close(&json);
     }
 }
@@ -294,21 +309,25 @@ static void values_are_found_by_key(void) {
         "{ \"a\": {\"x\": [1, {\"b\": 0}], \"y\": \"a\\u0000\"}, \"b\" : [ ], \"c\":\"a\" }";
     JsonFile json;
     CHECK(parse(&json, text), "%s", stderr_text());
-    const Json *root = json.values, *a = json_get(root, "a"), *x = json_get(a, "x");
-    CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values", root->n_members,
-          root->n_values);
+    const Json *root = json.values, *a = json_get(root, "a"),
+               *x = json_get(a, "x");
+    CHECK(root->n_members == 3 && root->n_values == 15, "%u members, %u values",
+          root->n_members, root->n_values);
     CHECK(a && a->n_members == 2 && x && x->n_members == 2, "a.x is not found");
-    CHECK(json_get(root, "b") && !json_first(json_get(root, "b")), "b is not empty");
+    CHECK(json_get(root, "b") && !json_first(json_get(root, "b")),
+          "b is not empty");
     CHECK(json_is(json_get(root, "c"), "a") && !json_is(json_get(a, "y"), "a"),
           "strings compare wrongly");
     CHECK(!json_get(root, "x") && !json_get(x, "b") && !json_get(NULL, "a"),
           "found a missing value");
     CHECK(json_members(x, JSON_ARRAY) == x + 1 && !json_members(x, JSON_OBJECT),
           "the members of a.x");
-    CHECK(!json_members(json_get(root, "c"), JSON_STRING) && !json_members(NULL, JSON_ARRAY),
+    CHECK(!json_members(json_get(root, "c"), JSON_STRING) &&
+              !json_members(NULL, JSON_ARRAY),
           "members of a value that is not a list");
-    CHECK(!strcmp(json_shown(x), "a list") && !strcmp(json_shown(NULL), "missing"), "%s",
-          json_shown(x));
+    CHECK(!strcmp(json_shown(x), "a list") &&
+              !strcmp(json_shown(NULL), "missing"),
+          "%s", json_shown(x));
     json_close(&json);
 }
 
@@ -318,22 +337,29 @@ static void kinds_of_values(void) {
         JsonKind kind;
         bool is_true, is_null;
     } cases[] = {
-        {"null", JSON_NULL, false, true},        {"true", JSON_BOOL, true, false},
-        {"false", JSON_BOOL, false, false},      {"1", JSON_NUMBER, false, false},
-        {"\"true\"", JSON_STRING, false, false}, {"[]", JSON_ARRAY, false, false},
+        {"null", JSON_NULL, false, true},
+        {"true", JSON_BOOL, true, false},
+        {"false", JSON_BOOL, false, false},
+        {"1", JSON_NUMBER, false, false},
+        {"\"true\"", JSON_STRING, false, false},
+        {"[]", JSON_ARRAY, false, false},
         {"{}", JSON_OBJECT, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
-        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text,
+              stderr_text());
         for (JsonKind kind = JSON_NULL; kind <= JSON_OBJECT; kind++)
-            CHECK(json_has_kind(json.values, kind) == (kind == cases[i].kind), "%s: kind %d?",
-                  cases[i].text, kind);
-        CHECK(json_true(json.values) == cases[i].is_true, "%s: true?", cases[i].text);
-        CHECK(json_null(json.values) == cases[i].is_null, "%s: null?", cases[i].text);
+            CHECK(json_has_kind(json.values, kind) == (kind == cases[i].kind),
+                  "%s: kind %d?", cases[i].text, kind);
+        CHECK(json_true(json.values) == cases[i].is_true, "%s: true?",
+              cases[i].text);
+        CHECK(json_null(json.values) == cases[i].is_null, "%s: null?",
+              cases[i].text);
         json_close(&json);
     }
-    CHECK(json_null(NULL) && !json_true(NULL) && !json_has_kind(NULL, JSON_NULL),
+    CHECK(json_null(NULL) && !json_true(NULL) &&
+              !json_has_kind(NULL, JSON_NULL),
           "the missing value");
 }
 
@@ -359,25 +385,31 @@ static void integers_and_reals(void) {
         JsonFile json;
         int64_t integer = 0;
         double real = 0;
-        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text, stderr_text());
-        CHECK(json_integer(json.values, &integer) == cases[i].is_integer, "%s: integer?",
+        CHECK(parse(&json, cases[i].text), "%s: %s", cases[i].text,
+              stderr_text());
+        CHECK(json_integer(json.values, &integer) == cases[i].is_integer,
+              "%s: integer?", cases[i].text);
+        CHECK(json_real(json.values, &real) == cases[i].is_real, "%s: number?",
               cases[i].text);
-        CHECK(json_real(json.values, &real) == cases[i].is_real, "%s: number?", cases[i].text);
-        CHECK(integer == cases[i].integer && real == cases[i].real, "%s: %lld, %g", cases[i].text,
-              (long long)integer, real);
+        CHECK(integer == cases[i].integer && real == cases[i].real,
+              "%s: %lld, %g", cases[i].text, (long long)integer, real);
         json_close(&json);
     }
 }
 
 /* n times `open`, then `middle`, then n times `close`. */
-static char *nested(size_t n, const char *open, const char *middle, const char *close) {
+static char *nested(size_t n, const char *open, const char *middle,
+                    const char *close) {
     const size_t a = strlen(open), b = strlen(middle), c = strlen(close);
     char *text = malloc(n * (a + c) + b + 1), *to = text;
-    if (!text) return NULL;
-    for (size_t i = 0; i < n; i++, to += a) memcpy(to, open, a);
+    if (!text)
+        return NULL;
+    for (size_t i = 0; i < n; i++, to += a)
+        memcpy(to, open, a);
     memcpy(to, middle, b);
     to += b;
-    for (size_t i = 0; i < n; i++, to += c) memcpy(to, close, c);
+    for (size_t i = 0; i < n; i++, to += c)
+        memcpy(to, close, c);
     *to = '\0';
     return text;
 }
@@ -387,14 +419,18 @@ static void depth_has_a_limit(void) {
         {"[", "", "]"}, {"{\"a\":", "0", "}"}, {"[{\"a\":[0,", "{}", "]}]"}};
     static const int levels[] = {1, 1, 3};
     for (int i = 0; i < 3; i++) {
-        const size_t fits = (size_t)((i == 2 ? JSON_DEPTH - 1 : JSON_DEPTH) / levels[i]);
+        const size_t fits =
+            (size_t)((i == 2 ? JSON_DEPTH - 1 : JSON_DEPTH) / levels[i]);
         for (int k = 0; k < 3; k++) {
             const size_t n = k < 2 ? fits + (size_t)k : 1000000;
-            char *text = nested(n, brackets[i][0], brackets[i][1], brackets[i][2]);
+            char *text =
+                nested(n, brackets[i][0], brackets[i][1], brackets[i][2]);
             JsonFile json;
             const bool read = parse(&json, text);
-            CHECK(read == (k == 0), "%zu times %s: %s", n, brackets[i][0], stderr_text());
-            if (read) json_close(&json);
+            CHECK(read == (k == 0), "%zu times %s: %s", n, brackets[i][0],
+                  stderr_text());
+            if (read)
+                json_close(&json);
             free(text);
         }
     }
@@ -407,7 +443,8 @@ static char *vocabulary(int n, int twice) {
     FILE *out = open_memstream(&text, &size);
     fputc('{', out);
     for (int i = 0; i < n; i++)
-        fprintf(out, "%s\"k%d\": %d", i ? ",\n" : "", i == twice ? i - 1 : i, i);
+        fprintf(out, "%s\"k%d\": %d", i ? ",\n" : "", i == twice ? i - 1 : i,
+                i);
     fputc('}', out);
     fclose(out);
     return text;
@@ -420,12 +457,13 @@ static void large_objects_are_read(void) {
     JsonFile json;
     CHECK(parse(&json, text), "%s", stderr_text());
     int i = 0;
-    for (const Json *key = json_first(json.values); key; key = json_next(json.values, key), i++) {
+    for (const Json *key = json_first(json.values); key;
+         key = json_next(json.values, key), i++) {
         char name[16];
         int64_t id = -1;
         snprintf(name, sizeof name, "k%d", i);
-        CHECK(json_is(key, name) && json_integer(key + 1, &id) && id == i, "member %d is %s: %s", i,
-              key->text, key[1].text);
+        CHECK(json_is(key, name) && json_integer(key + 1, &id) && id == i,
+              "member %d is %s: %s", i, key->text, key[1].text);
     }
     CHECK(i == n, "%d members", i);
     json_close(&json);
@@ -433,8 +471,8 @@ static void large_objects_are_read(void) {
     for (int k = 0; k < 6; k++) {
         const int size = k < 5 ? sizes[k] : n;
         text = vocabulary(size, size - 1);
-        CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"), "%d keys: %s", size,
-              stderr_text());
+        CHECK(!parse(&json, text) && strstr(stderr_text(), "twice"),
+              "%d keys: %s", size, stderr_text());
         free(text);
     }
 }
@@ -446,24 +484,30 @@ static void memory_is_proportional_to_values_and_text(void) {
     static const struct {
         const char *unit;
         size_t values; /* max values in SIZE bytes of units */
-    } cases[] = {
-        {"a", 1}, {"[", SIZE + 1}, {"\"a", SIZE / 2 + 1}, {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
+    } cases[] = {{"a", 1},
+                 {"[", SIZE + 1},
+                 {"\"a", SIZE / 2 + 1},
+                 {"abcdefgh[0,]:{}", SIZE / 15 * 5 + 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         char *text = malloc(SIZE + 3);
         const size_t size = strlen(cases[i].unit);
         CHECK(text, "no memory");
-        for (size_t at = 0; at < SIZE; at++) text[at + 1] = cases[i].unit[at % size];
+        for (size_t at = 0; at < SIZE; at++)
+            text[at + 1] = cases[i].unit[at % size];
         text[0] = '"';
-        for (size_t at = 1; at <= SIZE; at++) text[at] = text[at] == '"' ? '\'' : text[at];
+        for (size_t at = 1; at <= SIZE; at++)
+            text[at] = text[at] == '"' ? '\'' : text[at];
         memcpy(text + SIZE + 1, "\"", 2);
-        CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s", i, stderr_text());
+        CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s",
+              i, stderr_text());
         const size_t max = cases[i].values, spare = 4 << 20; /* huge pages */
         const size_t values = malloc_usable_size(json.values),
                      texts = malloc_usable_size(json.text);
-        CHECK(values >= json.values->n_values * sizeof(Json), "case %zu: %zu bytes", i, values);
-        CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0), "case %zu: %zu bytes",
-              i, values);
+        CHECK(values >= json.values->n_values * sizeof(Json),
+              "case %zu: %zu bytes", i, values);
+        CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0),
+              "case %zu: %zu bytes", i, values);
         CHECK(texts >= SIZE + 1 && texts <= SIZE + 2 * 4096 /* whole pages */,
               "case %zu: %zu bytes", i, texts);
         json_close(&json);
@@ -495,10 +539,11 @@ static void no_byte_after_a_text_is_read(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         stderr_hide();
-        const int status = json_parse(&json, "x.json", cases[i].text, cases[i].size);
+        const int status =
+            json_parse(&json, "x.json", cases[i].text, cases[i].size);
         stderr_show();
-        CHECK(status == -1 && strstr(stderr_text(), cases[i].message), "%.*s: %s",
-              (int)cases[i].size, cases[i].text, stderr_text());
+        CHECK(status == -1 && strstr(stderr_text(), cases[i].message),
+              "%.*s: %s", (int)cases[i].size, cases[i].text, stderr_text());
     }
 }
 
@@ -512,7 +557,8 @@ static void files_are_read(void) {
     json_close(&json);
     stderr_hide();
     const int status = json_open(&json, temporary("none.json"));
-    CHECK(stderr_show() == 1 && status == -1, "a missing file: %s", stderr_text());
+    CHECK(stderr_show() == 1 && status == -1, "a missing file: %s",
+          stderr_text());
 }
 
 /* A file that changes after its text was copied, before the second allocation. */
@@ -520,7 +566,8 @@ static char changing[4096];
 static int n_allocations;
 
 static void put_commas(void) {
-    for (int i = 2; n_allocations == 1 && changing[i] != ']'; i += 2) changing[i] = ',';
+    for (int i = 2; n_allocations == 1 && changing[i] != ']'; i += 2)
+        changing[i] = ',';
     n_allocations++;
 }
 
@@ -528,7 +575,8 @@ static void changes_of_a_file_are_not_read(void) {
     JsonFile json;
     const int n = (int)sizeof changing - 1;
     memset(changing, '1', sizeof changing);
-    for (int i = 2; i < n; i += 2) changing[i] = ' ';
+    for (int i = 2; i < n; i += 2)
+        changing[i] = ' ';
     changing[0] = '[';
     changing[n - 1] = ']';
     changing[n] = '\0';
@@ -536,8 +584,8 @@ static void changes_of_a_file_are_not_read(void) {
     stderr_hide();
     const int status = json_parse(&json, "x.json", changing, (size_t)n);
     before_allocation = NULL;
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"), "stderr: %s",
-          stderr_text());
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"),
+          "stderr: %s", stderr_text());
     CHECK(status == -1, "read");
     CHECK(!json_parse(&json, "x.json", changing, (size_t)n), "refused");
     CHECK(json.values->n_members == 2047, "%u values", json.values->n_members);

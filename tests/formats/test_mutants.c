@@ -28,7 +28,9 @@ int norma_main(int argc, char **argv);
 
 static uint64_t state;
 
-static size_t any(size_t n) { return n ? (size_t)(hash64(77, 1, state++) % n) : 0; }
+static size_t any(size_t n) {
+    return n ? (size_t)(hash64(77, 1, state++) % n) : 0;
+}
 
 /* ---- a file in memory
  * ---------------------------------------------------------------------------- */
@@ -44,7 +46,8 @@ static Image good, image;
 
 static int load(Image *to, const char *name) {
     FILE *in = fopen(inside(name), "rb");
-    if (!in) return -1;
+    if (!in)
+        return -1;
     to->n = fread(to->bytes, 1, MAX_BYTES / 2, in);
     fclose(in);
     return to->n ? 0 : -1;
@@ -52,13 +55,16 @@ static int load(Image *to, const char *name) {
 
 static void save(const Image *from, const char *path) {
     FILE *f = fopen(path, "wb");
-    if (!f || fwrite(from->bytes, 1, from->n, f) != from->n || fclose(f)) abort();
+    if (!f || fwrite(from->bytes, 1, from->n, f) != from->n || fclose(f))
+        abort();
 }
 
 /* Replaces the bytes from `from` to `to` by n bytes; does nothing if they do not fit. */
 static void replace(size_t from, size_t to, const void *bytes, size_t n) {
     static uint8_t copy[MAX_BYTES]; /* bytes may be part of the image */
-    if (from > to || to > image.n || n > MAX_BYTES || image.n - (to - from) + n > MAX_BYTES) return;
+    if (from > to || to > image.n || n > MAX_BYTES ||
+        image.n - (to - from) + n > MAX_BYTES)
+        return;
     memcpy(copy, bytes, n);
     memmove(image.bytes + from + n, image.bytes + to, image.n - to);
     memcpy(image.bytes + from, copy, n);
@@ -83,7 +89,8 @@ static void add_field(size_t from, size_t to, bool is_entry) {
 static const Field *any_field(bool is_entry) {
     for (int i = 0; i < 1000 && n_fields; i++) {
         const Field *f = &fields[any(n_fields)];
-        if (f->is_entry == is_entry) return f;
+        if (f->is_entry == is_entry)
+            return f;
     }
     return NULL;
 }
@@ -93,7 +100,8 @@ static const Field *any_field(bool is_entry) {
 
 static uint64_t number_at(const Field *f) {
     uint64_t value = 0;
-    memcpy(&value, image.bytes + f->from, f->to - f->from < 8 ? f->to - f->from : 8);
+    memcpy(&value, image.bytes + f->from,
+           f->to - f->from < 8 ? f->to - f->from : 8);
     return value;
 }
 
@@ -113,7 +121,8 @@ static uint64_t boundary(uint64_t old) {
                                       0xff800000,
                                       0x7f7fffff};
     const size_t n = sizeof values / sizeof *values, choice = any(n + 10);
-    if (choice < n) return values[choice];
+    if (choice < n)
+        return values[choice];
     switch (choice - n) {
     case 0: return old + 1;
     case 1: return old - 1;
@@ -129,7 +138,8 @@ static uint64_t boundary(uint64_t old) {
 }
 
 static void mutate_number(const Field *f) {
-    if (!f || f->to - f->from > 8) return;
+    if (!f || f->to - f->from > 8)
+        return;
     const uint64_t value = boundary(number_at(f));
     memcpy(image.bytes + f->from, &value, f->to - f->from);
 }
@@ -156,14 +166,16 @@ static void mutate_bytes(void) {
                                         "bos_token",
                                         "\xf0\x9f\x98\x80",
                                         " "};
-    const size_t at = any(image.n + 1), to = at + any(image.n - at + 1) / (1 + any(20));
+    const size_t at = any(image.n + 1),
+                 to = at + any(image.n - at + 1) / (1 + any(20));
     const char *word = words[any(sizeof words / sizeof *words)];
     switch (any(6)) {
     case 0: replace(at, to, "", 0); break;
     case 1: replace(to, to, image.bytes + at, to - at); break;
     case 2: image.n = at; break;
     case 3:
-        if (at < image.n) image.bytes[at] ^= (uint8_t)(1 << any(8));
+        if (at < image.n)
+            image.bytes[at] ^= (uint8_t)(1 << any(8));
         break;
     case 4: replace(at, at + any(2) * (to - at), word, strlen(word)); break;
     default: replace(at, at, "\0\0\0\0\0\0\0\0\0", any(9)); break;
@@ -172,7 +184,8 @@ static void mutate_bytes(void) {
 
 /* Removes, duplicates or moves an entry; mostly adapts the 64-bit count at count_at (0: none). */
 static void mutate_entry(const Field *entry, size_t count_at) {
-    if (!entry) return;
+    if (!entry)
+        return;
     const Field f = *entry, *other = any_field(true);
     uint64_t count = 0;
     int change = 0;
@@ -186,10 +199,12 @@ static void mutate_entry(const Field *entry, size_t count_at) {
         change = 1;
         break;
     default: /* in place of another entry */
-        if (other->from < f.to && f.from < other->to) return;
+        if (other->from < f.to && f.from < other->to)
+            return;
         replace(other->from, other->to, image.bytes + f.from, f.to - f.from);
     }
-    if (!count_at || any(4) == 0) return;
+    if (!count_at || any(4) == 0)
+        return;
     memcpy(&count, image.bytes + count_at, 8);
     count += (uint64_t)(int64_t)change;
     memcpy(image.bytes + count_at, &count, 8);
@@ -250,14 +265,16 @@ static void find_gguf(void) {
         const size_t from = at;
         take_string(&at);
         const uint64_t n_dims = take(&at, 4);
-        for (uint64_t d = 0; d < n_dims && d < 8; d++) take(&at, 8);
+        for (uint64_t d = 0; d < n_dims && d < 8; d++)
+            take(&at, 8);
         take(&at, 4);
         take(&at, 8);
         add_field(from, at, true);
     }
 }
 
-static const char *family; /* of the current file; "": the file exists for one family only */
+static const char
+    *family; /* of the current file; "": the file exists for one family only */
 
 /* Renames an entry. Before names that begin with a dot the architecture is added. */
 static void rename_key(const Field *entry) {
@@ -315,10 +332,15 @@ static void rename_key(const Field *entry) {
                                         "blk.2.attn_q.weight"};
     const char *chosen = names[any(sizeof names / sizeof *names)];
     char name[64];
-    snprintf(name, sizeof name, "%s%s", chosen[0] != '.' ? "" : *family ? family : "llama", chosen);
+    snprintf(name, sizeof name, "%s%s",
+             chosen[0] != '.' ? ""
+             : *family        ? family
+                              : "llama",
+             chosen);
     uint64_t old = 0, n = strlen(name);
     memcpy(&old, image.bytes + entry->from, 8);
-    if (old > entry->to - entry->from) return;
+    if (old > entry->to - entry->from)
+        return;
     replace(entry->from + 8, entry->from + 8 + (size_t)old, name, (size_t)n);
     memcpy(image.bytes + entry->from, &n, 8);
 }
@@ -341,9 +363,13 @@ static void mutate_gguf(void) {
         mutate_entry(entry, is_key ? 16 : 8);
     } else {
         const Field *first = entry;
-        while (first > fields && first[-1].from >= entry->from && !first[-1].is_entry) first--;
+        while (first > fields && first[-1].from >= entry->from &&
+               !first[-1].is_entry)
+            first--;
         const size_t n = (size_t)(entry - first);
-        if (n > 2) mutate_number(&first[any(8) ? 1 + any(any(3) && n > 6 ? 5 : n - 1) : 0]);
+        if (n > 2)
+            mutate_number(
+                &first[any(8) ? 1 + any(any(3) && n > 6 ? 5 : n - 1) : 0]);
     }
 }
 
@@ -352,7 +378,8 @@ static void mutate_gguf(void) {
 
 static void mutate_ints(void) {
     n_fields = 0;
-    for (size_t at = 0; at < 44 && at < image.n; at += 4) add_field(at, at + 4, false);
+    for (size_t at = 0; at < 44 && at < image.n; at += 4)
+        add_field(at, at + 4, false);
     if (any(5) == 0)
         mutate_bytes();
     else
@@ -367,7 +394,8 @@ static void mutate_tokenizer_bin(void) {
         const size_t from = at;
         take(&at, 4);
         at += take(&at, 4);
-        if (at <= image.n) add_field(from, at, true);
+        if (at <= image.n)
+            add_field(from, at, true);
     }
     if (any(5) == 0)
         mutate_bytes();
@@ -382,12 +410,15 @@ static void mutate_tokenizer_bin(void) {
  */
 
 static size_t skip_white(size_t at) {
-    while (at < image.n && strchr(" \t\r\n", image.bytes[at]) && image.bytes[at]) at++;
+    while (at < image.n && strchr(" \t\r\n", image.bytes[at]) &&
+           image.bytes[at])
+        at++;
     return at;
 }
 
 static size_t find_string(size_t at) {
-    for (at++; at < image.n && image.bytes[at] != '"'; at++) at += image.bytes[at] == '\\';
+    for (at++; at < image.n && image.bytes[at] != '"'; at++)
+        at += image.bytes[at] == '\\';
     return at < image.n ? at + 1 : image.n;
 }
 
@@ -395,7 +426,8 @@ static size_t find_string(size_t at) {
 static size_t find_json(size_t from, size_t at, size_t end, int depth) {
     const char open = (char)image.bytes[at];
     const size_t begin = at;
-    if (depth > 20 || at >= end) return end;
+    if (depth > 20 || at >= end)
+        return end;
     if (open == '"') {
         at = find_string(at);
     } else if (open == '{' || open == '[') {
@@ -404,20 +436,25 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
             const size_t item = at;
             if (open == '{') {
                 at = skip_white(find_string(at));
-                if (at >= end || image.bytes[at] != ':') return end;
+                if (at >= end || image.bytes[at] != ':')
+                    return end;
                 at = skip_white(at + 1);
             }
             at = skip_white(find_json(item, at, end, depth + 1));
             if (at == item || (at < end && image.bytes[at] == ','))
-                at = skip_white(at + 1); /* skips a zero byte, which is not a value */
+                at = skip_white(
+                    at + 1); /* skips a zero byte, which is not a value */
         }
         at++;
     } else {
-        while (at < end && !strchr(",]}", image.bytes[at])) at++;
+        while (at < end && !strchr(",]}", image.bytes[at]))
+            at++;
     }
-    if (at > end) at = end;
+    if (at > end)
+        at = end;
     add_field(begin, at, false);
-    if (from < begin) add_field(from, at, true);
+    if (from < begin)
+        add_field(from, at, true);
     return at;
 }
 
@@ -431,49 +468,50 @@ static const char *nested(void) {
 }
 
 static const char *any_json(void) {
-    static const char *const values[] = {"null",
-                                         "true",
-                                         "false",
-                                         "0",
-                                         "-1",
-                                         "1",
-                                         "2",
-                                         "2147483647",
-                                         "2147483648",
-                                         "4294967296",
-                                         "9223372036854775807",
-                                         "9223372036854775808",
-                                         "1e308",
-                                         "1e400",
-                                         "-0.0",
-                                         "1e-400",
-                                         "0.5",
-                                         "1e",
-                                         "-",
-                                         "01",
-                                         "\"\"",
-                                         "\"\\u0000\"",
-                                         "\"\\ud800\"",
-                                         "\"\\ud83d\\ude00\"",
-                                         "\"x\"",
-                                         "\"\xff\"",
-                                         "\"a b\"",
-                                         "[]",
-                                         "{}",
-                                         "[[]]",
-                                         "[null]",
-                                         "[0]",
-                                         "{\"a\":1}",
-                                         "{\"type\":\"Sequence\"}",
-                                         "[\"x\",\"y\"]",
-                                         "{\"type\":null}",
-                                         "",
-                                         "99999999999999999999999999999999999999999999999999",
-                                         "\"../../x\"",
-                                         "\"/dev/zero\"",
-                                         "\"\\",
-                                         "1.7976931348623157e308",
-                                         "3e38"};
+    static const char *const values[] = {
+        "null",
+        "true",
+        "false",
+        "0",
+        "-1",
+        "1",
+        "2",
+        "2147483647",
+        "2147483648",
+        "4294967296",
+        "9223372036854775807",
+        "9223372036854775808",
+        "1e308",
+        "1e400",
+        "-0.0",
+        "1e-400",
+        "0.5",
+        "1e",
+        "-",
+        "01",
+        "\"\"",
+        "\"\\u0000\"",
+        "\"\\ud800\"",
+        "\"\\ud83d\\ude00\"",
+        "\"x\"",
+        "\"\xff\"",
+        "\"a b\"",
+        "[]",
+        "{}",
+        "[[]]",
+        "[null]",
+        "[0]",
+        "{\"a\":1}",
+        "{\"type\":\"Sequence\"}",
+        "[\"x\",\"y\"]",
+        "{\"type\":null}",
+        "",
+        "99999999999999999999999999999999999999999999999999",
+        "\"../../x\"",
+        "\"/dev/zero\"",
+        "\"\\",
+        "1.7976931348623157e308",
+        "3e38"};
     const size_t n = sizeof values / sizeof *values, choice = any(n + 1);
     return choice < n ? values[choice] : nested();
 }
@@ -484,7 +522,8 @@ static void mutate_json_value(const Field *f) {
     double old;
     switch (any(6)) {
     case 0: /* a copy of another value */
-        replace(f->from, f->to, image.bytes + other->from, other->to - other->from);
+        replace(f->from, f->to, image.bytes + other->from,
+                other->to - other->from);
         break;
     case 1:
         replace(f->to, f->to, "]", 1);
@@ -493,7 +532,8 @@ static void mutate_json_value(const Field *f) {
     case 2:
         old = strtod((const char *)image.bytes + f->from, NULL);
         snprintf(number, sizeof number, "%.17g",
-                 any(2) ? old + (double)any(5) - 2 : ldexp(old, (int)any(9) - 4));
+                 any(2) ? old + (double)any(5) - 2
+                        : ldexp(old, (int)any(9) - 4));
         replace(f->from, f->to, number, strlen(number));
         break;
     default: {
@@ -506,14 +546,18 @@ static void mutate_json_value(const Field *f) {
 /* Mutates a member with its comma, or replaces its key by another member's. */
 static void mutate_member(const Field *f) {
     const Field *other = any_field(true);
-    const size_t comma = f->to < image.n && image.bytes[f->to] == ',' ? f->to + 1 : f->to;
+    const size_t comma =
+        f->to < image.n && image.bytes[f->to] == ',' ? f->to + 1 : f->to;
     switch (any(4)) {
     case 0: replace(f->from, comma, "", 0); break;
     case 1:
         replace(f->from, f->from, ",", 1);
         replace(f->from, f->from, image.bytes + f->from + 1, f->to - f->from);
         break;
-    case 2: replace(f->from, f->to, image.bytes + other->from, other->to - other->from); break;
+    case 2:
+        replace(f->from, f->to, image.bytes + other->from,
+                other->to - other->from);
+        break;
     default:
         replace(f->from, find_string(f->from), image.bytes + other->from,
                 find_string(other->from) - other->from);
@@ -603,7 +647,8 @@ static void add_option(size_t begin) {
         "16",
         "8"};
     const char *name = names[any(sizeof names / sizeof *names)];
-    const char *value = any(2) ? values[any(sizeof values / sizeof *values)] : any_json();
+    const char *value =
+        any(2) ? values[any(sizeof values / sizeof *values)] : any_json();
     static char text[8192];
     const int n = snprintf(text, sizeof text, "\"%s\":%s,", name, value);
     begin = skip_white(begin);
@@ -616,8 +661,9 @@ static void mutate_json_in(size_t from, size_t end) {
     image.bytes[image.n] = '\0';
     find_json(from, skip_white(from), end, 0);
     const Field *f = any_field(any(4) == 0);
-    for (int i = 0;
-         i < 4 && f && f->to - f->from < 30 && strchr("0123456789", image.bytes[f->to - 1]); i++)
+    for (int i = 0; i < 4 && f && f->to - f->from < 30 &&
+                    strchr("0123456789", image.bytes[f->to - 1]);
+         i++)
         f = any_field(f->is_entry);
     const bool is_whole = f && f->to - f->from > (end - from) / 2;
     if (!f || any(20) == 0)
@@ -630,7 +676,9 @@ static void mutate_json_in(size_t from, size_t end) {
         mutate_json_value(f);
 }
 
-static void mutate_json(void) { mutate_json_in(0, image.n); }
+static void mutate_json(void) {
+    mutate_json_in(0, image.n);
+}
 
 static void mutate_safetensors(void) {
     uint64_t length = 0;
@@ -642,7 +690,8 @@ static void mutate_safetensors(void) {
     }
     mutate_json_in(8, 8 + (size_t)length);
     length += image.n - before;
-    if (image.n >= 8 && any(8)) memcpy(image.bytes, &length, 8);
+    if (image.n >= 8 && any(8))
+        memcpy(image.bytes, &length, 8);
 }
 
 /* ---- files and commands
@@ -718,21 +767,25 @@ static const char *family_of(int c, size_t i) {
 
 static int any_case(void) {
     int weights = 0, c = 0;
-    for (int i = 0; i < N_CASES; i++) weights += CASES[i].weight;
-    for (int left = (int)any((size_t)weights); (left -= CASES[c].weight) >= 0;) c++;
+    for (int i = 0; i < N_CASES; i++)
+        weights += CASES[i].weight;
+    for (int left = (int)any((size_t)weights); (left -= CASES[c].weight) >= 0;)
+        c++;
     return c;
 }
 
 static void open_as(int fd, const char *name, int flags) {
     const int from = open(inside(name), flags, 0600);
-    if (from < 0 || dup2(from, fd) < 0) _exit(127);
+    if (from < 0 || dup2(from, fd) < 0)
+        _exit(127);
     close(from);
 }
 
 static void limit(int resource, rlim_t max) {
     struct rlimit limit;
     getrlimit(resource, &limit);
-    if (limit.rlim_cur > max) limit.rlim_cur = max;
+    if (limit.rlim_cur > max)
+        limit.rlim_cur = max;
     setrlimit(resource, &limit);
 }
 
@@ -740,16 +793,19 @@ static void limit(int resource, rlim_t max) {
 static void child(char *line) {
     char *args[32] = {"run"};
     int n = 1;
-    for (char *arg = strtok(line, " "); arg && n < 31; arg = strtok(NULL, " ")) args[n++] = arg;
+    for (char *arg = strtok(line, " "); arg && n < 31; arg = strtok(NULL, " "))
+        args[n++] = arg;
     if (chdir(folder) || setenv("OMP_WAIT_POLICY", "passive", 1))
         _exit(127); /* else the program sets it and executes itself again */
     open_as(0, "said", O_RDONLY);
     open_as(1, "stdout", O_WRONLY | O_CREAT | O_TRUNC);
     open_as(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
-    limit(RLIMIT_CPU, test_fast() ? 200 : 10); /* seconds: only endless loops reach it */
+    limit(RLIMIT_CPU,
+          test_fast() ? 200 : 10); /* seconds: only endless loops reach it */
     limit(RLIMIT_CORE, 0);
 #ifndef SANITIZED
-    if (!test_fast()) limit(RLIMIT_AS, 4ul << 30);
+    if (!test_fast())
+        limit(RLIMIT_AS, 4ul << 30);
 #endif
     exit(norma_main(n, args));
 }
@@ -759,8 +815,10 @@ static int lines_of_failure(void) {
     FILE *in = fopen(inside("stderr"), "rb");
     const size_t size = in ? fread(err, 1, sizeof err - 1, in) : 0;
     err[size] = '\0';
-    if (in) fclose(in);
-    for (const char *line = err; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+    if (in)
+        fclose(in);
+    for (const char *line = err; line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         n += !strncmp(line, "run: ", 5);
     return n;
 }
@@ -771,7 +829,8 @@ static int run_line(const char *line) {
     snprintf(copy, sizeof copy, "%s", line);
     fflush(stdout);
     const pid_t pid = fork();
-    if (pid == 0) child(copy);
+    if (pid == 0)
+        child(copy);
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
     }
     return WIFEXITED(how) ? WEXITSTATUS(how) : KILLED + WTERMSIG(how);
@@ -781,7 +840,8 @@ static const char *line_of(int c, size_t command) {
     static char line[256];
     char model[64];
     snprintf(model, sizeof model, CASES[c].model, family);
-    snprintf(line, sizeof line, "%s %s", model, (*family ? FAMILY_COMMANDS : COMMANDS)[command]);
+    snprintf(line, sizeof line, "%s %s", model,
+             (*family ? FAMILY_COMMANDS : COMMANDS)[command]);
     return line;
 }
 
@@ -790,7 +850,8 @@ static void keep(int i, const char *file, const char *line, const char *what) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/norma-mutant-%d", i);
     save(&image, path);
-    test_fail(__FILE__, __LINE__, "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s",
+    test_fail(__FILE__, __LINE__,
+              "mutant %d of %s, kept as %s: run %s: %s, status %d, stderr: %s",
               i, file, path, line, what, status, err);
 }
 
@@ -800,9 +861,11 @@ static void try_mutant(int i, int *n_refused) {
     const int c = any_case();
     family = family_of(c, any((size_t)n_families(c)));
     snprintf(file, sizeof file, CASES[c].file, family);
-    if (load(&good, file)) abort();
+    if (load(&good, file))
+        abort();
     image = good;
-    for (size_t k = 1 + any(3) / 2; k > 0 && image.n > 8; k--) CASES[c].mutate();
+    for (size_t k = 1 + any(3) / 2; k > 0 && image.n > 8; k--)
+        CASES[c].mutate();
     const char *line = line_of(c, any(N_COMMANDS));
     save(&image, inside(file));
     remove(inside("converted"));
@@ -820,8 +883,9 @@ static void check_sample(int c) {
     for (size_t k = 0; k < N_COMMANDS; k++) {
         const char *line = line_of(c, k);
         status = run_line(line);
-        CHECK(status == (lines_of_failure() > 0) && (!status || strstr(line, "words -m convert") ||
-                                                     strstr(line, "nested -m convert")),
+        CHECK(status == (lines_of_failure() > 0) &&
+                  (!status || strstr(line, "words -m convert") ||
+                   strstr(line, "nested -m convert")),
               "run %s: status %d, %s", line, status, err);
     }
 }
@@ -830,7 +894,8 @@ static void check_sample(int c) {
 static void mutants_are_refused_or_run(void) {
     const char *range = getenv("NORMA_MUTANTS");
     int begin = 0, end = test_fast() ? 15 : 300, n_refused = 0;
-    if (range && sscanf(range, "%d-%d", &begin, &end) == 1) end = begin, begin = 0;
+    if (range && sscanf(range, "%d-%d", &begin, &end) == 1)
+        end = begin, begin = 0;
     binary_folder("mutants");
     stderr_hide();
     const int written = samples_write(folder) | samples_write_families(folder);
@@ -842,11 +907,14 @@ static void mutants_are_refused_or_run(void) {
             family = family_of(c, (size_t)i);
             check_sample(c);
         }
-    for (int i = begin; i < end; i++) try_mutant(i, &n_refused);
+    for (int i = begin; i < end; i++)
+        try_mutant(i, &n_refused);
     const int n = end - begin, max = n - n / 10;
     printf("mutants: %d refused of %d\n", n_refused, n);
-    CHECK(n < 100 || (n_refused > n / 5 && n_refused < max), "%d of %d refused: not much of a test",
-          n_refused, n);
+    CHECK(n < 100 || (n_refused > n / 5 && n_refused < max),
+          "%d of %d refused: not much of a test", n_refused, n);
 }
 
-void suite_mutants(void) { TEST(mutants_are_refused_or_run); }
+void suite_mutants(void) {
+    TEST(mutants_are_refused_or_run);
+}

@@ -22,7 +22,8 @@ static void check_string(const Json *s) {
 static void write_string(FILE *out, const Json *s) {
     fputc('"', out);
     for (size_t i = 0; i < s->length; i++)
-        if ((uint8_t)s->text[i] < 0x20 || s->text[i] == '"' || s->text[i] == '\\')
+        if ((uint8_t)s->text[i] < 0x20 || s->text[i] == '"' ||
+            s->text[i] == '\\')
             fprintf(out, "\\u%04x", (unsigned)(uint8_t)s->text[i]);
         else
             fputc(s->text[i], out);
@@ -30,7 +31,8 @@ static void write_string(FILE *out, const Json *s) {
 }
 
 /* Checks and writes a value; lists are at most JSON_DEPTH deep. Returns the number of values. */
-static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion) */
+static uint32_t walk(FILE *out,
+                     const Json *value) { /* NOLINT(misc-no-recursion) */
     uint32_t members = 0, values = 1;
     const bool object = value->kind == JSON_OBJECT;
     if (value->kind == JSON_STRING) {
@@ -40,10 +42,13 @@ static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion
         fputs(value->text, out);
     } else {
         fputc(object ? '{' : '[', out);
-        for (const Json *m = json_first(value); m; m = json_next(value, m), members++) {
-            if (members) fputc(',', out);
+        for (const Json *m = json_first(value); m;
+             m = json_next(value, m), members++) {
+            if (members)
+                fputc(',', out);
             values += walk(out, m);
-            if (!object) continue;
+            if (!object)
+                continue;
             expect(m->kind == JSON_STRING);
             fputc(':', out);
             values += walk(out, m + 1);
@@ -57,7 +62,8 @@ static uint32_t walk(FILE *out, const Json *value) { /* NOLINT(misc-no-recursion
 static void expect_same(const Json *a, const Json *b) {
     for (uint32_t i = 0; i < a->n_values; i++)
         expect(a[i].kind == b[i].kind && a[i].length == b[i].length &&
-               a[i].n_members == b[i].n_members && a[i].n_values == b[i].n_values &&
+               a[i].n_members == b[i].n_members &&
+               a[i].n_values == b[i].n_values &&
                !memcmp(a[i].text, b[i].text, a[i].length));
 }
 
@@ -65,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     JsonFile json, again;
     char *text = NULL;
     size_t n = 0;
-    if (json_parse(&json, "fuzz", (const char *)data, size)) return 0;
+    if (json_parse(&json, "fuzz", (const char *)data, size))
+        return 0;
     FILE *out = open_memstream(&text, &n);
     expect(out != NULL);
     walk(out, json.values);

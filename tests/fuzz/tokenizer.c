@@ -21,12 +21,15 @@ typedef struct {
 } Image;
 
 static void put(Image *b, const void *bytes, size_t n) {
-    if (n > sizeof b->bytes - b->n) abort();
+    if (n > sizeof b->bytes - b->n)
+        abort();
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
 }
 
-static void put_u32(Image *b, uint32_t value) { put(b, &value, sizeof value); }
+static void put_u32(Image *b, uint32_t value) {
+    put(b, &value, sizeof value);
+}
 
 static void put_string(Image *b, const void *s, uint64_t n) {
     put(b, &n, sizeof n);
@@ -38,7 +41,8 @@ static void put_key(Image *b, const char *key, uint32_t type) {
     put_u32(b, type);
 }
 
-static void put_array(Image *b, const char *key, uint32_t type, uint64_t count) {
+static void put_array(Image *b, const char *key, uint32_t type,
+                      uint64_t count) {
     put_key(b, key, 9);
     put_u32(b, type);
     put(b, &count, sizeof count);
@@ -49,7 +53,8 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
     uint32_t types[258];
     float scores[258];
     b.n = 0;
-    put(&b, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0", 24); /* version, tensors, keys */
+    put(&b, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0",
+        24); /* version, tensors, keys */
     put_key(&b, "tokenizer.ggml.model", 8);
     put_string(&b, "llama", 5);
     put_array(&b, "tokenizer.ggml.tokens", 8, (uint64_t)vocab_size);
@@ -60,7 +65,8 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
         types[i] = head & 7;
         data += size < 2 ? size : 2;
         size -= size < 2 ? size : 2;
-        if (n > size) n = size;
+        if (n > size)
+            n = size;
         put_string(&b, data, n);
         data += n;
         size -= n;
@@ -75,7 +81,8 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (size < 3) return 0;
+    if (size < 3)
+        return 0;
     const int vocab_size = 3 + data[0];
     const size_t n_text = (size - 2) * data[1] / 512;
     const char *text = (const char *)data + 2;
@@ -84,7 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer tokenizer;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_bin(&tokenizer, fuzz_file("input", "", 0, rest, n_rest), vocab_size))
+        if (tokenizer_open_bin(&tokenizer,
+                               fuzz_file("input", "", 0, rest, n_rest),
+                               vocab_size))
             return 0;
         use_tokenizer(&tokenizer, text, n_text);
     } else {

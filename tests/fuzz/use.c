@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 void expect(bool holds) {
-    if (!holds) abort();
+    if (!holds)
+        abort();
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -30,12 +31,14 @@ static char folder[] = "/dev/shm/norma-fuzz-XXXXXX";
 static void remove_folder(void) {
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command)) abort();
+    if (system(command))
+        abort();
 }
 
 const char *fuzz_folder(void) {
     static bool made;
-    if (!made) expect(mkdtemp(folder) && !atexit(remove_folder));
+    if (!made)
+        expect(mkdtemp(folder) && !atexit(remove_folder));
     made = true;
     return folder;
 }
@@ -48,8 +51,8 @@ const char *fuzz_path(const char *name) {
     return path;
 }
 
-const char *fuzz_file(const char *name, const void *head, size_t n_head, const void *data,
-                      size_t n_data) {
+const char *fuzz_file(const char *name, const void *head, size_t n_head,
+                      const void *data, size_t n_data) {
     const char *path = fuzz_path(name);
     FILE *out = fopen(path, "wb");
     expect(out && fwrite(head, 1, n_head, out) == n_head &&
@@ -61,12 +64,14 @@ const char *fuzz_file(const char *name, const void *head, size_t n_head, const v
 
 void check_tokens(const Tokenizer *t, Tokens *tokens) {
     static Stream stream;
-    if (!stream.out) stream_open(&stream, fopen("/dev/null", "w"));
+    if (!stream.out)
+        stream_open(&stream, fopen("/dev/null", "w"));
     stream.terminal = tokens->n % 2;
     for (int i = 0; i < tokens->n; i++) {
         int n;
         expect(tokens->ids[i] >= 0 && tokens->ids[i] < t->pieces.n);
-        const char *text = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &n);
+        const char *text = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1,
+                                            tokens->ids[i], &n);
         expect(n >= 0);
         stream_write(&stream, text, n);
     }
@@ -77,19 +82,24 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
 static void chat(Tokenizer *t, char *message) {
     ChatTemplate template;
     Tokens tokens, next;
-    const bool own = !chat_template_open(&template, t, &(Options){.model = "fuzz"});
+    const bool own =
+        !chat_template_open(&template, t, &(Options){.model = "fuzz"});
     if (!own) {
         chat_template_close(&template);
-        expect(
-            !chat_template_open(&template, t, &(Options){.model = "fuzz", .template = "chatml"}));
+        expect(!chat_template_open(
+            &template, t, &(Options){.model = "fuzz", .template = "chatml"}));
     }
-    if (!chat_template_render(&template, t,
-                              &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
-                              &tokens)) {
-        ChatTurn turns[] = {{.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
-                            {.user = message}};
+    if (!chat_template_render(
+            &template, t,
+            &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
+            &tokens)) {
+        ChatTurn turns[] = {
+            {.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
+            {.user = message}};
         if (!chat_template_render(
-                &template, t, &(Conversation){.turns = turns, .n = 2, .system = message}, &next))
+                &template, t,
+                &(Conversation){.turns = turns, .n = 2, .system = message},
+                &next))
             check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
@@ -100,7 +110,8 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
     Tokens tokens;
     char *message = strndup(text, size);
     expect(message != NULL);
-    if (!tokenizer_encode(t, text, size, size % 2, &tokens)) check_tokens(t, &tokens);
+    if (!tokenizer_encode(t, text, size, size % 2, &tokens))
+        check_tokens(t, &tokens);
     chat(t, message);
     free(message);
 }
@@ -116,11 +127,14 @@ static float *logits_of(const Model *m, KvType kv) {
     const float *logits = NULL;
     float *copy = NULL;
     Session s;
-    if (session_open(&s, m, 1, 2, n, kv)) return NULL;
+    if (session_open(&s, m, 1, 2, n, kv))
+        return NULL;
     if (n == 1 || model_forward_text(&s, tokens, n - 1, 0, 0))
         logits = model_forward_text(&s, tokens + n - 1, 1, n - 1, 1);
-    if (logits && !check_logits(logits, size)) copy = malloc(size * sizeof *copy);
-    if (copy) memcpy(copy, logits, size * sizeof *copy);
+    if (logits && !check_logits(logits, size))
+        copy = malloc(size * sizeof *copy);
+    if (copy)
+        memcpy(copy, logits, size * sizeof *copy);
     session_close(&s);
     return copy;
 }
@@ -130,15 +144,19 @@ static float *logits_of(const Model *m, KvType kv) {
 static void run_again(const Model *m, KvType kv) {
     enum { MAX_TOKENS = 96, BACK = 31 };
     static const int tokens[MAX_TOKENS];
-    const int n = m->config.context < MAX_TOKENS ? m->config.context : MAX_TOKENS;
+    const int n =
+        m->config.context < MAX_TOKENS ? m->config.context : MAX_TOKENS;
     const size_t bytes = (size_t)m->config.vocab_size * sizeof(float);
     bool slides = false;
-    for (int l = 0; l < m->config.n_layers; l++) slides |= m->layers[l].window > 0;
+    for (int l = 0; l < m->config.n_layers; l++)
+        slides |= m->layers[l].window > 0;
     Session s;
-    if (!slides || n <= BACK || session_open(&s, m, 1, 2, 0, kv)) return;
+    if (!slides || n <= BACK || session_open(&s, m, 1, 2, 0, kv))
+        return;
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
-    float *first =
-        logits && !check_logits(logits, (size_t)m->config.vocab_size) ? malloc(bytes) : NULL;
+    float *first = logits && !check_logits(logits, (size_t)m->config.vocab_size)
+                       ? malloc(bytes)
+                       : NULL;
     if (first) {
         memcpy(first, logits, bytes);
         logits = model_forward_text(&s, tokens, BACK, n - BACK, 1);
@@ -175,27 +193,31 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     const char *path = fuzz_path("written.gguf");
     Model again;
     Tokenizer tokenizer;
-    if (gguf_write_model(m, t, type, fold, "fuzz", path)) return;
+    if (gguf_write_model(m, t, type, fold, "fuzz", path))
+        return;
     expect(!model_open(&again, path));
     if (t) {
-        expect(gguf_read_tokenizer(&tokenizer, again.files, path, again.config.vocab_size, true) ==
-               1);
+        expect(gguf_read_tokenizer(&tokenizer, again.files, path,
+                                   again.config.vocab_size, true) == 1);
         tokenizer_close(&tokenizer);
     }
     model_close(&again);
 }
 
 void use_model(Model *m, const Tokenizer *t, unsigned choice) {
-    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_Q8_0, TYPE_Q4_0};
+    static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_Q8_0,
+                                 TYPE_Q4_0};
     const KvType kv = choice / 5 % 2 ? KV_F16 : KV_F32;
     float *plain = logits_of(m, kv);
-    if (plain) sample(m, plain);
+    if (plain)
+        sample(m, plain);
     run_again(m, kv);
     convert(m, t, types[choice % 5], choice / 10 % 2);
     model_pack(m, 1);
     float *packed = plain ? logits_of(m, kv) : NULL;
     expect(!plain ||
-           (packed && !memcmp(packed, plain, (size_t)m->config.vocab_size * sizeof *plain)));
+           (packed && !memcmp(packed, plain,
+                              (size_t)m->config.vocab_size * sizeof *plain)));
     free(plain);
     free(packed);
 }

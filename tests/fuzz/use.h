@@ -19,8 +19,8 @@ const char *fuzz_folder(void);
 const char *fuzz_path(const char *name);
 
 /* Writes a file of two parts to this folder; returns its path. */
-const char *fuzz_file(const char *name, const void *head, size_t n_head, const void *data,
-                      size_t n_data);
+const char *fuzz_file(const char *name, const void *head, size_t n_head,
+                      const void *data, size_t n_data);
 
 /* Checks that tokens are in the vocabulary and have text; frees them. */
 void check_tokens(const Tokenizer *t, Tokens *tokens);

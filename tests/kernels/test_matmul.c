@@ -34,15 +34,20 @@ typedef struct {
 } Fence;
 
 static int fence_open(Fence *f, size_t bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+                 whole = (bytes + page - 1) / page * page;
     f->size = whole + page;
-    f->pages = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (f->pages == MAP_FAILED || mprotect(f->pages + whole, page, PROT_NONE)) return -1;
+    f->pages = mmap(NULL, f->size, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (f->pages == MAP_FAILED || mprotect(f->pages + whole, page, PROT_NONE))
+        return -1;
     f->start = f->pages + whole - bytes;
     return 0;
 }
 
-static void fence_close(Fence *f) { munmap(f->pages, f->size); }
+static void fence_close(Fence *f) {
+    munmap(f->pages, f->size);
+}
 
 /* One product: weights and activations, each followed by a fence. */
 typedef struct {
@@ -55,12 +60,15 @@ typedef struct {
 
 /* group 0: float32. In a file scales may be unaligned: with `unaligned` they end one byte before
  * the fence, else at the fence. */
-static int problem_open(Problem *p, int rows, int cols, int n, int group, bool unaligned) {
+static int problem_open(Problem *p, int rows, int cols, int n, int group,
+                        bool unaligned) {
     const size_t count = (size_t)rows * (size_t)cols,
                  floats = group ? count / (size_t)group : count;
-    *p = (Problem){
-        .w = {.type = group ? TYPE_I8 : TYPE_F32, .rows = rows, .cols = cols, .group = group},
-        .n = n};
+    *p = (Problem){.w = {.type = group ? TYPE_I8 : TYPE_F32,
+                         .rows = rows,
+                         .cols = cols,
+                         .group = group},
+                   .n = n};
     if (fence_open(&p->data, group ? count : count * sizeof(float)) ||
         fence_open(&p->scales, floats * sizeof(float) + unaligned) ||
         fence_open(&p->activations, (size_t)n * (size_t)cols * sizeof(float)) ||
@@ -69,10 +77,12 @@ static int problem_open(Problem *p, int rows, int cols, int n, int group, bool u
     p->w.data = p->data.start;
     p->w.scales = group ? p->scales.start : NULL;
     p->x = (float *)(void *)p->activations.start;
-    for (size_t i = 0; i < (size_t)n * (size_t)cols; i++) p->x[i] = random_float(1, i);
+    for (size_t i = 0; i < (size_t)n * (size_t)cols; i++)
+        p->x[i] = random_float(1, i);
     for (size_t i = 0; i < count; i++)
         if (group)
-            p->data.start[i] = (char)hash64(13, 2, i); /* any byte, including -128 */
+            p->data.start[i] =
+                (char)hash64(13, 2, i); /* any byte, including -128 */
         else
             ((float *)(void *)p->data.start)[i] = random_float(3, i);
     for (size_t i = 0; group && i < floats; i++) {
@@ -100,18 +110,20 @@ static double scale_at(const Tensor *w, size_t i) {
 
 /* Output (t, r) in double precision from the kernel's inputs, and the sum of the magnitudes of its
  * summands. */
-static double exact_product(const Problem *p, const Input *in, int t, int r, double *magnitude) {
+static double exact_product(const Problem *p, const Input *in, int t, int r,
+                            double *magnitude) {
     const size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
     double sum = 0;
     *magnitude = 0;
     for (size_t c = 0; c < cols; c++) {
         double term;
         if (p->w.type == TYPE_F32) {
-            term =
-                (double)((const float *)p->w.data)[row + c] * (double)in->x[(size_t)t * cols + c];
+            term = (double)((const float *)p->w.data)[row + c] *
+                   (double)in->x[(size_t)t * cols + c];
         } else {
             const size_t group = (size_t)p->w.group;
-            term = (double)((const int8_t *)p->w.data)[row + c] * in->q[(size_t)t * cols + c] *
+            term = (double)((const int8_t *)p->w.data)[row + c] *
+                   in->q[(size_t)t * cols + c] *
                    scale_at(&p->w, (row + c) / group) *
                    (double)in->groups[((size_t)t * cols + c) / group].scale;
         }
@@ -121,25 +133,30 @@ static double exact_product(const Problem *p, const Input *in, int t, int r, dou
     return sum;
 }
 
-static void check_against_exact(const Problem *p, const Input *in, const float *y, bool add) {
+static void check_against_exact(const Problem *p, const Input *in,
+                                const float *y, bool add) {
     for (int t = 0; t < p->n; t++)
         for (int r = 0; r < p->w.rows; r++) {
             const int i = t * p->w.rows + r;
             double magnitude, sum = exact_product(p, in, t, r, &magnitude);
-            if (add) sum += product_before(i), magnitude += product_before(i);
+            if (add)
+                sum += product_before(i), magnitude += product_before(i);
             /* a chain of cols / lanes sums and a tree; measured: at most 2.2 */
-            CHECK(fabs(y[i] - sum) <= 4 * 0x1p-24 * magnitude,
-                  "%d x %d, %d tokens, group %d, add %d: y[%d][%d] = %.9g, exact %.9g", p->w.rows,
-                  p->w.cols, p->n, p->w.group, add, t, r, y[i], sum);
+            CHECK(
+                fabs(y[i] - sum) <= 4 * 0x1p-24 * magnitude,
+                "%d x %d, %d tokens, group %d, add %d: y[%d][%d] = %.9g, exact %.9g",
+                p->w.rows, p->w.cols, p->n, p->w.group, add, t, r, y[i], sum);
         }
 }
 
-static void check_product(int rows, int cols, int n, int group, bool unaligned) {
+static void check_product(int rows, int cols, int n, int group,
+                          bool unaligned) {
     static float y[MAX_TOKENS * MAX_ROWS];
     Problem p;
     CHECK(!problem_open(&p, rows, cols, n, group, unaligned), "no memory");
     for (int add = 0; add < 2; add++) {
-        for (int i = 0; i < n * rows; i++) y[i] = product_before(i);
+        for (int i = 0; i < n * rows; i++)
+            y[i] = product_before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, &in, y, add);
@@ -155,7 +172,8 @@ static void float_products(void) {
     for (int i = 0; i < n_sizes; i++)
         for (int j = 0; j < n_sizes; j++)
             for (int k = 0; k < 6; k++) {
-                if (test_fast() && (i + j + k) % 11) continue;
+                if (test_fast() && (i + j + k) % 11)
+                    continue;
                 check_product(sizes[i], sizes[j], tokens[k], 0, false);
             }
 }
@@ -168,11 +186,13 @@ static void int8_products(void) {
         for (int j = 0; j < 5; j++)
             for (int k = 0; k < 5; k++)
                 for (int l = 0; l < 3; l++) {
-                    if (test_fast() && (i + j + k + l) % 13) continue;
-                    check_product(rows[j], groups[i] * groups_per_row[l], tokens[k], groups[i],
-                                  (i + j + k + l) % 2);
+                    if (test_fast() && (i + j + k + l) % 13)
+                        continue;
+                    check_product(rows[j], groups[i] * groups_per_row[l],
+                                  tokens[k], groups[i], (i + j + k + l) % 2);
                 }
-    check_product(17, 172, 5, 4, true); /* many small groups, a remainder of 3 vectors */
+    check_product(17, 172, 5, 4,
+                  true); /* many small groups, a remainder of 3 vectors */
     check_product(17, 172, 5, 2, true);
     /* a scale for each weight: chunks must fit into the scratch memory */
     check_product(65, 200, 1, 1, true);
@@ -192,12 +212,16 @@ static void groups_of_zeros_add_nothing(void) {
         CHECK(!problem_open(&p, 3, cols, 1, group, true), "no memory");
         for (int c = 0; c < cols; c++) {
             const int in_group = c / group;
-            p.x[c] = in_group == 1 ? 0 : 1; /* activations of group 1 are zeros */
-            for (int r = 0; r < 3; r++) p.data.start[r * cols + c] = (char)(in_group == 2 ? 0 : 2);
+            p.x[c] =
+                in_group == 1 ? 0 : 1; /* activations of group 1 are zeros */
+            for (int r = 0; r < 3; r++)
+                p.data.start[r * cols + c] = (char)(in_group == 2 ? 0 : 2);
         }
-        for (int i = 0; i < 9; i++) memcpy(p.scales.start + i * 4, &(float){1}, 4);
+        for (int i = 0; i < 9; i++)
+            memcpy(p.scales.start + i * 4, &(float){1}, 4);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, 1);
-        CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group, in.groups[1].scale);
+        CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group,
+              in.groups[1].scale);
         matmul(y, &p.w, &in, 1);
         for (int r = 0; r < 3; r++)
             CHECK(fabsf(y[r] - 2 * (float)group) <= 1e-6f * (float)group,
@@ -215,15 +239,17 @@ static void extreme_bytes_do_not_overflow(void) {
             float y[26];
             const int group = all_groups[k], cols = 384, n = 2;
             CHECK(!problem_open(&p, 13, cols, n, group, true), "no memory");
-            for (int i = 0; i < n * cols; i++) p.x[i] = (float)(127 * sign);
+            for (int i = 0; i < n * cols; i++)
+                p.x[i] = (float)(127 * sign);
             memset(p.data.start, -128, 13 * 384);
             for (int i = 0; i < 13 * cols / group; i++)
                 memcpy(p.scales.start + i * 4, &(float){2}, 4);
             const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
             matmul(y, &p.w, &in, n);
             for (int i = 0; i < 26; i++)
-                CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols), "group %d: %.9g, expected %d",
-                      group, y[i], -128 * 127 * 2 * sign * cols);
+                CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols),
+                      "group %d: %.9g, expected %d", group, y[i],
+                      -128 * 127 * 2 * sign * cols);
             problem_close(&p);
         }
 }
@@ -240,8 +266,9 @@ static void nan_and_infinity_propagate(void) {
             const Input in = input_prepare(&p.buffer, &p.w, p.x, 3);
             matmul(y, &p.w, &in, 3);
             for (int i = 0; i < 27; i++)
-                CHECK(!isfinite(y[i]) == (i / 9 == 1), "group %d: y[%d][%d] = %g", groups[k], i / 9,
-                      i % 9, y[i]);
+                CHECK(!isfinite(y[i]) == (i / 9 == 1),
+                      "group %d: y[%d][%d] = %g", groups[k], i / 9, i % 9,
+                      y[i]);
             problem_close(&p);
         }
 }
@@ -255,18 +282,23 @@ static void check_quantized(const float *x, int n, int group) {
     quantize_i8(q, scales, x, n, group);
     for (int g = 0; g < n / group; g++) {
         float max = 0;
-        for (int i = g * group; i < (g + 1) * group; i++) max = fmaxf(max, fabsf(x[i]));
-        CHECK(scales[g].scale == max / 127.0f, "group %d: scale %.9g, expected %.9g", g,
-              scales[g].scale, max / 127.0f);
+        for (int i = g * group; i < (g + 1) * group; i++)
+            max = fmaxf(max, fabsf(x[i]));
+        CHECK(scales[g].scale == max / 127.0f,
+              "group %d: scale %.9g, expected %.9g", g, scales[g].scale,
+              max / 127.0f);
         const float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
-            const float scaled = x[i] * inverse; /* a variable, so that it is rounded to float */
+            const float scaled =
+                x[i] * inverse; /* a variable, so that it is rounded to float */
             const int expected = (int)rintf(scaled);
-            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d", i, x[i],
-                  scales[g].scale, q[i], expected);
-            const double error = fabs(q[i] * (double)scales[g].scale - (double)x[i]);
-            CHECK(error <= 0.50001 * (double)scales[g].scale, "x[%d] = %.9g, scale %.9g, q %d", i,
-                  x[i], scales[g].scale, q[i]);
+            CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d",
+                  i, x[i], scales[g].scale, q[i], expected);
+            const double error =
+                fabs(q[i] * (double)scales[g].scale - (double)x[i]);
+            CHECK(error <= 0.50001 * (double)scales[g].scale,
+                  "x[%d] = %.9g, scale %.9g, q %d", i, x[i], scales[g].scale,
+                  q[i]);
         }
     }
 }
@@ -281,59 +313,70 @@ static void quantizing_rounds_to_nearest(void) {
             check_quantized(x, 192, groups[k]);
         }
     /* scale 1: ties are rounded to even */
-    const float middles[8] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
+    const float middles[8] = {127,   0.5f,  1.5f,  2.5f,
+                              -0.5f, -1.5f, -2.5f, 125.5f};
     const int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     int8_t q[8];
     InputGroup group = {0};
     quantize_i8(q, &group, middles, 8, 8);
     CHECK(group.scale == 1, "scale %g", group.scale);
     for (int i = 0; i < 8; i++)
-        CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i], even[i]);
+        CHECK(q[i] == even[i], "%g becomes %d, expected %d", middles[i], q[i],
+              even[i]);
 }
 
 static void quantizing_odd_values(void) {
     int8_t q[16];
     InputGroup scales[4] = {0};
-    float x[16] = {0, -0.0f, 0, 0, 1, NAN, 2, 3, 4, 5, -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
+    float x[16] = {0, -0.0f, 0,         0, 1,      NAN,     2,      3,
+                   4, 5,     -INFINITY, 6, 1e-40f, -2e-42f, 1e-45f, 0};
     memset(q, 99, sizeof q);
     quantize_i8(q, scales, x, 16, 4);
-    CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3], "zeros: scale %g",
-          scales[0].scale);
-    CHECK(isnan(scales[1].scale), "a group with NaN has scale %g", scales[1].scale);
-    CHECK(isinf(scales[2].scale), "a group with infinity has scale %g", scales[2].scale);
+    CHECK(scales[0].scale == 0 && !q[0] && !q[1] && !q[2] && !q[3],
+          "zeros: scale %g", scales[0].scale);
+    CHECK(isnan(scales[1].scale), "a group with NaN has scale %g",
+          scales[1].scale);
+    CHECK(isinf(scales[2].scale), "a group with infinity has scale %g",
+          scales[2].scale);
     /* such a group may become zeros, but nothing larger than its values */
     for (int i = 12; i < 16; i++) {
         const double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
-    x[3] = -NAN; /* neither its sign nor infinity in the same group may hide a NaN */
+    x[3] =
+        -NAN; /* neither its sign nor infinity in the same group may hide a NaN */
     x[2] = INFINITY;
     quantize_i8(q, scales, x, 4, 4);
-    CHECK(isnan(scales[0].scale), "NaN and infinity give scale %g", scales[0].scale);
+    CHECK(isnan(scales[0].scale), "NaN and infinity give scale %g",
+          scales[0].scale);
 }
 
 static void dequantizing_is_exact(void) {
     float y[MAX_COLS];
     Problem p;
     CHECK(!problem_open(&p, 5, 96, 1, 12, true), "no memory");
-    CHECK(!strcmp(type_name(p.w.type), "int8") && tensor_bytes(&p.w, 5) == 5 * (96 + 8 * 4),
+    CHECK(!strcmp(type_name(p.w.type), "int8") &&
+              tensor_bytes(&p.w, 5) == 5 * (96 + 8 * 4),
           "%s, %zu bytes", type_name(p.w.type), tensor_bytes(&p.w, 5));
     for (int r = 0; r < 5; r++) {
         dequantize_row(y, &p.w, r);
         for (int c = 0; c < 96; c++) {
             const int i = r * 96 + c;
-            const float expected =
-                (float)((int8_t)p.data.start[i] * scale_at(&p.w, (size_t)(i / 12)));
-            CHECK(y[c] == expected, "int8 [%d][%d]: %.9g, expected %.9g", r, c, y[c], expected);
+            const float expected = (float)((int8_t)p.data.start[i] *
+                                           scale_at(&p.w, (size_t)(i / 12)));
+            CHECK(y[c] == expected, "int8 [%d][%d]: %.9g, expected %.9g", r, c,
+                  y[c], expected);
         }
     }
     problem_close(&p);
     CHECK(!problem_open(&p, 5, 17, 1, 0, false), "no memory");
-    CHECK(!strcmp(type_name(p.w.type), "f32") && tensor_bytes(&p.w, 2) == 2 * 17 * 4,
+    CHECK(!strcmp(type_name(p.w.type), "f32") &&
+              tensor_bytes(&p.w, 2) == 2 * 17 * 4,
           "%s, %zu bytes", type_name(p.w.type), tensor_bytes(&p.w, 2));
     for (int r = 0; r < 5; r++) {
         dequantize_row(y, &p.w, r);
-        CHECK(!memcmp(y, p.data.start + r * 17 * 4, 17 * 4), "float32 row %d differs", r);
+        CHECK(!memcmp(y, p.data.start + r * 17 * 4, 17 * 4),
+              "float32 row %d differs", r);
     }
     problem_close(&p);
 }
@@ -348,14 +391,16 @@ static void inputs_are_quantized_rows(void) {
     const Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
     for (int t = 0; t < 4; t++) {
         quantize_i8(q, scales, p.x + (size_t)t * 172, 172, 4);
-        CHECK(!memcmp(in.q + (size_t)t * 172, q, sizeof q), "token %d differs", t);
+        CHECK(!memcmp(in.q + (size_t)t * 172, q, sizeof q), "token %d differs",
+              t);
         for (int g = 0; g < 43; g++) {
             const InputGroup *group = &in.groups[t * 43 + g];
-            const int sum = q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
-            CHECK(group->scale == scales[g].scale, "token %d, group %d: scale %g", t, g,
-                  group->scale);
-            CHECK(group->sum == (float)sum * scales[g].scale, "token %d, group %d: sum %g", t, g,
-                  group->sum);
+            const int sum =
+                q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
+            CHECK(group->scale == scales[g].scale,
+                  "token %d, group %d: scale %g", t, g, group->scale);
+            CHECK(group->sum == (float)sum * scales[g].scale,
+                  "token %d, group %d: sum %g", t, g, group->sum);
         }
     }
     problem_close(&p);

@@ -30,13 +30,20 @@ typedef struct {
 } Layout;
 
 static const Layout LAYOUTS[] = {
-    {"f32", TYPE_F32, 0, 1, 4, -1, -1},           {"f16", TYPE_F16, 1, 1, 2, 0, -1},
-    {"bf16", TYPE_BF16, 30, 1, 2, -1, -1},        {"q8_0", TYPE_Q8_0, 8, 32, 34, 0, -1},
-    {"q4_0", TYPE_Q4_0, 2, 32, 18, 0, -1},        {"q4_1", TYPE_Q4_1, 3, 32, 20, 0, 2},
-    {"q5_0", TYPE_Q5_0, 6, 32, 22, 0, -1},        {"q5_1", TYPE_Q5_1, 7, 32, 24, 0, 2},
-    {"q4_K", TYPE_Q4_K, 12, 256, 144, 0, 2},      {"q5_K", TYPE_Q5_K, 13, 256, 176, 0, 2},
-    {"q6_K", TYPE_Q6_K, 14, 256, 210, 208, -1},   {"q2_K", TYPE_Q2_K, 10, 256, 84, 80, 82},
-    {"q3_K", TYPE_Q3_K, 11, 256, 110, 108, -1},   {"iq4_nl", TYPE_IQ4_NL, 20, 32, 18, 0, -1},
+    {"f32", TYPE_F32, 0, 1, 4, -1, -1},
+    {"f16", TYPE_F16, 1, 1, 2, 0, -1},
+    {"bf16", TYPE_BF16, 30, 1, 2, -1, -1},
+    {"q8_0", TYPE_Q8_0, 8, 32, 34, 0, -1},
+    {"q4_0", TYPE_Q4_0, 2, 32, 18, 0, -1},
+    {"q4_1", TYPE_Q4_1, 3, 32, 20, 0, 2},
+    {"q5_0", TYPE_Q5_0, 6, 32, 22, 0, -1},
+    {"q5_1", TYPE_Q5_1, 7, 32, 24, 0, 2},
+    {"q4_K", TYPE_Q4_K, 12, 256, 144, 0, 2},
+    {"q5_K", TYPE_Q5_K, 13, 256, 176, 0, 2},
+    {"q6_K", TYPE_Q6_K, 14, 256, 210, 208, -1},
+    {"q2_K", TYPE_Q2_K, 10, 256, 84, 80, 82},
+    {"q3_K", TYPE_Q3_K, 11, 256, 110, 108, -1},
+    {"iq4_nl", TYPE_IQ4_NL, 20, 32, 18, 0, -1},
     {"iq4_xs", TYPE_IQ4_XS, 23, 256, 136, 0, -1},
 };
 
@@ -54,15 +61,19 @@ static void types_match_gguf(void) {
     Type type;
     int known = 0;
     for (uint32_t number = 0; number < 64; number++) {
-        if (type_from_gguf(number, &type)) continue;
+        if (type_from_gguf(number, &type))
+            continue;
         const Layout *l = LAYOUTS;
-        while (l < LAYOUTS + N_LAYOUTS && l->number != number) l++;
-        CHECK(l < LAYOUTS + N_LAYOUTS && l->type == type && !strcmp(type_name(type), l->name),
+        while (l < LAYOUTS + N_LAYOUTS && l->number != number)
+            l++;
+        CHECK(l < LAYOUTS + N_LAYOUTS && l->type == type &&
+                  !strcmp(type_name(type), l->name),
               "number %u is %s", number, type_name(type));
         known++;
     }
     CHECK(known == N_LAYOUTS, "%d types, expected %d", known, N_LAYOUTS);
-    CHECK(type_from_gguf(UINT32_MAX, &type) && type_from_gguf(0x80000000, &type),
+    CHECK(type_from_gguf(UINT32_MAX, &type) &&
+              type_from_gguf(0x80000000, &type),
           "large numbers are types");
 }
 
@@ -72,12 +83,16 @@ static void sizes_match_the_file(void) {
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name,
               TYPES[l->type].weights);
-        CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0), "%s: offsets", l->name);
-        CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts", l->name);
-        CHECK(type_takes_int8(l->type) == (l->block > 1), "%s: int8 activations", l->name);
+        CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0),
+              "%s: offsets", l->name);
+        CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts",
+              l->name);
+        CHECK(type_takes_int8(l->type) == (l->block > 1),
+              "%s: int8 activations", l->name);
         for (int rows = 1; rows <= 7; rows += 6)
             CHECK(tensor_bytes(&w, rows) == (size_t)(rows * 3 * l->bytes),
-                  "%s: %d rows take %zu bytes", l->name, rows, tensor_bytes(&w, rows));
+                  "%s: %d rows take %zu bytes", l->name, rows,
+                  tensor_bytes(&w, rows));
     }
     /* more than 2^32 weights, and more than 2^32 bytes */
     const Tensor tall = {.type = TYPE_Q6_K, .rows = 40000000, .cols = 256};
@@ -91,15 +106,18 @@ static void sizes_match_the_file(void) {
 /* ---- the blocks of the Python library
  * -------------------------------------------------------------- */
 
-static void check_blocks(const Layout *l, const uint8_t *blocks, const float *expected, int n) {
+static void check_blocks(const Layout *l, const uint8_t *blocks,
+                         const float *expected, int n) {
     float y[2048];
     for (int rows = 1; rows <= 4; rows *= 2) { /* as one row, and as several */
-        const Tensor w = {.type = l->type, .rows = rows, .cols = n / rows, .data = blocks};
-        for (int r = 0; r < rows; r++) dequantize_row(y + r * w.cols, &w, r);
+        const Tensor w = {
+            .type = l->type, .rows = rows, .cols = n / rows, .data = blocks};
+        for (int r = 0; r < rows; r++)
+            dequantize_row(y + r * w.cols, &w, r);
         for (int i = 0; i < n; i++)
             CHECK(!memcmp(&y[i], &expected[i], sizeof *y),
-                  "%s: weight %d in %d rows is %.9g, expected %.9g", l->name, i, rows, y[i],
-                  expected[i]);
+                  "%s: weight %d in %d rows is %.9g, expected %.9g", l->name, i,
+                  rows, y[i], expected[i]);
     }
 }
 
@@ -112,12 +130,15 @@ static void dequantization_matches_the_library(void) {
         memcpy(head, data + at, sizeof head);
         at += sizeof head;
         const Layout *l = LAYOUTS;
-        while (l->number != head[0]) l++;
-        const size_t n = head[1], bytes = n / (size_t)l->block * (size_t)l->bytes;
+        while (l->number != head[0])
+            l++;
+        const size_t n = head[1],
+                     bytes = n / (size_t)l->block * (size_t)l->bytes;
         float expected[2048];
-        CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size, "%s: %zu weights", l->name,
-              n);
-        uint8_t *blocks = malloc(bytes); /* exact size, so that a sanitizer detects reads past it */
+        CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size,
+              "%s: %zu weights", l->name, n);
+        uint8_t *blocks = malloc(
+            bytes); /* exact size, so that a sanitizer detects reads past it */
         memcpy(blocks, data + at, bytes);
         memcpy(expected, data + at + bytes, n * sizeof *expected);
         check_blocks(l, blocks, expected, (int)n);
@@ -125,7 +146,8 @@ static void dequantization_matches_the_library(void) {
         at += bytes + n * sizeof *expected;
     }
     free(data);
-    CHECK(found == N_LAYOUTS - 1, "%d types in the file, expected all but f32", found);
+    CHECK(found == N_LAYOUTS - 1, "%d types in the file, expected all but f32",
+          found);
 }
 
 /* ---- products
@@ -145,27 +167,34 @@ typedef struct {
 
 static void put_half(uint8_t *block, int at, float value) {
     const uint16_t half = f32_to_f16(value);
-    if (at >= 0) memcpy(block + at, &half, sizeof half);
+    if (at >= 0)
+        memcpy(block + at, &half, sizeof half);
 }
 
-static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n, bool bias) {
+static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n,
+                        bool bias) {
     *p = (Problem){.w = {.type = l->type, .rows = rows, .cols = cols}, .n = n};
     const size_t bytes = tensor_bytes(&p->w, rows), n_x = (size_t)(n * cols);
     p->data = malloc(bytes);
     p->x = malloc(n_x * sizeof *p->x);
     p->bias = malloc((size_t)rows * sizeof *p->bias);
-    for (size_t i = 0; i < bytes; i++) p->data[i] = (uint8_t)hash64(17, 1, i);
+    for (size_t i = 0; i < bytes; i++)
+        p->data[i] = (uint8_t)hash64(17, 1, i);
     for (int i = 0; i < rows * cols / l->block; i++) {
         uint8_t *block = p->data + (size_t)(i * l->bytes);
         const float weight = random_float(2, i);
         put_half(block, l->scale, weight / 16);
         put_half(block, l->offset, random_float(3, i));
-        if (l->type == TYPE_F32) memcpy(block, &weight, sizeof weight);
+        if (l->type == TYPE_F32)
+            memcpy(block, &weight, sizeof weight);
         /* any bits would include NaN */
-        if (l->type == TYPE_BF16) memcpy(block, (const char *)&weight + 2, 2);
+        if (l->type == TYPE_BF16)
+            memcpy(block, (const char *)&weight + 2, 2);
     }
-    for (int i = 0; i < n * cols; i++) p->x[i] = random_float(4, i);
-    for (int i = 0; i < rows; i++) p->bias[i] = 10 * random_float(5, i);
+    for (int i = 0; i < n * cols; i++)
+        p->x[i] = random_float(4, i);
+    for (int i = 0; i < rows; i++)
+        p->bias[i] = 10 * random_float(5, i);
     p->w.data = p->data;
     p->w.bias = bias ? p->bias : NULL;
     return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true);
@@ -188,22 +217,28 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
     for (int t = 0; t < p->n; t++) {
         memcpy(x, p->x + (size_t)(t * cols), (size_t)cols * sizeof *x);
         const bool bytes = type_takes_int8(p->w.type);
-        if (bytes) quantize_i8(q, scales, x, cols, 32);
+        if (bytes)
+            quantize_i8(q, scales, x, cols, 32);
         for (int r = 0; r < rows; r++) {
             const int i = t * rows + r;
-            double sum = add ? (double)product_before(i) : 0, largest = 0, magnitude = 16;
+            double sum = add ? (double)product_before(i) : 0, largest = 0,
+                   magnitude = 16;
             dequantize_row(w, &p->w, r);
-            for (int c = 0; c < cols; c++) largest = fmax(largest, (double)fabsf(w[c]));
+            for (int c = 0; c < cols; c++)
+                largest = fmax(largest, (double)fabsf(w[c]));
             for (int c = 0; c < cols; c++) {
                 const double activation =
                     bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
                 sum += (double)w[c] * activation;
                 magnitude += largest * fabs(activation);
             }
-            if (p->w.bias) sum += (double)p->w.bias[r];
-            CHECK(fabs(y[i] - sum) <= 0x1p-23 * magnitude,
-                  "%s %d x %d, %d tokens, add %d, bias %d: y[%d][%d] = %.9g, exact %.9g",
-                  type_name(p->w.type), rows, cols, p->n, add, p->w.bias != NULL, t, r, y[i], sum);
+            if (p->w.bias)
+                sum += (double)p->w.bias[r];
+            CHECK(
+                fabs(y[i] - sum) <= 0x1p-23 * magnitude,
+                "%s %d x %d, %d tokens, add %d, bias %d: y[%d][%d] = %.9g, exact %.9g",
+                type_name(p->w.type), rows, cols, p->n, add, p->w.bias != NULL,
+                t, r, y[i], sum);
         }
     }
 }
@@ -214,7 +249,8 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
         const bool add = kind % 2, bias = kind / 2;
         Problem p;
         CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
-        for (int i = 0; i < n * rows; i++) y[i] = product_before(i);
+        for (int i = 0; i < n * rows; i++)
+            y[i] = product_before(i);
         const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, y, add);
@@ -224,36 +260,43 @@ static void check_product(const Layout *l, int rows, int cols, int n) {
 }
 
 static void products_of_every_type(void) {
-    static const int rows[] = {1, 7, 8, 9, 33}, cols[] = {1, 17, 32, 64, 96, 172, 173, 256, 512},
+    static const int rows[] = {1, 7, 8, 9, 33},
+                     cols[] = {1, 17, 32, 64, 96, 172, 173, 256, 512},
                      tokens[] = {1, 2, 5, 7, 19};
     for (int type = 0; type < N_LAYOUTS; type++)
         for (int i = 0; i < 5; i++)
             for (int j = 0; j < 9; j++)
                 for (int k = 0; k < 5; k++) {
-                    if (cols[j] % LAYOUTS[type].block || (test_fast() && (type + i + j + k) % 7))
+                    if (cols[j] % LAYOUTS[type].block ||
+                        (test_fast() && (type + i + j + k) % 7))
                         continue;
                     check_product(&LAYOUTS[type], rows[i], cols[j], tokens[k]);
                 }
 }
 
 /* Compares weight c of every row of a panel with dequantize_row. */
-static void check_column(const Problem *p, const uint8_t *panel, const float *weights, int cols,
-                         int c) {
+static void check_column(const Problem *p, const uint8_t *panel,
+                         const float *weights, int cols, int c) {
     const Type type = p->w.type;
     const int n = TYPES[type].group, block = TYPES[type].weights;
     const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
     const int group = c % block / n;
-    const vb quad = (vb)(block_quad(type, at, group, c % n / 4) >> quad_shift(type, group));
+    const vb quad =
+        (vb)(block_quad(type, at, group, c % n / 4) >> quad_shift(type, group));
     const vf scale = block_scale(type, at, group, false);
-    const vf min = TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
+    const vf min =
+        TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
         const int8_t byte = quad[4 * r + c % 4];
-        const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type) : byte - zero_byte(type);
+        const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type)
+                                       : byte - zero_byte(type);
         const float product = (float)weight * scale[r];
         const double expected = (double)product + (double)min[r],
                      found = (double)weights[r * cols + c];
-        CHECK(fabs(found - expected) <= 0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
-              "%s [%d][%d] is %.9g, in its panel %.9g", type_name(type), r, c, found, expected);
+        CHECK(fabs(found - expected) <=
+                  0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
+              "%s [%d][%d] is %.9g, in its panel %.9g", type_name(type), r, c,
+              found, expected);
     }
 }
 
@@ -265,18 +308,23 @@ static void odd_columns_are_packed(void) {
     static uint16_t words[ROWS * MAX], panel[67 * LANES];
     for (int type = TYPE_F16; type <= TYPE_BF16; type++)
         for (int cols = 1; cols <= MAX; cols++) {
-            const Tensor w = {.type = (Type)type, .rows = ROWS, .cols = cols, .data = words};
-            for (int i = 0; i < ROWS * cols; i++) words[i] = (uint16_t)(i + 1);
+            const Tensor w = {
+                .type = (Type)type, .rows = ROWS, .cols = cols, .data = words};
+            for (int i = 0; i < ROWS * cols; i++)
+                words[i] = (uint16_t)(i + 1);
             for (int p = 0; p < 2; p++) {
                 memset(panel, 0xee, sizeof panel);
                 panel_pack((uint8_t *)panel, &w, p, 0, cols);
                 for (int i = 0; i < 67 * LANES; i++) {
-                    const int c = i / (2 * LANES) * 2 + i % 2, r = p * LANES + i % (2 * LANES) / 2;
+                    const int c = i / (2 * LANES) * 2 + i % 2,
+                              r = p * LANES + i % (2 * LANES) / 2;
                     const int row = r < ROWS ? r : ROWS - 1;
-                    const int found = panel[i], value = c < cols ? row * cols + c + 1
-                                                        : c < (cols + 31) / 32 * 32 ? 0
-                                                                                    : 0xeeee;
-                    CHECK(found == value, "%s, %d columns, panel %d, [%d][%d]: %d, expected %d",
+                    const int found = panel[i],
+                              value = c < cols ? row * cols + c + 1
+                                      : c < (cols + 31) / 32 * 32 ? 0
+                                                                  : 0xeeee;
+                    CHECK(found == value,
+                          "%s, %d columns, panel %d, [%d][%d]: %d, expected %d",
                           type_name(w.type), cols, p, r, c, found, value);
                 }
             }
@@ -288,13 +336,16 @@ static void panels_have_the_same_weights(void) {
     static float weights[LANES * COLS];
     static uint8_t panel[LANES * COLS * 2];
     for (int type = 0; type < N_LAYOUTS; type++) {
-        if (LAYOUTS[type].block == 1) continue;
+        if (LAYOUTS[type].block == 1)
+            continue;
         Problem p;
-        CHECK(!problem_open(&p, &LAYOUTS[type], 7, COLS, 1, false), "no memory");
+        CHECK(!problem_open(&p, &LAYOUTS[type], 7, COLS, 1, false),
+              "no memory");
         panel_pack(panel, &p.w, 0, 0, COLS);
         for (int r = 0; r < LANES && r < 7; r++)
             dequantize_row(weights + (size_t)(r * COLS), &p.w, r);
-        for (int c = 0; c < COLS; c++) check_column(&p, panel, weights, COLS, c);
+        for (int c = 0; c < COLS; c++)
+            check_column(&p, panel, weights, COLS, c);
         problem_close(&p);
     }
 }
@@ -310,9 +361,12 @@ static void awkward_weights(float w[SIDE][SIDE]) {
         for (int i = 0; i < SIDE; i++) {
             const uint64_t h = hash64(6, 1, (uint64_t)(r * SIDE + i));
             w[r][i] = ldexpf((float)(h >> 40) / 16777216.0f - 0.5f, r - 16);
-            if (r == 0) w[r][i] = 0;
-            if (r == 1) w[r][i] = (float)(i - 16) / 16;
-            if (r == 2) w[r][i] = (float)(i * 8 - 127) / 2;
+            if (r == 0)
+                w[r][i] = 0;
+            if (r == 1)
+                w[r][i] = (float)(i - 16) / 16;
+            if (r == 2)
+                w[r][i] = (float)(i * 8 - 127) / 2;
         }
 }
 
@@ -320,15 +374,18 @@ static void quantization_matches_the_library(void) {
     static const Type types[] = {TYPE_F16, TYPE_BF16, TYPE_Q8_0, TYPE_Q4_0};
     float w[SIDE][SIDE];
     size_t size, at = 0;
-    uint8_t *expected = (uint8_t *)file_read("tests/golden/quantized.bin", &size), row[SIDE * 4];
+    uint8_t *expected =
+                (uint8_t *)file_read("tests/golden/quantized.bin", &size),
+            row[SIDE * 4];
     CHECK(expected, "no golden bytes");
     awkward_weights(w);
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < SIDE; r++) {
-            const size_t bytes = tensor_bytes(&(Tensor){.type = types[i], .cols = SIDE}, 1);
+            const size_t bytes =
+                tensor_bytes(&(Tensor){.type = types[i], .cols = SIDE}, 1);
             quantize_row(row, types[i], w[r], SIDE);
-            CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes), "%s, row %d differs",
-                  type_name(types[i]), r);
+            CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes),
+                  "%s, row %d differs", type_name(types[i]), r);
             at += bytes;
         }
     CHECK(at == size, "%zu of %zu bytes compared", at, size);

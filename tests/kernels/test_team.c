@@ -19,7 +19,8 @@ enum { MAX_THREADS = 8 };
 static void delay(int thread, int meeting) {
     const uint64_t random = hash64(77, (uint64_t)thread, (uint64_t)meeting);
     const struct timespec nap = {0, random % 512 ? 1000 : 400000};
-    if (random % 64 == 0) nanosleep(&nap, NULL);
+    if (random % 64 == 0)
+        nanosleep(&nap, NULL);
 }
 
 /* The number of cells that a thread read before their thread had written them, or after it had gone
@@ -36,7 +37,8 @@ static long meet(int n_threads, int meetings) {
             delay(thread, m);
             cells[thread].value = m;
             team_barrier();
-            for (int t = 0; t < n; t++) wrong += cells[t].value != m;
+            for (int t = 0; t < n; t++)
+                wrong += cells[t].value != m;
             team_barrier();
         }
     }
@@ -63,10 +65,12 @@ typedef struct {
 
 static void share_run(void *context) {
     Runs *r = context;
-    if (omp_get_thread_num() == 0) delay(0, r->calls);
+    if (omp_get_thread_num() == 0)
+        delay(0, r->calls);
     atomic_fetch_add(&r->calls, 1);
 #pragma omp for schedule(static) nowait
-    for (int i = 0; i < RUNS; i++) r->shares[i]++;
+    for (int i = 0; i < RUNS; i++)
+        r->shares[i]++;
 }
 
 static void run_often(void *context) {
@@ -77,7 +81,8 @@ static void run_often(void *context) {
         delay(0, i);
         team_run(n, share_run, r);
         r->wrong += r->calls != before + n;
-        for (int k = 0; k < RUNS; k++) r->wrong += r->shares[k] != i;
+        for (int k = 0; k < RUNS; k++)
+            r->wrong += r->shares[k] != i;
     }
 }
 
@@ -86,10 +91,11 @@ static void kept_threads_share_every_run(void) {
     for (int n = 1; n <= MAX_THREADS; n++) {
         Runs kept = {.n_threads = n}, started = {.n_threads = n};
         team_keep(n, run_often, &kept);
-        CHECK(kept.calls >= RUNS && kept.wrong == 0, "%d kept threads: %d faults", n, kept.wrong);
+        CHECK(kept.calls >= RUNS && kept.wrong == 0,
+              "%d kept threads: %d faults", n, kept.wrong);
         run_often(&started);
-        CHECK(started.calls >= RUNS && started.wrong == 0, "%d threads: %d faults", n,
-              started.wrong);
+        CHECK(started.calls >= RUNS && started.wrong == 0,
+              "%d threads: %d faults", n, started.wrong);
     }
 }
 

@@ -49,7 +49,8 @@ static const char *kinds_of(const Model *model) {
     static char kinds[N_SITES_HERE + 1];
     for (int l = 0; l < model->config.n_layers; l++) {
         kinds[2 * l] = model->layers[l].attn_norm.kind == NORM_RMS ? 'r' : 'l';
-        kinds[2 * l + 1] = model->layers[l].mlp_norm.kind == NORM_RMS ? 'r' : 'l';
+        kinds[2 * l + 1] =
+            model->layers[l].mlp_norm.kind == NORM_RMS ? 'r' : 'l';
     }
     kinds[6] = model->final_norm.kind == NORM_RMS ? 'r' : 'l';
     return kinds;
@@ -63,9 +64,11 @@ static int open_file(Model *model, const char *layers, float width) {
     for (int i = 0; i < N_SITES_HERE; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.bias", SITES[i]);
-        if (layers[i] == 'l') gguf_add(&file, name, 1, MODEL.dim, 0, width, (uint64_t)i);
+        if (layers[i] == 'l')
+            gguf_add(&file, name, 1, MODEL.dim, 0, width, (uint64_t)i);
     }
-    const int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    const int status_ =
+        gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
     gguf_free(&file);
     return status_;
 }
@@ -95,9 +98,10 @@ static void valid_specifications(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model model;
         CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
-        CHECK(!model_swap_norms(&model, SPECS[i].spec), "%s: refused", SPECS[i].spec);
-        CHECK(!strcmp(kinds_of(&model), SPECS[i].kinds), "%s: %s, expected %s", SPECS[i].spec,
-              kinds_of(&model), SPECS[i].kinds);
+        CHECK(!model_swap_norms(&model, SPECS[i].spec), "%s: refused",
+              SPECS[i].spec);
+        CHECK(!strcmp(kinds_of(&model), SPECS[i].kinds), "%s: %s, expected %s",
+              SPECS[i].spec, kinds_of(&model), SPECS[i].kinds);
         model_close(&model);
     }
 }
@@ -157,10 +161,14 @@ static void errors_in_specifications(void) {
     CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
     for (int i = 0; i < N_MISTAKES; i++) {
         stderr_hide();
-        const int found = model_swap_norms(&model, MISTAKES[i].spec), lines = stderr_show();
-        CHECK(found == -1 && lines == 1, "'%s': %d, %d lines", MISTAKES[i].spec, found, lines);
-        CHECK(strstr(stderr_text(), "--norm: ") && strstr(stderr_text(), MISTAKES[i].mention),
-              "'%s': no '%s' in %s", MISTAKES[i].spec, MISTAKES[i].mention, stderr_text());
+        const int found = model_swap_norms(&model, MISTAKES[i].spec),
+                  lines = stderr_show();
+        CHECK(found == -1 && lines == 1, "'%s': %d, %d lines", MISTAKES[i].spec,
+              found, lines);
+        CHECK(strstr(stderr_text(), "--norm: ") &&
+                  strstr(stderr_text(), MISTAKES[i].mention),
+              "'%s': no '%s' in %s", MISTAKES[i].spec, MISTAKES[i].mention,
+              stderr_text());
     }
     model_close(&model);
 }
@@ -174,11 +182,15 @@ static float logits[2][TOKENS * 60];
 static int run_model(Model *model, const char *spec, float *found) {
     int tokens[TOKENS], status_ = -1;
     Session s;
-    for (int i = 0; i < TOKENS; i++) tokens[i] = hash_token(&MODEL, i);
-    if (spec && model_swap_norms(model, spec)) return -1;
-    if (session_open(&s, model, 1, TOKENS, 0, KV_F32)) return -1;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = hash_token(&MODEL, i);
+    if (spec && model_swap_norms(model, spec))
+        return -1;
+    if (session_open(&s, model, 1, TOKENS, 0, KV_F32))
+        return -1;
     const float *l = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
-    if (l) memcpy(found, l, sizeof logits[0]);
+    if (l)
+        memcpy(found, l, sizeof logits[0]);
     status_ = l ? 0 : -1;
     session_close(&s);
     return status_;
@@ -188,12 +200,16 @@ static int run_model(Model *model, const char *spec, float *found) {
 static void a_swap_equals_a_checkpoint_with_these_norms(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model swapped, real;
-        CHECK(!open_file(&swapped, "rrrrrrr", 0) && !run_model(&swapped, SPECS[i].spec, logits[0]),
+        CHECK(!open_file(&swapped, "rrrrrrr", 0) &&
+                  !run_model(&swapped, SPECS[i].spec, logits[0]),
               "does not run");
-        CHECK(!open_file(&real, SPECS[i].kinds, 0) && !run_model(&real, NULL, logits[1]),
+        CHECK(!open_file(&real, SPECS[i].kinds, 0) &&
+                  !run_model(&real, NULL, logits[1]),
               "does not run");
-        CHECK(!strcmp(kinds_of(&real), SPECS[i].kinds), "the file's norms are %s", kinds_of(&real));
-        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", SPECS[i].spec);
+        CHECK(!strcmp(kinds_of(&real), SPECS[i].kinds),
+              "the file's norms are %s", kinds_of(&real));
+        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]),
+              "%s: other logits", SPECS[i].spec);
         model_close(&swapped);
         model_close(&real);
     }
@@ -203,18 +219,24 @@ static void a_swap_equals_a_checkpoint_with_these_norms(void) {
 static void layernorms_become_rmsnorms(void) {
     static float plain[TOKENS * 60], layer[TOKENS * 60];
     Model model;
-    CHECK(!open_file(&model, "rrrrrrr", 0) && !run_model(&model, NULL, plain), "does not run");
+    CHECK(!open_file(&model, "rrrrrrr", 0) && !run_model(&model, NULL, plain),
+          "does not run");
     model_close(&model);
-    CHECK(!open_file(&model, "lllllll", 1) && !run_model(&model, NULL, layer), "does not run");
+    CHECK(!open_file(&model, "lllllll", 1) && !run_model(&model, NULL, layer),
+          "does not run");
     CHECK(memcmp(plain, layer, sizeof plain), "LayerNorms have no effect");
     CHECK(!run_model(&model, "rms", logits[0]), "does not run");
-    CHECK(!memcmp(logits[0], plain, sizeof plain), "--norm rms: not the logits of RMSNorms");
+    CHECK(!memcmp(logits[0], plain, sizeof plain),
+          "--norm rms: not the logits of RMSNorms");
     CHECK(!run_model(&model, "layer", logits[0]), "does not run");
-    CHECK(!memcmp(logits[0], layer, sizeof plain), "--norm rms, then layer: beta is lost");
+    CHECK(!memcmp(logits[0], layer, sizeof plain),
+          "--norm rms, then layer: beta is lost");
     model_close(&model);
-    CHECK(!open_file(&model, "lrlrlrl", 1) && !run_model(&model, "attn=rms,final=rms", logits[0]),
+    CHECK(!open_file(&model, "lrlrlrl", 1) &&
+              !run_model(&model, "attn=rms,final=rms", logits[0]),
           "does not run");
-    CHECK(!memcmp(logits[0], plain, sizeof plain), "some sites: not the logits of RMSNorms");
+    CHECK(!memcmp(logits[0], plain, sizeof plain),
+          "some sites: not the logits of RMSNorms");
     model_close(&model);
 }
 
@@ -234,17 +256,22 @@ static void dyt_has_an_alpha(void) {
               !model_open(&m, temporary("dyt.bin")),
           "no model");
     CHECK(!model_swap_norms(&m, "1.attn=dyt:0.75,final=dyt:2"), "refused");
-    CHECK(m.layers[1].attn_norm.kind == NORM_DYT && m.layers[1].attn_norm.alpha == 0.75f,
+    CHECK(m.layers[1].attn_norm.kind == NORM_DYT &&
+              m.layers[1].attn_norm.alpha == 0.75f,
           "another alpha");
-    CHECK(m.final_norm.kind == NORM_DYT && m.final_norm.alpha == 2 && m.final_norm.gamma,
+    CHECK(m.final_norm.kind == NORM_DYT && m.final_norm.alpha == 2 &&
+              m.final_norm.gamma,
           "another final norm");
-    CHECK(m.layers[0].attn_norm.kind == NORM_RMS && m.layers[1].mlp_norm.kind == NORM_RMS,
+    CHECK(m.layers[0].attn_norm.kind == NORM_RMS &&
+              m.layers[1].mlp_norm.kind == NORM_RMS,
           "other sites changed");
     stderr_hide();
-    CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, "m", temporary("dyt.gguf")) == -1,
+    CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, "m",
+                           temporary("dyt.gguf")) == -1,
           "GGUF stores it");
-    CHECK(stderr_show() == 1 && strstr(stderr_text(), "differs in: blk.1.attn_norm"), "%s",
-          stderr_text());
+    CHECK(stderr_show() == 1 &&
+              strstr(stderr_text(), "differs in: blk.1.attn_norm"),
+          "%s", stderr_text());
     model_close(&m);
 }
 
@@ -252,16 +279,19 @@ static void dyt_has_an_alpha(void) {
  */
 
 static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
-static const char *const HEAD_SITES[] = {"blk.0.attn_q_norm", "blk.0.attn_k_norm",
-                                         "blk.1.attn_q_norm", "blk.1.attn_k_norm"};
+static const char *const HEAD_SITES[] = {
+    "blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
+    "blk.1.attn_k_norm"};
 
 /* The kinds of the four head norms, and of the first layer's other norms: "rlrl/rr". */
 static const char *head_kinds_of(const Model *model) {
     static char kinds[8];
     const Layer *l = model->layers;
-    const NormKind all[] = {l[0].q_norm.kind, l[0].k_norm.kind,    l[1].q_norm.kind,
-                            l[1].k_norm.kind, l[0].attn_norm.kind, l[0].mlp_norm.kind};
-    for (int i = 0; i < 6; i++) kinds[i + i / 4] = all[i] == NORM_RMS ? 'r' : 'l';
+    const NormKind all[] = {l[0].q_norm.kind,    l[0].k_norm.kind,
+                            l[1].q_norm.kind,    l[1].k_norm.kind,
+                            l[0].attn_norm.kind, l[0].mlp_norm.kind};
+    for (int i = 0; i < 6; i++)
+        kinds[i + i / 4] = all[i] == NORM_RMS ? 'r' : 'l';
     kinds[4] = '/';
     return kinds;
 }
@@ -273,9 +303,11 @@ static int open_heads(Model *model, const char *layers) {
     for (int i = 0; i < 4; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.bias", HEAD_SITES[i]);
-        if (layers[i] == 'l') gguf_add(&file, name, 1, QWEN3->relative.head_size, 0, 0, 1);
+        if (layers[i] == 'l')
+            gguf_add(&file, name, 1, QWEN3->relative.head_size, 0, 0, 1);
     }
-    const int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    const int status_ =
+        gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
     gguf_free(&file);
     return status_;
 }
@@ -289,23 +321,30 @@ static void head_norms_are_swapped(void) {
                  {"q=layer,k=layer,0-1.q=rms", "rlrl/rr"}};
     static float plain[TOKENS * 60];
     Model model;
-    CHECK(!open_heads(&model, "rrrr") && !run_model(&model, NULL, plain), "does not run");
+    CHECK(!open_heads(&model, "rrrr") && !run_model(&model, NULL, plain),
+          "does not run");
     model_close(&model);
     for (int i = 0; i < 4; i++) {
         Model real;
-        CHECK(!open_heads(&model, "rrrr") && !run_model(&model, specs[i].spec, logits[0]),
+        CHECK(!open_heads(&model, "rrrr") &&
+                  !run_model(&model, specs[i].spec, logits[0]),
               "does not run");
-        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s", specs[i].spec,
-              head_kinds_of(&model));
-        CHECK(!open_heads(&real, specs[i].kinds) && !run_model(&real, NULL, logits[1]),
+        CHECK(!strcmp(head_kinds_of(&model), specs[i].kinds), "%s: %s",
+              specs[i].spec, head_kinds_of(&model));
+        CHECK(!open_heads(&real, specs[i].kinds) &&
+                  !run_model(&real, NULL, logits[1]),
               "does not run");
-        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]), "%s: other logits", specs[i].spec);
-        CHECK(memcmp(logits[0], plain, sizeof plain), "%s: no difference", specs[i].spec);
+        CHECK(!memcmp(logits[0], logits[1], sizeof logits[0]),
+              "%s: other logits", specs[i].spec);
+        CHECK(memcmp(logits[0], plain, sizeof plain), "%s: no difference",
+              specs[i].spec);
         model_close(&model);
         model_close(&real);
     }
-    CHECK(!open_heads(&model, "rrrr") && !model_swap_norms(&model, "layer"), "refused");
-    CHECK(!strcmp(head_kinds_of(&model), "llll/ll"), "layer: %s", head_kinds_of(&model));
+    CHECK(!open_heads(&model, "rrrr") && !model_swap_norms(&model, "layer"),
+          "refused");
+    CHECK(!strcmp(head_kinds_of(&model), "llll/ll"), "layer: %s",
+          head_kinds_of(&model));
     model_close(&model);
 }
 
@@ -329,7 +368,8 @@ static void make_models(void) {
 static void bad_specifications_are_refused(void) {
     for (int i = 0; i < N_MISTAKES; i += test_fast() ? 8 : 1) {
         char arguments[256];
-        snprintf(arguments, sizeof arguments, "model.bin -i aa --norm '%s'", MISTAKES[i].spec);
+        snprintf(arguments, sizeof arguments, "model.bin -i aa --norm '%s'",
+                 MISTAKES[i].spec);
         check_refused(2, MISTAKES[i].mention, arguments);
     }
     check_refused(2, "requires an argument", "model.bin -i aa --norm");
@@ -338,7 +378,8 @@ static void bad_specifications_are_refused(void) {
 
 /* The bytes of the logits with these arguments; the caller frees them. */
 static char *logits_of(const char *arguments, size_t *size) {
-    run("%s -m logits --kv f32 --tokens 1,2,300,17,4,99,5 -o out/logits", arguments);
+    run("%s -m logits --kv f32 --tokens 1,2,300,17,4,99,5 -o out/logits",
+        arguments);
     char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
     unlink(inside("out/logits"));
     return bytes;
@@ -347,21 +388,22 @@ static char *logits_of(const char *arguments, size_t *size) {
 /* A model converted with --norm has the logits, text and perplexity of the model run with
  * --norm. */
 static void conversion_keeps_a_swap(void) {
-    static const char *const specs[] = {"layer", "rms", "0-1.attn=layer,final=layer",
-                                        "2.mlp=layer"};
+    static const char *const specs[] = {
+        "layer", "rms", "0-1.attn=layer,final=layer", "2.mlp=layer"};
     static char text[1024], perplexity[1024];
     char *plain, *found[2];
     size_t n, sizes[2];
     CHECK((plain = logits_of("model.bin", &n)), "does not run: %s", err);
     for (int i = 0; i < (test_fast() ? 1 : 4); i++) {
         char arguments[128];
-        CHECK_RUN("model.bin --norm %s -m convert -q f32 -o out/a.gguf", specs[i]);
+        CHECK_RUN("model.bin --norm %s -m convert -q f32 -o out/a.gguf",
+                  specs[i]);
         snprintf(arguments, sizeof arguments, "model.bin --norm %s", specs[i]);
         CHECK((found[0] = logits_of(arguments, &sizes[0])) &&
                   (found[1] = logits_of("out/a.gguf", &sizes[1])),
               "does not run: %s", err);
-        CHECK(sizes[0] == n && sizes[1] == n && !memcmp(found[0], found[1], n), "%s: other logits",
-              specs[i]);
+        CHECK(sizes[0] == n && sizes[1] == n && !memcmp(found[0], found[1], n),
+              "%s: other logits", specs[i]);
         CHECK(!memcmp(found[0], plain, n) == (i == 1), "%s: %s", specs[i],
               i == 1 ? "changes something" : "changes nothing");
         free(found[0]);
@@ -369,12 +411,14 @@ static void conversion_keeps_a_swap(void) {
         CHECK_RUN("out/a.gguf -t 0 -i 'aa ba' -n 30");
         snprintf(text, sizeof text, "%.1000s", out);
         CHECK_RUN("model.bin --norm %s -t 0 -i 'aa ba' -n 30", specs[i]);
-        CHECK(!strncmp(out, text, 1000) && n_out > 10, "%s: '%s', expected '%s'", specs[i], out,
-              text);
+        CHECK(!strncmp(out, text, 1000) && n_out > 10,
+              "%s: '%s', expected '%s'", specs[i], out, text);
         CHECK_RUN("out/a.gguf -m perplexity -i 'aa ba ca da'");
         snprintf(perplexity, sizeof perplexity, "%.1000s", out);
-        CHECK_RUN("model.bin --norm %s -m perplexity -i 'aa ba ca da'", specs[i]);
-        CHECK(!strcmp(out, perplexity), "%s: %s, expected %s", specs[i], out, perplexity);
+        CHECK_RUN("model.bin --norm %s -m perplexity -i 'aa ba ca da'",
+                  specs[i]);
+        CHECK(!strcmp(out, perplexity), "%s: %s, expected %s", specs[i], out,
+              perplexity);
     }
     free(plain);
     unlink(inside("out/a.gguf"));
@@ -386,7 +430,8 @@ static void none_is_noted_to_be_only_for_timing(void) {
     CHECK_RUN("model.bin -t 0 -i aa -n 8");
     CHECK(!strstr(err, "timing"), "%s", err);
     for (int i = 0; i < 2; i++) {
-        CHECK_RUN("model.bin -t 0 -i aa -n 8 --norm %s", i ? "1.attn=none,final=rms" : "none");
+        CHECK_RUN("model.bin -t 0 -i aa -n 8 --norm %s",
+                  i ? "1.attn=none,final=rms" : "none");
         CHECK(!strncmp(err, note_, sizeof note_ - 1), "%s", err);
     }
 }
@@ -404,11 +449,11 @@ static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm 0.attn=layer");
-    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."),
+          "status %d, %s", status, err);
     run("mixed.gguf -m convert -q f32 -o out/a.gguf --norm rms");
-    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."), "status %d, %s", status,
-          err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "differs in: blk."),
+          "status %d, %s", status, err);
     CHECK(files_in("out") == 0, "a file was written");
 }
 
@@ -423,7 +468,8 @@ typedef struct {
 
 static int play_round(void *context, double *values) {
     Script *s = context;
-    if (s->round == s->last) return -1;
+    if (s->round == s->last)
+        return -1;
     values[0] = s->round;
     values[1] = 4;
     values[2] = -s->round;
@@ -433,28 +479,34 @@ static int play_round(void *context, double *values) {
 
 static int play_steady_round(void *context, double *values) {
     Script *s = context;
-    values[0] = s->round < 9 ? s->round : 100 + 0.001 * s->round; /* converges after 9 rounds */
+    values[0] = s->round < 9
+                    ? s->round
+                    : 100 + 0.001 * s->round; /* converges after 9 rounds */
     s->round++;
     return 0;
 }
 
 static void check_estimate(Estimate e, double median, double low, double high) {
     CHECK(e.value == median && e.low == low && e.high == high,
-          "%g in [%g, %g], expected %g in [%g, %g]", e.value, e.low, e.high, median, low, high);
+          "%g in [%g, %g], expected %g in [%g, %g]", e.value, e.low, e.high,
+          median, low, high);
 }
 
 /* y = 2 x + errors of -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
 static void a_ratio_has_an_interval(void) {
-    const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6}, error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
+    const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6},
+                 error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
     Ratio r = {0};
     CHECK(estimate_ratio(&r).value == 0, "a ratio without values");
     ratio_add(&r, 3, 2);
     CHECK(estimate_ratio(&r).value == 1.5 && !isfinite(estimate_ratio(&r).low),
           "a single pair has an interval");
     r = (Ratio){0};
-    for (int i = 0; i < 4; i++) ratio_add(&r, y[i], x[i]);
+    for (int i = 0; i < 4; i++)
+        ratio_add(&r, y[i], x[i]);
     const Estimate e = estimate_ratio(&r);
-    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 && fabs(2 - e.low - error) < 1e-4,
+    CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 &&
+              fabs(2 - e.low - error) < 1e-4,
           "%g in [%g, %g]", e.value, e.low, e.high);
 }
 
@@ -463,18 +515,22 @@ static void a_ratio_has_an_interval(void) {
 static void measuring_estimates_medians(void) {
     Estimate found[4] = {[3] = {-7, -7, -7}};
     Script script = {-1, 1000};
-    CHECK(measure(play_round, &script, 3, 0, found) == 1 && script.round == 1, "%d rounds",
-          script.round);
+    CHECK(measure(play_round, &script, 3, 0, found) == 1 && script.round == 1,
+          "%d rounds", script.round);
     check_estimate(found[1], 4, 4, 4);
     check_estimate(found[3], -7, -7, -7);
-    check_estimate(estimate_median((const double[]){-6, -5, -4, -3, -2, -1, 0}, 7), -3, -6, 0);
+    check_estimate(
+        estimate_median((const double[]){-6, -5, -4, -3, -2, -1, 0}, 7), -3, -6,
+        0);
     script = (Script){-1, 1000};
-    CHECK(measure(play_round, &script, 3, 1e6, found) == 501 && script.round == 501, "%d rounds",
-          script.round);
+    CHECK(measure(play_round, &script, 3, 1e6, found) == 501 &&
+              script.round == 501,
+          "%d rounds", script.round);
     check_estimate(found[0], 250, 227, 273);
     check_estimate(found[2], -250, -273, -227);
     script = (Script){-1, 3};
-    CHECK(measure(play_round, &script, 3, 1e6, found) == -1 && script.round == 3,
+    CHECK(measure(play_round, &script, 3, 1e6, found) == -1 &&
+              script.round == 3,
           "a failed round is ignored");
 }
 
@@ -487,7 +543,8 @@ static void measuring_ends_at_2_percent(void) {
     const int rank = (int)(0.5 * (rounds - 1.96 * sqrt(rounds))),
               before = (int)(0.5 * (rounds - 1 - 1.96 * sqrt(rounds - 1)));
     CHECK(rank == 10 && before == 9, "%d rounds", rounds);
-    CHECK(found.low > 100 && found.high < 101, "[%g, %g]", found.low, found.high);
+    CHECK(found.low > 100 && found.high < 101, "[%g, %g]", found.low,
+          found.high);
 }
 
 /* ---- -m norms
@@ -519,19 +576,23 @@ static int read_cases(double cases[][N_KEYS], int max) {
     int n = 0;
     char *end;
     for (char *s = out; n < max && *s; s = end + 1) {
-        if (!(end = strchr(s, '\n'))) return -1;
+        if (!(end = strchr(s, '\n')))
+            return -1;
         *end = '\0';
         const bool is_object = json_valid(s) && !strncmp(s, "{\"model\": ", 10),
                    is_case = strstr(s, "\"dim\": ");
         for (int k = 0; k < N_KEYS && is_case; k++) {
             cases[n][k] = number_of(s, KEYS[k], "");
-            const double low = number_of(s, KEYS[k], "_low"), high = number_of(s, KEYS[k], "_high");
-            if (isnan(cases[n][k]) || (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high)))
+            const double low = number_of(s, KEYS[k], "_low"),
+                         high = number_of(s, KEYS[k], "_high");
+            if (isnan(cases[n][k]) ||
+                (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high)))
                 return -1;
         }
         *end = '\n';
         n += is_case;
-        if (!is_object) return -1;
+        if (!is_object)
+            return -1;
     }
     return n;
 }
@@ -539,11 +600,11 @@ static int read_cases(double cases[][N_KEYS], int max) {
 static void check_case(const double *values, int dim, int tokens, int threads) {
     CHECK(values[0] == dim && values[1] == tokens &&
               values[2] == (tokens < threads ? tokens : threads),
-          "dim %g, %g tokens, %g threads; expected %d, %d", values[0], values[1], values[2], dim,
-          tokens);
+          "dim %g, %g tokens, %g threads; expected %d, %d", values[0],
+          values[1], values[2], dim, tokens);
     for (int k = 3; k < N_KEYS; k++)
-        CHECK(isfinite(values[k]) && values[k] > 0, "dim %d, %d tokens: %s is %g", dim, tokens,
-              KEYS[k], values[k]);
+        CHECK(isfinite(values[k]) && values[k] > 0,
+              "dim %d, %d tokens: %s is %g", dim, tokens, KEYS[k], values[k]);
 }
 
 static const int COUNTS[] = {1, 8, 64, 512};
@@ -551,9 +612,12 @@ static double cases[64][N_KEYS];
 
 static void the_bench_of_a_model_s_sites(void) {
     CHECK_RUN("model.bin -m norms --json -j 2 --seconds 0.02");
-    CHECK(*err == '\0' && read_cases(cases, 64) == 4, "other objects: %s%s", out, err);
-    for (int i = 0; i < 4; i++) check_case(cases[i], 64, COUNTS[i], 2);
-    static const char *const names[] = {"unchanged", "none", "LayerNorm", "RMSNorm"};
+    CHECK(*err == '\0' && read_cases(cases, 64) == 4, "other objects: %s%s",
+          out, err);
+    for (int i = 0; i < 4; i++)
+        check_case(cases[i], 64, COUNTS[i], 2);
+    static const char *const names[] = {"unchanged", "none", "LayerNorm",
+                                        "RMSNorm"};
     for (int i = 0; i < 4; i++) {
         char name[32];
         snprintf(name, sizeof name, "\"norms\": \"%s\"", names[i]);
@@ -563,15 +627,17 @@ static void the_bench_of_a_model_s_sites(void) {
                      us = number_of(way, "decode_us_per_token", "");
         const double over[] = {number_of(way, "prefill_over_none", ""),
                                number_of(way, "decode_over_none", "")};
-        CHECK(share >= 0 && share < 100 && us > 0, "%s: %g, %g", name, share, us);
+        CHECK(share >= 0 && share < 100 && us > 0, "%s: %g, %g", name, share,
+              us);
         for (int k = 0; k < 2; k++) /* the time without norms is the divisor */
             CHECK(i == 1 ? over[k] == 1 : over[k] > 0, "%s: %g", name, over[k]);
     }
     CHECK_RUN("model.bin -m norms -j 1 --seconds 0.02");
-    static const char *const words[] = {"Layer/RMS",       "no beta/RMS",     "copy/RMS",
-                                        "\n   64      1 ", "\n   64    512 ", "\nprefill of ",
-                                        "\nunchanged    ", "\nnone         ", "\nRMSNorm      ",
-                                        "\nLayerNorm    "};
+    static const char *const words[] = {"Layer/RMS",       "no beta/RMS",
+                                        "copy/RMS",        "\n   64      1 ",
+                                        "\n   64    512 ", "\nprefill of ",
+                                        "\nunchanged    ", "\nnone         ",
+                                        "\nRMSNorm      ", "\nLayerNorm    "};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
@@ -583,8 +649,10 @@ static void the_bench_of_a_model_with_head_norms(void) {
     gguf_write(&file, inside("heads.gguf"));
     gguf_free(&file);
     CHECK_RUN("heads.gguf -m norms --json -j 2 --seconds 0.02");
-    CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s", out, err);
-    for (int i = 0; i < 8; i++) check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
+    CHECK(*err == '\0' && read_cases(cases, 64) == 8, "other objects: %s%s",
+          out, err);
+    for (int i = 0; i < 8; i++)
+        check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
     CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
     CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") &&
               strstr(out, "  layers.1.k_norm          LayerNorm"),
@@ -597,15 +665,17 @@ static void the_memory_that_is_read_is_limited(void) {
     const struct rlimit little = {64 << 20, RLIM_INFINITY};
     struct rlimit before;
     size_t n = 0, size = 0;
-    if (test_fast()) return; /* valgrind needs the memory */
+    if (test_fast())
+        return; /* valgrind needs the memory */
     getrlimit(RLIMIT_AS, &before);
     setrlimit(RLIMIT_AS, &little);
     stderr_hide();
     const double rate = read_rate((size_t)64 << 30, 1);
     stderr_show();
     setrlimit(RLIMIT_AS, &before);
-    CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu", &n, &size) == 2, "%s",
-          stderr_text());
+    CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu",
+                              &n, &size) == 2,
+          "%s", stderr_text());
     CHECK(n * size <= 513 << 20, "%zu bytes", n * size);
 #endif
 }
@@ -617,7 +687,8 @@ static void the_bench_of_all_dims(void) {
         return;
     }
     CHECK_RUN("-m norms --json -j 2 --seconds 0.02");
-    CHECK(*err == '\0' && read_cases(cases, 64) == 37, "other objects: %s%s", out, err);
+    CHECK(*err == '\0' && read_cases(cases, 64) == 37, "other objects: %s%s",
+          out, err);
     check_case(cases[0], 8, 10, 2);
     for (int i = 0; i < 36; i++)
         check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
@@ -627,7 +698,8 @@ static void the_bench_of_all_dims(void) {
  * --------------------------------------------------------------------------- */
 
 static double nats(const char *arguments) {
-    run("model.bin -m perplexity --tokens 4,9,300,17,8,99,5,2,77 %s", arguments);
+    run("model.bin -m perplexity --tokens 4,9,300,17,8,99,5,2,77 %s",
+        arguments);
     const char *at = strstr(out, "NLL per token");
     return at ? strtod(at + strlen("NLL per token"), NULL) : (double)NAN;
 }
@@ -635,25 +707,30 @@ static double nats(const char *arguments) {
 /* Each number of the sweep is the difference of two separate runs; the model's own norms are back
  * at the end. */
 static void a_sweep_equals_separate_runs(void) {
-    static const char *const sites[] = {
-        "layers.0.attn_norm", "0.attn", "layers.2.mlp_norm", "2.mlp", "final_norm", "final"};
+    static const char *const sites[] = {"layers.0.attn_norm", "0.attn",
+                                        "layers.2.mlp_norm",  "2.mlp",
+                                        "final_norm",         "final"};
     char table[1 << 13], arguments[64];
     const double base = nats("--norm-sweep");
-    CHECK(status == 0 && strncmp(err, "note: 7 norms, about ", 21) == 0 && one_line(err),
+    CHECK(status == 0 && strncmp(err, "note: 7 norms, about ", 21) == 0 &&
+              one_line(err),
           "status %d: %s", status, err);
     snprintf(table, sizeof table, "%.8000s", out);
     for (int i = 0; i < 6; i += 2) {
         double layer, none;
         const char *row = strstr(table, sites[i]);
-        CHECK(row && sscanf(row, "%*s +0.000000 %lf %lf", &layer, &none) == 2, "no row of %s in %s",
-              sites[i], table);
+        CHECK(row && sscanf(row, "%*s +0.000000 %lf %lf", &layer, &none) == 2,
+              "no row of %s in %s", sites[i], table);
         snprintf(arguments, sizeof arguments, "--norm %s=layer", sites[i + 1]);
-        CHECK(fabs(nats(arguments) - base - layer) < 2.1e-6, "%s: LayerNorm %g", sites[i], layer);
+        CHECK(fabs(nats(arguments) - base - layer) < 2.1e-6, "%s: LayerNorm %g",
+              sites[i], layer);
         snprintf(arguments, sizeof arguments, "--norm %s=none", sites[i + 1]);
-        CHECK(fabs(nats(arguments) - base - none) < 2.1e-6, "%s: none %g", sites[i], none);
+        CHECK(fabs(nats(arguments) - base - none) < 2.1e-6, "%s: none %g",
+              sites[i], none);
     }
     int rows = 0;
-    for (const char *at = table; (at = strstr(at, "_norm  ")); at++) rows++;
+    for (const char *at = table; (at = strstr(at, "_norm  ")); at++)
+        rows++;
     CHECK(rows == 7, "%d rows: %s", rows, table);
 }
 
@@ -664,11 +741,12 @@ static float *npy(const char *name, char **bytes, int n, int width) {
     char shape[64];
     size_t size = 0;
     *bytes = file_read(inside(name), &size);
-    snprintf(shape, sizeof shape, "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n,
+    snprintf(shape, sizeof shape,
+             "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n,
              width);
     const bool right = *bytes && size == 128 + 4 * (size_t)n * (size_t)width &&
-                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) && (*bytes)[127] == '\n' &&
-                       strstr(*bytes + 10, shape);
+                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) &&
+                       (*bytes)[127] == '\n' && strstr(*bytes + 10, shape);
     return right ? (float *)(void *)(*bytes + 128) : NULL;
 }
 
@@ -676,10 +754,11 @@ static float *npy(const char *name, char **bytes, int n, int width) {
  * embeddings, and its last norm gives the logits. */
 static void check_dump(const char *dump, const Model *m, const int *ids, int n,
                        const float *logits_) {
-    static const char *const names[] = {"layers.0.attn_norm", "layers.1.mlp_norm",
+    static const char *const names[] = {"layers.0.attn_norm",
+                                        "layers.1.mlp_norm",
                                         "layers.2.attn_norm", "final_norm"};
-    const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm, &m->layers[2].attn_norm,
-                           &m->final_norm};
+    const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm,
+                           &m->layers[2].attn_norm, &m->final_norm};
     const int dim = m->config.dim;
     char name[96], *in_bytes, *out_bytes;
     for (int k = 0; k < 4; k++) {
@@ -692,15 +771,19 @@ static void check_dump(const char *dump, const Model *m, const int *ids, int n,
             float expected[64], row[64];
             norm_plain(expected, x + t * dim, norms[k], 1, dim);
             for (int i = 0; i < dim; i++)
-                CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f, "%s: %g, expected %g", name,
-                      (double)y[t * dim + i], (double)expected[i]);
+                CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f,
+                      "%s: %g, expected %g", name, (double)y[t * dim + i],
+                      (double)expected[i]);
             dequantize_row(row, &m->embedding, ids[t]);
-            CHECK(k || !memcmp(row, x + t * dim, sizeof row), "token %d is not its embedding", t);
+            CHECK(k || !memcmp(row, x + t * dim, sizeof row),
+                  "token %d is not its embedding", t);
             for (int v = 0; k == 3 && v < m->config.vocab_size; v++) {
                 double logit = 0;
                 dequantize_row(row, &m->output, v);
-                for (int i = 0; i < dim; i++) logit += (double)row[i] * y[t * dim + i];
-                CHECK(fabs(logit - logits_[t * m->config.vocab_size + v]) < 1e-4,
+                for (int i = 0; i < dim; i++)
+                    logit += (double)row[i] * y[t * dim + i];
+                CHECK(fabs(logit - logits_[t * m->config.vocab_size + v]) <
+                          1e-4,
                       "token %d, logit %d", t, v);
             }
         }
@@ -715,19 +798,22 @@ static void a_dump_has_every_norm(void) {
     Model m;
     char *plain = logits_of("model.bin", &plain_size), arguments[64];
     CHECK(plain && !model_open(&m, inside("model.bin")), "does not run");
-    for (int i = 0; i < 4; i++) { /* chunks; a chunk of one token; two threads */
+    for (int i = 0; i < 4;
+         i++) { /* chunks; a chunk of one token; two threads */
         static const char *const ways[] = {"-j 1", "-b 3 -j 2", "-b 1", "-j 2"};
-        snprintf(arguments, sizeof arguments, "model.bin %s --dump out/d", ways[i]);
+        snprintf(arguments, sizeof arguments, "model.bin %s --dump out/d",
+                 ways[i]);
         char *bytes = logits_of(arguments, &size);
-        CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size), "%s: other logits: %s",
-              ways[i], err);
-        CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files", ways[i],
-              files_in("out/d"));
+        CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size),
+              "%s: other logits: %s", ways[i], err);
+        CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files",
+              ways[i], files_in("out/d"));
         check_dump("out/d", &m, ids, 7, (const float *)(void *)bytes);
         free(bytes);
         if (i == 3)
-            check_refused(1, "--dump out/d: the path exists",
-                          "model.bin -m logits --tokens 1 -o out/l --dump out/d");
+            check_refused(
+                1, "--dump out/d: the path exists",
+                "model.bin -m logits --tokens 1 -o out/l --dump out/d");
         folder_remove(inside("out/d"));
     }
     check_refused(1, "No such file or directory",
@@ -743,7 +829,8 @@ static void a_dump_has_head_norms(void) {
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
     gguf_write(&file, inside("heads.gguf"));
     gguf_free(&file);
-    CHECK_RUN("heads.gguf -m logits --tokens 1,2,3,4,5 -j 3 -b 4 -o out/l --dump out/d");
+    CHECK_RUN(
+        "heads.gguf -m logits --tokens 1,2,3,4,5 -j 3 -b 4 -o out/l --dump out/d");
     const float *y = npy("out/d/layers.1.q_norm.out.npy", &bytes, 5, 4 * 24);
     CHECK(y, "no q_norm");
     Model m;
@@ -754,8 +841,9 @@ static void a_dump_has_head_norms(void) {
         float expected[24];
         norm_plain(expected, x + h * 24, &m.layers[1].q_norm, 1, 24);
         for (int i = 0; i < 24; i++)
-            CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f, "head %d: %g, expected %g", h,
-                  (double)y[h * 24 + i], (double)expected[i]);
+            CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f,
+                  "head %d: %g, expected %g", h, (double)y[h * 24 + i],
+                  (double)expected[i]);
     }
     free(in_bytes);
     free(bytes);
@@ -779,7 +867,8 @@ static void ctrl_c_ends_the_bench_cleanly(void) {
 static void the_bench_reports_a_full_disk(void) {
     setup.output = "/dev/full";
     run("model.bin -m norms --json --seconds 0");
-    CHECK(status == 1 && strstr(err, "cannot write the output"), "status %d, %s", status, err);
+    CHECK(status == 1 && strstr(err, "cannot write the output"),
+          "status %d, %s", status, err);
 }
 
 void suite_lab(void) {

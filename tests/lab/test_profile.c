@@ -27,7 +27,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TOKENS = 40, BATCH = 16, DECODED = 6, CHUNKS = 3 /* of 16, 16 and 8 tokens */ };
+enum {
+    TOKENS = 40,
+    BATCH = 16,
+    DECODED = 6,
+    CHUNKS = 3 /* of 16, 16 and 8 tokens */
+};
 
 static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 /* large enough for the clock's resolution */
@@ -39,12 +44,13 @@ typedef struct {
     int waits[N_PHASES];
 } Sites;
 
-static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention", "attn_out", "mlp_norm",
-                             "gate_up+silu", "down", "(wait)", NULL},
+static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention",
+                             "attn_out", "mlp_norm", "gate_up+silu", "down",
+                             "(wait)", NULL},
                             {[PREFILL] = 7, [DECODE] = 5}};
-static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope", "attention",
-                              "attn_out", "mlp_norm", "router", "top_k", "gate_up+silu", "down",
-                              "(wait)", NULL},
+static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope",
+                              "attention", "attn_out", "mlp_norm", "router",
+                              "top_k", "gate_up+silu", "down", "(wait)", NULL},
                              {[PREFILL] = 9, [DECODE] = 7}};
 
 static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
@@ -57,14 +63,21 @@ static bool in_int8; /* whether open_session() writes the model in int8 */
 
 /* Opens a model and a session, profiled or not; the model uses all threads, although it is
  * small. */
-static int open_path(const HashModel *m, const char *path, int threads, bool profiled) {
-    if (model_open(&model, path)) return -1;
-    if (threads > 1) model.decode_bytes = 1 << 30;
-    for (int i = 0; i < TOKENS + DECODED; i++) tokens[i] = hash_token(m, i);
-    if (session_open(&session, &model, threads, BATCH, 0, KV_F32)) return -1;
-    profile = profiled ? profile_open(&session, (About){"a \"model\"</script>", NULL, threads},
-                                      nanoseconds)
-                       : NULL;
+static int open_path(const HashModel *m, const char *path, int threads,
+                     bool profiled) {
+    if (model_open(&model, path))
+        return -1;
+    if (threads > 1)
+        model.decode_bytes = 1 << 30;
+    for (int i = 0; i < TOKENS + DECODED; i++)
+        tokens[i] = hash_token(m, i);
+    if (session_open(&session, &model, threads, BATCH, 0, KV_F32))
+        return -1;
+    profile = profiled
+                  ? profile_open(&session,
+                                 (About){"a \"model\"</script>", NULL, threads},
+                                 nanoseconds)
+                  : NULL;
     return profiled && !profile ? -1 : 0;
 }
 
@@ -99,10 +112,12 @@ static void run_session(double *seconds, float *logits) {
     for (int i = 0; i <= DECODED; i++) {
         const double start = now();
         const float *l =
-            i ? model_forward_text(&session, &tokens[TOKENS + i - 1], 1, TOKENS + i - 1, 1)
+            i ? model_forward_text(&session, &tokens[TOKENS + i - 1], 1,
+                                   TOKENS + i - 1, 1)
               : model_forward_text(&session, tokens, TOKENS, 0, 1);
         seconds[i ? DECODE : PREFILL] += now() - start;
-        if (logits) memcpy(logits + (size_t)i * row, l, row * sizeof *l);
+        if (logits)
+            memcpy(logits + (size_t)i * row, l, row * sizeof *l);
     }
 }
 
@@ -118,8 +133,10 @@ static void profiling_changes_no_bit(void) {
         CHECK(!open_session(&MODEL, threads, true), "no session");
         run_session(seconds, found);
         close_session();
-        CHECK(!memcmp(found, expected, sizeof found), "%d threads: other logits", threads);
-        if (test_fast() && threads != 2) continue;
+        CHECK(!memcmp(found, expected, sizeof found),
+              "%d threads: other logits", threads);
+        if (test_fast() && threads != 2)
+            continue;
         CHECK(!open_moe(threads, false), "no session");
         run_session(seconds, expected);
         close_session();
@@ -141,7 +158,8 @@ static double seconds_of_sites(Phase phase) {
 }
 
 static double of_profiler(Phase phase) {
-    return profile_of_thread(profile, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
+    return profile_of_thread(profile, 0, phase, NO_LAYER, SITE_PROFILE)
+        ->seconds;
 }
 
 /* Another program may take the processor between the last mark and our clock, so the best of many
@@ -150,23 +168,29 @@ static double of_profiler(Phase phase) {
 static void check_parts(int threads) {
     const double min = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
-    for (int i = 0; i < 200 && (i == 0 || best[PREFILL] < min || best[DECODE] < min); i++) {
+    for (int i = 0;
+         i < 200 && (i == 0 || best[PREFILL] < min || best[DECODE] < min);
+         i++) {
         double seconds[N_PHASES] = {0};
         CHECK(!open_session(&LARGE, threads, true), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double own = of_profiler(phase), parts = seconds_of_sites(phase) + own,
+            const double own = of_profiler(phase),
+                         parts = seconds_of_sites(phase) + own,
                          total = profile->passes[phase].seconds + own;
             const double norms = profile_work(profile, phase).norms;
             CHECK(fabs(parts - total) < 1e-9 && total <= 1.01 * seconds[phase],
-                  "parts %g, total %g, timed outside %g", parts, total, seconds[phase]);
-            CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms, parts);
+                  "parts %g, total %g, timed outside %g", parts, total,
+                  seconds[phase]);
+            CHECK(norms > 0 && norms < parts, "norms %g, parts %g", norms,
+                  parts);
             best[phase] = fmax(best[phase], parts / seconds[phase]);
         }
         close_session();
     }
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        CHECK(best[phase] >= min, "%d threads, phase %d: the parts make %.1f %% of the whole",
+        CHECK(best[phase] >= min,
+              "%d threads, phase %d: the parts make %.1f %% of the whole",
               threads, phase, 100 * best[phase]);
 }
 
@@ -186,19 +210,24 @@ static struct {
     uint64_t at[THREADS], reading; /* cost of a reading, in ticks */
     int thread, layer;             /* with `site`: where the delay is */
     Site site;
-    uint64_t ticks, more;  /* the delay; it grows by `more` each time */
-    uint64_t step;         /* the time of every site */
-    long switches;         /* involuntary switches during the delay */
-    Probe probe, *profile; /* the session's probe, which forwards to the profile's */
+    uint64_t ticks, more; /* the delay; it grows by `more` each time */
+    uint64_t step;        /* the time of every site */
+    long switches;        /* involuntary switches during the delay */
+    Probe probe,
+        *profile; /* the session's probe, which forwards to the profile's */
 } virtual;
 
-static uint64_t virtual_read(void) { return virtual.at[omp_get_thread_num()] += virtual.reading; }
+static uint64_t virtual_read(void) {
+    return virtual.at[omp_get_thread_num()] += virtual.reading;
+}
 
 /* After a barrier all threads have the latest time. */
 static void virtual_wait(void) {
-    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0] : virtual.at[1];
+    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0]
+                                                          : virtual.at[1];
 #pragma omp barrier
-    if (omp_get_num_threads() > 1) virtual.at[omp_get_thread_num()] = latest;
+    if (omp_get_num_threads() > 1)
+        virtual.at[omp_get_thread_num()] = latest;
 }
 
 static void virtual_mark(Probe *p, int layer, Site site) {
@@ -207,7 +236,8 @@ static void virtual_mark(Probe *p, int layer, Site site) {
         virtual_wait();
     else
         virtual.at[omp_get_thread_num()] += virtual.step;
-    if (site == virtual.site && layer == virtual.layer && omp_get_thread_num() == virtual.thread) {
+    if (site == virtual.site && layer == virtual.layer &&
+        omp_get_thread_num() == virtual.thread) {
         virtual.at[virtual.thread] += virtual.ticks;
         virtual.ticks += virtual.more;
         processors_lost += virtual.switches;
@@ -225,10 +255,12 @@ static void virtual_end(Probe *p) {
     virtual.profile->end(virtual.profile);
 }
 
-static void virtual_norm(Probe *p, int layer, Site site, bool out_, const float *x, size_t stride,
-                         int n, int heads, int dim) {
+static void virtual_norm(Probe *p, int layer, Site site, bool out_,
+                         const float *x, size_t stride, int n, int heads,
+                         int dim) {
     (void)p;
-    virtual.profile->norm(virtual.profile, layer, site, out_, x, stride, n, heads, dim);
+    virtual.profile->norm(virtual.profile, layer, site, out_, x, stride, n,
+                          heads, dim);
 }
 
 /* Opens a session whose profile reads the virtual clock; a reading costs `reading` ticks. */
@@ -237,11 +269,15 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     processors_lost = 1000;
     virtual.reading = reading;
     virtual.layer = -2; /* none */
-    if (open_session(m, threads, false)) return -1;
-    profile = profile_open(&session, (About){"a \"model\"", NULL, threads}, virtual_read);
-    if (!profile) return -1;
+    if (open_session(m, threads, false))
+        return -1;
+    profile = profile_open(&session, (About){"a \"model\"", NULL, threads},
+                           virtual_read);
+    if (!profile)
+        return -1;
     virtual.profile = session.probe;
-    virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark, virtual_norm};
+    virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark,
+                            virtual_norm};
     session.probe = &virtual.probe;
     return 0;
 }
@@ -254,13 +290,16 @@ static void take_longer(int thread, int layer, Site site, uint64_t ticks) {
 }
 
 /* In the account of a phase the thread has `ticks` ticks in this site and 0 in all others. */
-static void check_account(Phase phase, int thread, int layer, Site site, double ticks) {
+static void check_account(Phase phase, int thread, int layer, Site site,
+                          double ticks) {
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
-            const double found = 1e9 * profile_of_thread(profile, thread, phase, l, s)->seconds;
+            const double found =
+                1e9 * profile_of_thread(profile, thread, phase, l, s)->seconds;
             const double expected = l == layer && s == site ? ticks : 0;
-            CHECK(fabs(found - expected) < 1e-3, "thread %d, layer %d, %s: %g ticks, expected %g",
-                  thread, l, SITES[s].name, found, expected);
+            CHECK(fabs(found - expected) < 1e-3,
+                  "thread %d, layer %d, %s: %g ticks, expected %g", thread, l,
+                  SITES[s].name, found, expected);
         }
 }
 
@@ -270,29 +309,32 @@ static void delays_count_for_their_site(void) {
     static const struct {
         int thread, layer;
         Site site;
-    } delays[] = {{0, 1, SITE_ATTN_NORM},     {1, 1, SITE_ATTN_NORM},    {1, 0, SITE_MLP_NORM},
-                  {0, 2, SITE_DOWN},          {1, 2, SITE_DOWN},         {1, 0, SITE_ATTENTION},
-                  {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED}, {0, NO_LAYER, SITE_INPUT},
-                  {1, NO_LAYER, SITE_INPUT}};
+    } delays[] = {{0, 1, SITE_ATTN_NORM},     {1, 1, SITE_ATTN_NORM},
+                  {1, 0, SITE_MLP_NORM},      {0, 2, SITE_DOWN},
+                  {1, 2, SITE_DOWN},          {1, 0, SITE_ATTENTION},
+                  {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED},
+                  {0, NO_LAYER, SITE_INPUT},  {1, NO_LAYER, SITE_INPUT}};
     for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
         const int slow = delays[i].thread, layer = delays[i].layer;
         in_int8 = delays[i].site == SITE_INPUT;
         CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
         session.batch = TOKENS;
         take_longer(slow, layer, delays[i].site, 1000);
-        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS),
+              "does not run");
         /* the inputs of qkv, attn_out, gate and up, down; of the logits */
-        const double ticks = 1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
+        const double ticks =
+            1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
         check_account(PREFILL, slow, layer, delays[i].site, ticks);
         check_account(PREFILL, !slow, layer, SITE_WAIT, ticks);
         const bool norm = SITES[delays[i].site].is_norm;
         const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
-        CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g", SITES[delays[i].site].name,
-              share.value);
+        CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g",
+              SITES[delays[i].site].name, share.value);
         Load load = {0};
         profile_add_load(profile, &load);
-        CHECK(fabs(load.waited / load.seconds - 0.5) < 1e-9, "waited %g of %g s", load.waited,
-              load.seconds);
+        CHECK(fabs(load.waited / load.seconds - 0.5) < 1e-9,
+              "waited %g of %g s", load.waited, load.seconds);
         close_session();
     }
     in_int8 = false;
@@ -311,21 +353,29 @@ static void lost_processors_change_no_share(void) {
                 const bool now_ = interrupted_ && i % 10 == 0;
                 take_longer(0, 1, SITE_ROPE, now_ ? 5000000 : 0);
                 virtual.switches = now_;
-                CHECK(model_forward_text(&session, tokens, prompt ? TOKENS : 1, i, 1),
+                CHECK(model_forward_text(&session, tokens, prompt ? TOKENS : 1,
+                                         i, 1),
                       "does not run");
             }
             const Phase phase = prompt ? PREFILL : DECODE;
-            const double passes = prompt ? 1 : 30, lost = !interrupted_ ? 0 : prompt ? 5e-3 : 15e-3;
+            const double passes = prompt ? 1 : 30, lost = !interrupted_ ? 0
+                                                          : prompt      ? 5e-3
+                                                                        : 15e-3;
             const Work w = profile_work(profile, phase);
             /* a layer has eight sites, two of them norms; embed, final norm and logits */
-            const double share = 7.0 / 27, work = passes * 27 * 1e-9 * (double)virtual.step;
-            CHECK(fabs(w.share.value / share - 1) < 0.01, "norms are %g, expected %g",
-                  w.share.value, share);
-            CHECK(fabs(w.norms / work - share) < 1e-9 && fabs(w.work / work - 1) < 0.01,
+            const double share = 7.0 / 27,
+                         work = passes * 27 * 1e-9 * (double)virtual.step;
+            CHECK(fabs(w.share.value / share - 1) < 0.01,
+                  "norms are %g, expected %g", w.share.value, share);
+            CHECK(fabs(w.norms / work - share) < 1e-9 &&
+                      fabs(w.work / work - 1) < 0.01,
                   "%g s of work, expected %g", w.work, work);
-            CHECK(fabs(w.lost - lost) <= 0.01 * lost, "lost %g s, expected %g", w.lost, lost);
-            CHECK(profile->passes[phase].interrupted == (interrupted_ ? prompt ? 1 : 3 : 0),
-                  "%llu interrupted", (unsigned long long)profile->passes[phase].interrupted);
+            CHECK(fabs(w.lost - lost) <= 0.01 * lost, "lost %g s, expected %g",
+                  w.lost, lost);
+            CHECK(profile->passes[phase].interrupted ==
+                      (interrupted_ ? prompt ? 1 : 3 : 0),
+                  "%llu interrupted",
+                  (unsigned long long)profile->passes[phase].interrupted);
             close_session();
         }
 }
@@ -379,17 +429,21 @@ static void marks_count_for_the_profile(void) {
     CHECK(model_forward_text(&session, tokens, 1, 0, 1), "does not run");
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
-            const double found = 1e9 * profile_of_thread(profile, 0, DECODE, l, s)->seconds;
+            const double found =
+                1e9 * profile_of_thread(profile, 0, DECODE, l, s)->seconds;
             const double expected = l == 1 && s == SITE_MLP_NORM ? 5000
                                     : s == SITE_PROFILE          ? found
                                                                  : 0;
-            CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l, SITES[s].name, found);
+            CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l,
+                  SITES[s].name, found);
         }
     /* Marks of a layer: eight sites and two observed norms; of a forward pass: start, embed, final
      * norm, its observation, logits, end. Each mark reads the clock at its begin and at its end. */
     const double observing = 1e9 * of_profiler(DECODE);
-    CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3, "observing took %g ticks", observing);
-    CHECK(fabs(seconds_of_sites(DECODE) - profile->passes[DECODE].seconds) < 1e-12,
+    CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3,
+          "observing took %g ticks", observing);
+    CHECK(fabs(seconds_of_sites(DECODE) - profile->passes[DECODE].seconds) <
+              1e-12,
           "parts are not the whole");
     close_session();
 }
@@ -404,10 +458,11 @@ static void quantiles_of_calls(void) {
     SiteRow row = {0};
     for (int place = 0; !(row.layer == 2 && row.site == SITE_ATTN_OUT); place++)
         row = profile_row(profile, DECODE, place);
-    CHECK(fabs(row.median / 20 - 1) < 0.07 && fabs(row.p95 / 38 - 1) < 0.07, "median %g, 95 %% %g",
-          row.median, row.p95);
-    CHECK(fabs(1e9 * row.record.seconds - 820000) < 1e-3 && row.record.calls == 40, "%g ticks",
-          1e9 * row.record.seconds);
+    CHECK(fabs(row.median / 20 - 1) < 0.07 && fabs(row.p95 / 38 - 1) < 0.07,
+          "median %g, 95 %% %g", row.median, row.p95);
+    CHECK(fabs(1e9 * row.record.seconds - 820000) < 1e-3 &&
+              row.record.calls == 40,
+          "%g ticks", 1e9 * row.record.seconds);
     close_session();
 }
 
@@ -420,7 +475,8 @@ typedef struct {
     int layer; /* -1: outside the layers */
     long long calls, tokens;
     double seconds, us_per_token, us_median, us_95, share;
-    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position; /* -1: empty field */
+    double rms_in, rms_out, mean_over_rms, max_abs, max_channel,
+        max_position; /* -1: empty field */
 } Row;
 
 static Row rows[128];
@@ -434,7 +490,9 @@ static char *next_field(char **line) {
     return field;
 }
 
-static double number(const char *field) { return *field ? atof(field) : -1; }
+static double number(const char *field) {
+    return *field ? atof(field) : -1;
+}
 
 static int read_rows(const char *path) {
     static const char header[] =
@@ -442,26 +500,32 @@ static int read_rows(const char *path) {
         "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
     char line[1 << 14];
     FILE *in = fopen(path, "r");
-    if (!in) return -1;
-    const bool about = fgets(line, sizeof line, in) && !strncmp(line, "# {\"model\": ", 12) &&
+    if (!in)
+        return -1;
+    const bool about = fgets(line, sizeof line, in) &&
+                       !strncmp(line, "# {\"model\": ", 12) &&
                        json_valid(line + 2);
-    const bool right_header = about && fgets(line, sizeof line, in) && !strcmp(line, header);
+    const bool right_header =
+        about && fgets(line, sizeof line, in) && !strcmp(line, header);
     for (n_rows = 0; n_rows < 128 && fgets(line, sizeof line, in); n_rows++) {
         Row *r = &rows[n_rows];
         char *at = line;
         int commas = 0;
-        for (const char *c = line; *c; c++) commas += *c == ',';
-        if (commas != 15) break;
+        for (const char *c = line; *c; c++)
+            commas += *c == ',';
+        if (commas != 15)
+            break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
         snprintf(r->site, sizeof r->site, "%.23s", next_field(&at));
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
-        double *const numbers[] = {&r->seconds,     &r->us_per_token,  &r->us_median,
-                                   &r->us_95,       &r->share,         &r->rms_in,
-                                   &r->rms_out,     &r->mean_over_rms, &r->max_abs,
-                                   &r->max_channel, &r->max_position};
-        for (int i = 0; i < 11; i++) *numbers[i] = number(next_field(&at));
+        double *const numbers[] = {
+            &r->seconds, &r->us_per_token, &r->us_median,   &r->us_95,
+            &r->share,   &r->rms_in,       &r->rms_out,     &r->mean_over_rms,
+            &r->max_abs, &r->max_channel,  &r->max_position};
+        for (int i = 0; i < 11; i++)
+            *numbers[i] = number(next_field(&at));
     }
     const bool whole = feof(in);
     fclose(in);
@@ -470,7 +534,8 @@ static int read_rows(const char *path) {
 
 static const Row *find_row(const char *phase, int layer, const char *site) {
     for (int i = 0; i < n_rows; i++)
-        if (!strcmp(rows[i].phase, phase) && rows[i].layer == layer && !strcmp(rows[i].site, site))
+        if (!strcmp(rows[i].phase, phase) && rows[i].layer == layer &&
+            !strcmp(rows[i].site, site))
             return &rows[i];
     return NULL;
 }
@@ -484,61 +549,73 @@ static int report(const char *name) {
 }
 
 /* The number of calls of a site, in a layer or outside the layers, in `calls` chunks. */
-static long long calls_of(const char *site, const Sites *sites, bool in_layer, Phase phase,
-                          long long calls) {
+static long long calls_of(const char *site, const Sites *sites, bool in_layer,
+                          Phase phase, long long calls) {
     /* outside: the logits */
-    if (!strcmp(site, "(wait)")) return in_layer ? sites->waits[phase] * calls : calls;
+    if (!strcmp(site, "(wait)"))
+        return in_layer ? sites->waits[phase] * calls : calls;
     return calls;
 }
 
-static void check_row(const Row *r, const char *phase, int layer, const char *site, long long calls,
-                      long long n_tokens) {
-    CHECK(!strcmp(r->phase, phase) && r->layer == layer && !strcmp(r->site, site),
-          "a row is %s, %d, %s; expected %s, %d, %s", r->phase, r->layer, r->site, phase, layer,
-          site);
-    CHECK(r->calls == calls, "%s, %d, %s: %lld calls, expected %lld", phase, layer, site, r->calls,
-          calls);
-    CHECK(r->tokens == n_tokens, "%s, %d, %s: %lld tokens, expected %lld", phase, layer, site,
-          r->tokens, n_tokens);
+static void check_row(const Row *r, const char *phase, int layer,
+                      const char *site, long long calls, long long n_tokens) {
+    CHECK(!strcmp(r->phase, phase) && r->layer == layer &&
+              !strcmp(r->site, site),
+          "a row is %s, %d, %s; expected %s, %d, %s", r->phase, r->layer,
+          r->site, phase, layer, site);
+    CHECK(r->calls == calls, "%s, %d, %s: %lld calls, expected %lld", phase,
+          layer, site, r->calls, calls);
+    CHECK(r->tokens == n_tokens, "%s, %d, %s: %lld tokens, expected %lld",
+          phase, layer, site, r->tokens, n_tokens);
     const bool norm = strstr(r->site, "norm");
-    CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm && (r->max_abs >= 0) == norm &&
-              (r->mean_over_rms >= 0) == norm && (r->max_channel >= 0) == norm &&
-              (r->max_position >= 0) == norm,
+    CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm &&
+              (r->max_abs >= 0) == norm && (r->mean_over_rms >= 0) == norm &&
+              (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
           "%s: an RMS if and only if it is a norm", r->site);
     /* per token, so that sites add up */
-    const double us = 1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS);
-    CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0, "%s: %g us a token", r->site,
-          r->us_per_token);
-    CHECK(r->us_median <= r->us_95 && r->us_median >= 0, "%s: median %g, 95 %% %g", r->site,
-          r->us_median, r->us_95);
+    const double us =
+        1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS);
+    CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0,
+          "%s: %g us a token", r->site, r->us_per_token);
+    CHECK(r->us_median <= r->us_95 && r->us_median >= 0,
+          "%s: median %g, 95 %% %g", r->site, r->us_median, r->us_95);
 }
 
 /* Every site of every layer has a row, in the order of the forward pass. */
-static void check_sites(const Sites *sites_of_layer, const char *phase_name, int threads, int *at,
-                        long long calls, long long n_tokens, long long logits_calls) {
+static void check_sites(const Sites *sites_of_layer, const char *phase_name,
+                        int threads, int *at, long long calls,
+                        long long n_tokens, long long logits_calls) {
     static const char *const before[] = {"(start)", "embed", NULL};
     static const char *const after[] = {"final_norm", "logits",    "(end)",
                                         "(wait)",     "(profile)", NULL};
     const Phase phase = strcmp(phase_name, "prefill") ? DECODE : PREFILL;
     for (int l = -1; l <= model.config.n_layers; l++) {
         const bool in_layer = l >= 0 && l < model.config.n_layers;
-        const char *const *sites = l < 0 ? before : in_layer ? sites_of_layer->names : after;
+        const char *const *sites = l < 0      ? before
+                                   : in_layer ? sites_of_layer->names
+                                              : after;
         for (int i = 0; sites[i]; i++) {
-            if (threads == 1 && !strcmp(sites[i], "(wait)")) continue;
+            if (threads == 1 && !strcmp(sites[i], "(wait)"))
+                continue;
             const bool last = l == model.config.n_layers,
                        outside_wait = last && !strcmp(sites[i], "(wait)");
             const long long of_site =
-                calls_of(sites[i], sites_of_layer, in_layer, phase, last ? logits_calls : calls);
+                calls_of(sites[i], sites_of_layer, in_layer, phase,
+                         last ? logits_calls : calls);
             const long long per_token = of_site / (last ? logits_calls : calls);
-            if (*at >= n_rows) break;
-            const long long last_chunk = phase == PREFILL ? n_tokens % BATCH : n_tokens;
+            if (*at >= n_rows)
+                break;
+            const long long last_chunk =
+                phase == PREFILL ? n_tokens % BATCH : n_tokens;
             if (outside_wait) /* embed's and the logits' */
-                check_row(&rows[*at], phase_name, -1, "(wait)", calls + logits_calls,
-                          n_tokens + last_chunk);
+                check_row(&rows[*at], phase_name, -1, "(wait)",
+                          calls + logits_calls, n_tokens + last_chunk);
             else if (last && *sites[i] == '(')
-                check_row(&rows[*at], phase_name, -1, sites[i], logits_calls, last_chunk);
+                check_row(&rows[*at], phase_name, -1, sites[i], logits_calls,
+                          last_chunk);
             else
-                check_row(&rows[*at], phase_name, in_layer ? l : -1, sites[i], of_site,
+                check_row(&rows[*at], phase_name, in_layer ? l : -1, sites[i],
+                          of_site,
                           per_token * (last ? logits_calls : n_tokens));
             ++*at;
         }
@@ -547,7 +624,8 @@ static void check_sites(const Sites *sites_of_layer, const char *phase_name, int
 
 static double sum_of_shares(const char *phase) {
     double sum = 0;
-    for (int i = 0; i < n_rows; i++) sum += strcmp(rows[i].phase, phase) ? 0 : rows[i].share;
+    for (int i = 0; i < n_rows; i++)
+        sum += strcmp(rows[i].phase, phase) ? 0 : rows[i].share;
     return sum;
 }
 
@@ -555,14 +633,15 @@ static void check_csv(const Sites *sites, int threads) {
     double seconds[N_PHASES] = {0};
     int at = 0;
     run_session(seconds, NULL);
-    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV with the documented columns");
+    CHECK(!report("x.csv") && !read_rows(temporary("x.csv")),
+          "no CSV with the documented columns");
     check_sites(sites, "prefill", threads, &at, CHUNKS, TOKENS, 1);
     check_sites(sites, "decode", threads, &at, DECODED, DECODED, DECODED);
     CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
     const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
     for (Phase phase = 0; phase < N_PHASES; phase++)
-        CHECK(fabs(shares[phase] - 1) < 1e-4, "shares of %s sum to %g", PHASE_NAMES[phase],
-              shares[phase]);
+        CHECK(fabs(shares[phase] - 1) < 1e-4, "shares of %s sum to %g",
+              PHASE_NAMES[phase], shares[phase]);
 }
 
 static void csv_lists_every_site(void) {
@@ -570,7 +649,8 @@ static void csv_lists_every_site(void) {
         CHECK(!open_session(&MODEL, threads, true), "no session");
         check_csv(&PLAIN, threads);
         close_session();
-        if (test_fast() && threads != 2) continue;
+        if (test_fast() && threads != 2)
+            continue;
         CHECK(!open_moe(threads, true), "no session");
         check_csv(&SPARSE, threads);
         close_session();
@@ -597,12 +677,15 @@ static Size size_of(const float *x, int n) {
 
 static void check_size(const Row *r, Size in, Size out_) {
     CHECK(r, "no such row");
-    CHECK(fabs(r->rms_in / in.rms - 1) < 1e-5, "layer %d, %s: RMS in %g, expected %g", r->layer,
-          r->site, r->rms_in, in.rms);
-    CHECK(fabs(r->rms_out / out_.rms - 1) < 1e-5, "layer %d, %s: RMS out %g, expected %g", r->layer,
-          r->site, r->rms_out, out_.rms);
-    CHECK(fabs(r->max_abs / in.largest - 1) < 1e-5, "layer %d, %s: max %g, expected %g", r->layer,
-          r->site, r->max_abs, in.largest);
+    CHECK(fabs(r->rms_in / in.rms - 1) < 1e-5,
+          "layer %d, %s: RMS in %g, expected %g", r->layer, r->site, r->rms_in,
+          in.rms);
+    CHECK(fabs(r->rms_out / out_.rms - 1) < 1e-5,
+          "layer %d, %s: RMS out %g, expected %g", r->layer, r->site,
+          r->rms_out, out_.rms);
+    CHECK(fabs(r->max_abs / in.largest - 1) < 1e-5,
+          "layer %d, %s: max %g, expected %g", r->layer, r->site, r->max_abs,
+          in.largest);
 }
 
 /* The input of the first norm is the embedding, that of the last one is still in the session. */
@@ -611,14 +694,16 @@ static void sizes_of_the_residual_stream(void) {
     for (int threads = 1; threads <= 3; threads++) {
         CHECK(!open_session(&MODEL, threads, true), "no session");
         session.batch = TOKENS;
-        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS),
+              "does not run");
         CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
         for (int t = 0; t < TOKENS; t++) {
             dequantize_row(x + t * 64, &model.embedding, tokens[t]);
             rmsnorm(y + t * 64, x + t * 64, model.layers[0].attn_norm.gamma, 64,
                     model.layers[0].attn_norm.eps);
         }
-        check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS), size_of(y, TOKENS));
+        check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS),
+                   size_of(y, TOKENS));
         StreamSize rest = {0};
         for (int b = 1; b < POSITION_BUCKETS; b++) {
             rest.squares += profile->streams[0][b].squares;
@@ -632,10 +717,10 @@ static void sizes_of_the_residual_stream(void) {
                   fabs(others / size_of(x + 64, TOKENS - 1).rms - 1) < 1e-5,
               "the first position has RMS %g, the others %g", first, others);
         for (int t = 0; t < TOKENS; t++)
-            rmsnorm(y + t * 64, session.chunk.x + t * 64, model.final_norm.gamma, 64,
-                    model.final_norm.eps);
-        check_size(find_row("prefill", -1, "final_norm"), size_of(session.chunk.x, TOKENS),
-                   size_of(y, TOKENS));
+            rmsnorm(y + t * 64, session.chunk.x + t * 64,
+                    model.final_norm.gamma, 64, model.final_norm.eps);
+        check_size(find_row("prefill", -1, "final_norm"),
+                   size_of(session.chunk.x, TOKENS), size_of(y, TOKENS));
         close_session();
     }
 }
@@ -646,22 +731,25 @@ static void sizes_of_heads(void) {
     for (int threads = 1; threads <= (test_fast() ? 1 : 3); threads++) {
         CHECK(!open_moe(threads, true), "no session");
         session.batch = TOKENS;
-        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1),
+              "does not run");
         CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
         const Layer *layer = &model.layers[0];
         for (int t = 0; t < TOKENS; t++) {
             float w[64];
             dequantize_row(x + t * 64, &model.embedding, tokens[t]);
-            rmsnorm(x + t * 64, x + t * 64, layer->attn_norm.gamma, 64, layer->attn_norm.eps);
+            rmsnorm(x + t * 64, x + t * 64, layer->attn_norm.gamma, 64,
+                    layer->attn_norm.eps);
             for (int r = 0; r < 64; r++) {
                 double sum = 0;
                 dequantize_row(w, &layer->wq, r);
-                for (int i = 0; i < 64; i++) sum += (double)w[i] * (double)x[t * 64 + i];
+                for (int i = 0; i < 64; i++)
+                    sum += (double)w[i] * (double)x[t * 64 + i];
                 q[t * 64 + r] = (float)sum;
             }
             for (int h = 0; h < 4; h++)
-                rmsnorm(normalized + t * 64 + h * 16, q + t * 64 + h * 16, layer->q_norm.gamma, 16,
-                        layer->q_norm.eps);
+                rmsnorm(normalized + t * 64 + h * 16, q + t * 64 + h * 16,
+                        layer->q_norm.gamma, 16, layer->q_norm.eps);
         }
         check_size(find_row("prefill", 0, "q_norm"), size_of(q, TOKENS),
                    size_of(normalized, TOKENS));
@@ -671,7 +759,8 @@ static void sizes_of_heads(void) {
 
 static int times_in(const char *text, const char *what) {
     int n = 0;
-    for (; (text = strstr(text, what)); text++) n++;
+    for (; (text = strstr(text, what)); text++)
+        n++;
     return n;
 }
 
@@ -683,13 +772,17 @@ static int times_in(const char *text, const char *what) {
 static char *read_page_data(const char *name) {
     static const char marker[] = "<script type=\"text/csv\" id=\"profile\">\n";
     size_t size;
-    char *page = file_read(temporary(name), &size), *at = page ? strstr(page, marker) : NULL;
-    char *begin = at ? at + strlen(marker) : NULL, *end = begin ? strstr(begin, "</script>") : NULL;
+    char *page = file_read(temporary(name), &size),
+         *at = page ? strstr(page, marker) : NULL;
+    char *begin = at ? at + strlen(marker) : NULL,
+         *end = begin ? strstr(begin, "</script>") : NULL;
     const bool whole = end && times_in(page, "</script>") == 2 &&
                        !strncmp(page, "<!DOCTYPE html>\n", 16) &&
-                       !strcmp(page + size - 8, "</html>\n") && !strstr(page, "://");
-    char *line =
-        whole && !strncmp(begin, "# ", 2) ? strndup(begin + 2, strcspn(begin, "\n") - 2) : NULL;
+                       !strcmp(page + size - 8, "</html>\n") &&
+                       !strstr(page, "://");
+    char *line = whole && !strncmp(begin, "# ", 2)
+                     ? strndup(begin + 2, strcspn(begin, "\n") - 2)
+                     : NULL;
     const bool valid = line && json_valid(line);
     free(line);
     if (!valid) {
@@ -708,9 +801,12 @@ static void a_page_contains_the_csv_file(void) {
         CHECK(!open_moe(threads, true), "no session");
         run_session(seconds, NULL);
         CHECK(!report("x.csv") && !report("x.html"), "no files");
-        char *data = read_page_data("x.html"), *csv = file_read(temporary("x.csv"), &size);
+        char *data = read_page_data("x.html"),
+             *csv = file_read(temporary("x.csv"), &size);
         CHECK(data && csv &&
-                  !strncmp(data, "# {\"model\": \"a \\\"model\\\"\\u003c/script>\", ", 41),
+                  !strncmp(data,
+                           "# {\"model\": \"a \\\"model\\\"\\u003c/script>\", ",
+                           41),
               "no page, or other data: %.100s", data);
         CHECK(!strcmp(data, csv), "the file differs");
         CHECK(times_in(csv, "\n") > 40, "%d rows", times_in(csv, "\n"));
@@ -727,12 +823,14 @@ static void every_site_has_a_color_and_a_mark_on_the_page(void) {
     for (Site site = 0; site < N_SITES; site++) {
         char color[32] = "--", entry[40];
         for (const char *c = SITES[site].name; *c; c++)
-            if (isalnum((unsigned char)*c) || *c == '_') strncat(color, c, 1);
+            if (isalnum((unsigned char)*c) || *c == '_')
+                strncat(color, c, 1);
         strcat(color, ": #");
         snprintf(entry, sizeof entry, "\n  \"%s\": [\"", SITES[site].name);
-        CHECK(times_in(PAGE_HTML, color) == 2, "%s: %d colors, expected 2", color,
-              times_in(PAGE_HTML, color));
-        CHECK(times_in(PAGE_HTML, entry) == 1, "%s has no mark", SITES[site].name);
+        CHECK(times_in(PAGE_HTML, color) == 2, "%s: %d colors, expected 2",
+              color, times_in(PAGE_HTML, color));
+        CHECK(times_in(PAGE_HTML, entry) == 1, "%s has no mark",
+              SITES[site].name);
     }
 }
 
@@ -758,17 +856,21 @@ static void a_busy_machine_is_reported(void) {
         CHECK(!open_virtual(&MODEL, cases[i].threads, 0), "no session");
         take_longer(cases[i].threads - 1, 1, SITE_DOWN, 1000000);
         virtual.switches = cases[i].switches;
-        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1),
+              "does not run");
         CHECK(!report("x.csv"), "no CSV");
-        const char *at = strstr(stderr_text(), cases[i].busy ? "\nbusy: " : "\nidle: ");
+        const char *at =
+            strstr(stderr_text(), cases[i].busy ? "\nbusy: " : "\nidle: ");
         size_t size;
         char sentence[256] = "", *csv = file_read(temporary("x.csv"), &size);
-        if (at) sscanf(at + 1, "%255[^\n]", sentence);
-        CHECK(*sentence && csv && strstr(csv, sentence), "case %d: '%s' in %s", i, sentence,
-              csv ? csv : "no file");
+        if (at)
+            sscanf(at + 1, "%255[^\n]", sentence);
+        CHECK(*sentence && csv && strstr(csv, sentence), "case %d: '%s' in %s",
+              i, sentence, csv ? csv : "no file");
         CHECK(!report("x.html"), "no page");
         char *data = read_page_data("x.html");
-        CHECK(data && strstr(data, sentence), "case %d: %s", i, data ? data : "no data");
+        CHECK(data && strstr(data, sentence), "case %d: %s", i,
+              data ? data : "no data");
         free(data);
         free(csv);
         close_session();
@@ -777,10 +879,13 @@ static void a_busy_machine_is_reported(void) {
 
 static void the_json_checker(void) {
     static const char *const good[] = {
-        "[]", " {\"a\": [1, -2.5e-3, \"x\\n\\u00e9\", true, null], \"b\": {}} \n", "0", "\"\""};
-    static const char *const bad[] = {"",     "[1,]",  "[1 2]",    "{\"a\" 1}",  "{a: 1}",
-                                      "[01]", "[1.]",  "[nan]",    "[\"\\x\"]",  "[\"a]",
-                                      "[1]]", "[inf]", "[\"\n\"]", "{\"a\": 1,}"};
+        "[]",
+        " {\"a\": [1, -2.5e-3, \"x\\n\\u00e9\", true, null], \"b\": {}} \n",
+        "0", "\"\""};
+    static const char *const bad[] = {
+        "",     "[1,]",  "[1 2]",    "{\"a\" 1}",  "{a: 1}",
+        "[01]", "[1.]",  "[nan]",    "[\"\\x\"]",  "[\"a]",
+        "[1]]", "[inf]", "[\"\n\"]", "{\"a\": 1,}"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         CHECK(json_valid(good[i]), "refused: %s", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -799,7 +904,8 @@ static void make_models(void) {
     hashmodel_write(&SPEAKING, inside("model.bin"), 1, 0);
     hashmodel_write(&SPEAKING, inside("nan.bin"), 1, 0);
     hashtokenizer_write(inside("tokenizer.bin"), 512);
-    FILE *f = fopen(inside("nan.bin"), "r+b"); /* an element of the final norm */
+    FILE *f =
+        fopen(inside("nan.bin"), "r+b"); /* an element of the final norm */
     fseek(f, 256 + 4L * 64 * 4, SEEK_SET);
     fwrite(&nan, sizeof nan, 1, f);
     fclose(f);
@@ -819,26 +925,35 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
     };
     static char without[1 << 14];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        static const char *const ways[] = {"", "--profile", "--profile=out/x.csv",
-                                           "--profile=out/x.html"};
+        static const char *const ways[] = {
+            "", "--profile", "--profile=out/x.csv", "--profile=out/x.html"};
         /* times are not compared */
-        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 3 : 4); way++) {
-            if (test_fast() && way == 1) continue;
-            if (strstr(modes[i].arguments, "chat")) setup.input = "hello\nand now?\n";
+        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 3 : 4);
+             way++) {
+            if (test_fast() && way == 1)
+                continue;
+            if (strstr(modes[i].arguments, "chat"))
+                setup.input = "hello\nand now?\n";
             CHECK_RUN("model.bin %s %s", ways[way], modes[i].arguments);
-            if (way == 0) snprintf(without, sizeof without, "%.16000s", out);
-            CHECK(modes[i].timed || !strncmp(out, without, 16000), "%s %s: %s", modes[i].arguments,
-                  ways[way], out);
-            if (way == 0) continue;
-            CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1, "%s", err);
+            if (way == 0)
+                snprintf(without, sizeof without, "%.16000s", out);
+            CHECK(modes[i].timed || !strncmp(out, without, 16000), "%s %s: %s",
+                  modes[i].arguments, ways[way], out);
+            if (way == 0)
+                continue;
+            CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1,
+                  "%s", err);
             CHECK(times_in(err, "\nprefill\n") == modes[i].prefill &&
                       times_in(err, "\ndecode\n") == modes[i].decode &&
-                      times_in(err, "\nnorms: ") == modes[i].prefill + modes[i].decode,
+                      times_in(err, "\nnorms: ") ==
+                          modes[i].prefill + modes[i].decode,
                   "%s: another table: %s", modes[i].arguments, err);
-            CHECK(times_in(err, "\nattn_norm ") == modes[i].prefill + modes[i].decode, "%s: %s",
-                  modes[i].arguments, err);
+            CHECK(times_in(err, "\nattn_norm ") ==
+                      modes[i].prefill + modes[i].decode,
+                  "%s: %s", modes[i].arguments, err);
         }
-        CHECK(!read_rows(inside("out/x.csv")) && n_rows > 20, "%s: no CSV", modes[i].arguments);
+        CHECK(!read_rows(inside("out/x.csv")) && n_rows > 20, "%s: no CSV",
+              modes[i].arguments);
         unlink(inside("out/x.csv"));
         CHECK(test_fast() || !unlink(inside("out/x.html")), "no page");
         unlink(inside("out/logits"));
@@ -848,48 +963,61 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
 
 /* A file of 5,000 tiny layers would take a gigabyte. */
 static void the_size_of_a_profile_is_limited(void) {
-    hashmodel_write(&(HashModel){8, 8, 5000, 1, 1, 512, 64, false, 7}, inside("layers.bin"), 1, 0);
-    check_refused(1, "a profile needs a model of at most 256 layers, this one has 5000",
-                  "layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
+    hashmodel_write(&(HashModel){8, 8, 5000, 1, 1, 512, 64, false, 7},
+                    inside("layers.bin"), 1, 0);
+    check_refused(
+        1, "a profile needs a model of at most 256 layers, this one has 5000",
+        "layers.bin --tokens 3 -n 2 -j 2 --profile=out/x.html");
     unlink(inside("layers.bin"));
 }
 
 static void other_modes_refuse_a_profile(void) {
-    static const char *const modes[] = {"tokenize -i aa", "info", "convert -q f32 -o out/a.gguf",
-                                        "norms", "norms --json"};
+    static const char *const modes[] = {"tokenize -i aa", "info",
+                                        "convert -q f32 -o out/a.gguf", "norms",
+                                        "norms --json"};
     for (int i = 0; i < 5; i++) {
         char arguments[128];
-        snprintf(arguments, sizeof arguments, "model.bin --profile -m %s", modes[i]);
-        check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ",
-                      arguments);
+        snprintf(arguments, sizeof arguments, "model.bin --profile -m %s",
+                 modes[i]);
+        check_refused(
+            2,
+            "--profile works in generate, chat, perplexity, bench, logits, not in ",
+            arguments);
     }
-    check_refused(2, "--profile works in generate, chat, perplexity, bench, logits, not in ",
-                  "-m norms --profile=out/x.csv");
+    check_refused(
+        2,
+        "--profile works in generate, chat, perplexity, bench, logits, not in ",
+        "-m norms --profile=out/x.csv");
     CHECK(files_in("out") == 0, "files left over");
 }
 
 static void bad_names_are_refused(void) {
-    static const char *const names[] = {"x", "x.txt", "csv", "x.csv.gz", "x.json", "out/"};
+    static const char *const names[] = {"x",        "x.txt",  "csv",
+                                        "x.csv.gz", "x.json", "out/"};
     for (int i = 0; i < 6; i++) {
         char arguments[128], mention[64];
-        snprintf(arguments, sizeof arguments, "model.bin -i aa --profile=%s", names[i]);
-        snprintf(mention, sizeof mention, "--profile is '%s', expected", names[i]);
+        snprintf(arguments, sizeof arguments, "model.bin -i aa --profile=%s",
+                 names[i]);
+        snprintf(mention, sizeof mention, "--profile is '%s', expected",
+                 names[i]);
         check_refused(2, mention, arguments);
     }
 }
 
 static void a_failing_run_writes_no_profile(void) {
-    static const char *const runs[] = {"nan.bin -i aa", "nan.bin -m perplexity -i aa",
-                                       "model.bin --tokens 600", "model.bin -i aa -z missing",
-                                       "model.bin --norm nonsense -i aa"};
+    static const char *const runs[] = {
+        "nan.bin -i aa", "nan.bin -m perplexity -i aa",
+        "model.bin --tokens 600", "model.bin -i aa -z missing",
+        "model.bin --norm nonsense -i aa"};
     for (int i = 0; i < 5; i++) {
         run("%s --profile=out/x.csv", runs[i]);
-        CHECK(status == (i == 4 ? 2 : 1) && one_line(err), "%s: status %d, %s", runs[i], status,
-              err);
+        CHECK(status == (i == 4 ? 2 : 1) && one_line(err), "%s: status %d, %s",
+              runs[i], status, err);
         CHECK(files_in("out") == 0, "%s: a profile was written", runs[i]);
     }
     run("model.bin -i aa -n 8 --profile=missing/x.csv");
-    CHECK(status == 1 && strstr(err, "missing/x.csv: "), "status %d, %s", status, err);
+    CHECK(status == 1 && strstr(err, "missing/x.csv: "), "status %d, %s",
+          status, err);
 }
 
 void suite_profile(void) {

@@ -13,7 +13,8 @@
 static char model[PATH_MAX];
 
 static bool open_model(void) {
-    if (!*model) binary_folder("chat");
+    if (!*model)
+        binary_folder("chat");
     return realpath("models/stories.gguf", model);
 }
 
@@ -29,35 +30,41 @@ static const char *message(const char *file, int i, const char *role) {
     static char content[1 << 16];
     JsonFile json;
     *content = '\0';
-    if (json_open(&json, inside(file))) return content;
+    if (json_open(&json, inside(file)))
+        return content;
     const Json *m = json_members(json.values, JSON_ARRAY);
-    while (m && i--) m = json_next(json.values, m);
+    while (m && i--)
+        m = json_next(json.values, m);
     if (m && json_is(json_get(m, "role"), role))
-        snprintf(content, sizeof content, "%s", json_shown(json_get(m, "content")));
+        snprintf(content, sizeof content, "%s",
+                 json_shown(json_get(m, "content")));
     json_close(&json);
     return content;
 }
 
 static void a_paste_is_one_message(void) {
-    static const char *const typed[] = {"\033[200~one\ntwo words\n\nfour\nfive\033[201~\n",
-                                        "Read: \033[200~a\nb\033[201~ now\n",
-                                        "\"\"\"x\ny\"\"\"\n",
-                                        "\033[200~\"\"\"doc\nstring\033[201~\n",
-                                        "/save c.json\n",
-                                        "/bye\n",
-                                        NULL};
+    static const char *const typed[] = {
+        "\033[200~one\ntwo words\n\nfour\nfive\033[201~\n",
+        "Read: \033[200~a\nb\033[201~ now\n",
+        "\"\"\"x\ny\"\"\"\n",
+        "\033[200~\"\"\"doc\nstring\033[201~\n",
+        "/save c.json\n",
+        "/bye\n",
+        NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "-y 'Be kind.'") == 0, "status %d, %s", status, err);
     CHECK(!strcmp(message("c.json", 0, "system"), "Be kind."), "%s",
           message("c.json", 0, "system"));
-    CHECK(!strcmp(message("c.json", 1, "user"), "one\ntwo words\n\nfour\nfive"), "%s",
-          message("c.json", 1, "user"));
+    CHECK(!strcmp(message("c.json", 1, "user"), "one\ntwo words\n\nfour\nfive"),
+          "%s", message("c.json", 1, "user"));
     CHECK(!strcmp(message("c.json", 3, "user"), "Read: a\nb now"), "%s",
           message("c.json", 3, "user"));
-    CHECK(!strcmp(message("c.json", 5, "user"), "x\ny"), "%s", message("c.json", 5, "user"));
+    CHECK(!strcmp(message("c.json", 5, "user"), "x\ny"), "%s",
+          message("c.json", 5, "user"));
     CHECK(!strcmp(message("c.json", 7, "user"), "\"\"\"doc\nstring"), "%s",
           message("c.json", 7, "user"));
-    CHECK(*message("c.json", 8, "assistant") && !*message("c.json", 9, "user"), "%s", err);
+    CHECK(*message("c.json", 8, "assistant") && !*message("c.json", 9, "user"),
+          "%s", err);
 }
 
 /* A file continues the conversation that it was saved from, and an answer to its last message
@@ -85,14 +92,19 @@ static void conversations_are_saved_and_loaded(void) {
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
     char first[1 << 12];
     snprintf(first, sizeof first, "%s", message("a.json", 1, "assistant"));
-    CHECK(*first && !strcmp(message("b.json", 1, "assistant"), first), "loaded: '%s', saved '%s'",
-          message("b.json", 1, "assistant"), first);
-    CHECK(*message("c.json", 1, "assistant") && strcmp(message("c.json", 1, "assistant"), first),
+    CHECK(*first && !strcmp(message("b.json", 1, "assistant"), first),
+          "loaded: '%s', saved '%s'", message("b.json", 1, "assistant"), first);
+    CHECK(*message("c.json", 1, "assistant") &&
+              strcmp(message("c.json", 1, "assistant"), first),
           "/regen: '%s'", first);
-    CHECK(strstr(err, "\"role\" is assistant, expected user and assistant in turn"), "%s", err);
-    CHECK(!strcmp(message("f.json", 0, "system"), "S") && *message("f.json", 2, "assistant"), "%s",
-          err);
-    CHECK(!strcmp(message("g.json", 2, "assistant"), message("f.json", 2, "assistant")),
+    CHECK(strstr(err,
+                 "\"role\" is assistant, expected user and assistant in turn"),
+          "%s", err);
+    CHECK(!strcmp(message("f.json", 0, "system"), "S") &&
+              *message("f.json", 2, "assistant"),
+          "%s", err);
+    CHECK(!strcmp(message("g.json", 2, "assistant"),
+                  message("f.json", 2, "assistant")),
           "a bad file cleared it: %s", err);
 }
 
@@ -104,13 +116,15 @@ static void ctrl_z_suspends_a_chat(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
     CHECK(suspended_echo, "the terminal was not set back");
-    CHECK(!strcmp(message("i.json", 2, "user"), "and now") && *message("i.json", 3, "assistant"),
+    CHECK(!strcmp(message("i.json", 2, "user"), "and now") &&
+              *message("i.json", 3, "assistant"),
           "'%s': %s", message("i.json", 2, "user"), err);
 }
 
 /* An answer ends before a stop string, in the conversation, too. */
 static void a_stop_string_is_no_part_of_an_answer(void) {
-    static const char *const typed[] = {"hello\n", "/save j.json\n", "/bye\n", NULL};
+    static const char *const typed[] = {"hello\n", "/save j.json\n", "/bye\n",
+                                        NULL};
     char whole[1 << 12], stop[8] = "";
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "-n 40") == 0, "status %d, %s", status, err);
@@ -122,8 +136,8 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
     CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
     const char *answer = message("j.json", 1, "assistant");
     const size_t n = strlen(answer);
-    CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) && !strncmp(out, whole, 20) &&
-              out[20] == '\n',
+    CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) &&
+              !strncmp(out, whole, 20) && out[20] == '\n',
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
 }
 
@@ -135,7 +149,8 @@ static void prompts_are_conversations(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     char list[1 << 10] = "[", line[1 << 11], answers[2][256];
     for (int i = 0; i < 4; i++)
-        sprintf(list + strlen(list), "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "",
+        sprintf(list + strlen(list),
+                "%s{\"role\": \"%s\", \"content\": \"%s\"}", i ? ", " : "",
                 roles[i], texts[i]);
     snprintf(
         line, sizeof line,
@@ -147,24 +162,32 @@ static void prompts_are_conversations(void) {
     strcat(list, "]");
     write_file("q.json", list);
     run("%s -m chat --prompts q.jsonl -t 0 -n 12 --json", model);
-    CHECK(status == 1 && strstr(err, "q.jsonl: line 3: the last message is not the user's"),
-          "%d: %s", status, err);
-    CHECK(strstr(err, "q.jsonl: line 4: \"role\" is user, expected user and assistant in turn"),
-          "%s", err);
+    CHECK(
+        status == 1 &&
+            strstr(err, "q.jsonl: line 3: the last message is not the user's"),
+        "%d: %s", status, err);
+    CHECK(
+        strstr(
+            err,
+            "q.jsonl: line 4: \"role\" is user, expected user and assistant in turn"),
+        "%s", err);
     JsonFile json;
     char *second = strchr(out, '\n');
     CHECK(second, "%s", out);
     for (int i = 0; i < 2; i++) {
         const char *text = i ? second + 1 : out;
-        CHECK(!json_parse(&json, "output", text, strcspn(text, "\n")), "%s", out);
+        CHECK(!json_parse(&json, "output", text, strcspn(text, "\n")), "%s",
+              out);
         CHECK(json_is(json_get(json.values, "prompt"), "and now"), "%s", out);
         snprintf(answers[i], sizeof answers[i], "%s",
                  json_shown(json_get(json.values, "completion")));
         json_close(&json);
     }
-    static const char *const typed[] = {"/load q.json\n", "/save k.json\n", "/bye\n", NULL};
+    static const char *const typed[] = {"/load q.json\n", "/save k.json\n",
+                                        "/bye\n", NULL};
     CHECK(talk(typed, "-t 0") == 0, "status %d, %s", status, err);
-    CHECK(!strcmp(message("k.json", 4, "assistant"), answers[0]) && strcmp(answers[0], answers[1]),
+    CHECK(!strcmp(message("k.json", 4, "assistant"), answers[0]) &&
+              strcmp(answers[0], answers[1]),
           "'%s' and '%s', in a conversation '%s'", answers[0], answers[1],
           message("k.json", 4, "assistant"));
 }
@@ -172,13 +195,17 @@ static void prompts_are_conversations(void) {
 /* The terminal cuts a line of 5,000 bytes; the next message is read. */
 static void a_cut_line_is_reported(void) {
     static char line[5002];
-    static const char *const typed[] = {line, "hello\n", "/save g.json\n", "\4", NULL};
+    static const char *const typed[] = {line, "hello\n", "/save g.json\n", "\4",
+                                        NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     memset(line, 'a', 5000);
     line[5000] = '\n';
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
-    CHECK(strstr(err, "note: ignored: a line that the terminal cut at 4095 bytes"), "%s", err);
-    CHECK(!strcmp(message("g.json", 0, "user"), "hello"), "%s", message("g.json", 0, "user"));
+    CHECK(strstr(err,
+                 "note: ignored: a line that the terminal cut at 4095 bytes"),
+          "%s", err);
+    CHECK(!strcmp(message("g.json", 0, "user"), "hello"), "%s",
+          message("g.json", 0, "user"));
 }
 
 /* With a full context the oldest turns go, and the answers go on. A pipe takes long lines. */
@@ -190,11 +217,15 @@ static void a_full_context_drops_the_oldest_turns(void) {
     setup.input = input;
     CHECK_RUN("%s -m chat -n 30 -s 3 -c 90 --json", model);
     int answers = 0, notes = 0;
-    for (const char *s = out; (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n"));
+    for (const char *s = out;
+         (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n"));
          s++)
         answers++;
-    for (const char *s = err; (s = strstr(s, "; dropped the oldest turns: ")); s++) notes++;
-    CHECK(answers == 4 && notes >= 1 && strstr(err, "too small for the message"),
+    for (const char *s = err; (s = strstr(s, "; dropped the oldest turns: "));
+         s++)
+        notes++;
+    CHECK(answers == 4 && notes >= 1 &&
+              strstr(err, "too small for the message"),
           "%d answers, %d notes: %s%s", answers, notes, out, err);
 }
 
@@ -206,7 +237,9 @@ static void n_limits_an_answer_at_the_end_of_the_context(void) {
         CHECK_RUN("%s -m chat -n 20 -s 3 -c %d --json", model, context);
         int answers = 0;
         for (const char *s = out;
-             (s = strstr(s, "\"tokens\": 20, \"finish_reason\": \"length\"}\n")); s++)
+             (s = strstr(s,
+                         "\"tokens\": 20, \"finish_reason\": \"length\"}\n"));
+             s++)
             answers++;
         CHECK(answers == 3, "-c %d: %s%s", context, out, err);
     }
@@ -226,7 +259,8 @@ static void prompts_are_messages(void) {
         const char *header = strstr(both, i ? "=== prompt 2" : "=== prompt 1"),
                    *text = header ? strchr(header, '\n') : NULL;
         const size_t n = text ? strcspn(text + 1, "\n") + 1 : 0;
-        CHECK(n > 20 && !strncmp(out, text + 1, n), "'%s', expected '%s'", both, out);
+        CHECK(n > 20 && !strncmp(out, text + 1, n), "'%s', expected '%s'", both,
+              out);
     }
 }
 
@@ -235,7 +269,8 @@ void suite_chat(void) {
     TEST(n_limits_an_answer_at_the_end_of_the_context);
     TEST(prompts_are_messages);
     TEST(prompts_are_conversations);
-    if (test_fast()) return;
+    if (test_fast())
+        return;
     TEST(a_paste_is_one_message);
     TEST(conversations_are_saved_and_loaded);
     TEST(a_cut_line_is_reported);

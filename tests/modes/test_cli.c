@@ -40,14 +40,16 @@ static const HashModel MODEL = {64, 172, 2, 8, 4, 512, 64, false, 11};
 static void patch_row(const char *name, int row, float value) {
     FILE *f = fopen(inside(name), "r+b");
     fseek(f, 256 + 4L * MODEL.dim * (2 * MODEL.n_layers + 1 + row), SEEK_SET);
-    for (int i = 0; i < MODEL.dim; i++) fwrite(&value, sizeof value, 1, f);
+    for (int i = 0; i < MODEL.dim; i++)
+        fwrite(&value, sizeof value, 1, f);
     fclose(f);
 }
 
 enum { IM_START = 510, IM_END = 511, EOT = 500 };
 
 /* A chat model in a GGUF file; its last two pieces are <|im_start|> and <|im_end|>. */
-static void write_chat_model(const char *path, const HashModel *m, const char *template) {
+static void write_chat_model(const char *path, const HashModel *m,
+                             const char *template) {
     /* control, user-defined */
     static const GgufPiece markers[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}};
     static GgufFile f;
@@ -71,12 +73,14 @@ static void make_folder(void) {
     hashmodel_write(&MODEL, inside("m/v2.bin"), 2, 4);
     hashmodel_write(&MODEL, inside("bare/model.bin"), 1, 0);
     hashmodel_write(&longer, inside("m/long.bin"), 1, 0);
-    patch_row("m/long.bin", 1, 0); /* BOS is never the most likely token: the text never ends */
+    patch_row("m/long.bin", 1,
+              0); /* BOS is never the most likely token: the text never ends */
     write_chat_model(
         inside("m/chat.gguf"), &longer,
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
-    write_chat_model(inside("m/strange.gguf"), &longer, "a\n{{ raise_exception('strange') }}");
+    write_chat_model(inside("m/strange.gguf"), &longer,
+                     "a\n{{ raise_exception('strange') }}");
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
     patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
     hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
@@ -103,12 +107,17 @@ typedef struct {
     size_t n_text;
 } Expected;
 
-static const Sampling GREEDY = {.temperature = 0, .repeat_penalty = 1, .seed = 1};
+static const Sampling GREEDY = {
+    .temperature = 0, .repeat_penalty = 1, .seed = 1};
 
 static int expect_tokenizer(Expected *e, const char *model) {
     if (!gguf_is(e->model.files))
-        return tokenizer_open_bin(&e->tokenizer, inside("m/tokenizer.bin"), 512);
-    return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512, true) == 1 ? 0 : -1;
+        return tokenizer_open_bin(&e->tokenizer, inside("m/tokenizer.bin"),
+                                  512);
+    return gguf_read_tokenizer(&e->tokenizer, e->model.files, model, 512,
+                               true) == 1
+               ? 0
+               : -1;
 }
 
 static Expected *expect_open(const char *model, const Sampling *sampling) {
@@ -135,8 +144,10 @@ static void add_id(Expected *e, int id) {
 
 static void add_text_ids(Expected *e, const char *text) {
     Tokens tokens;
-    if (tokenizer_encode(&e->tokenizer, text, strlen(text), true, &tokens)) abort();
-    for (int i = 0; i < tokens.n; i++) add_id(e, tokens.ids[i]);
+    if (tokenizer_encode(&e->tokenizer, text, strlen(text), true, &tokens))
+        abort();
+    for (int i = 0; i < tokens.n; i++)
+        add_id(e, tokens.ids[i]);
     free(tokens.ids);
 }
 
@@ -148,8 +159,8 @@ static void add_text(Expected *e, int previous, int id) {
 }
 
 static const float *forward(Expected *e) {
-    const float *logits =
-        model_forward_text(&e->session, e->ids + e->n_run, e->n - e->n_run, e->n_run, 1);
+    const float *logits = model_forward_text(&e->session, e->ids + e->n_run,
+                                             e->n - e->n_run, e->n_run, 1);
     e->n_run = e->n;
     return logits;
 }
@@ -157,10 +168,12 @@ static const float *forward(Expected *e) {
 /* The text of `-i prompt -n steps`. */
 static void expect_text(Expected *e, const char *prompt, int steps) {
     add_text_ids(e, prompt);
-    for (int i = 1; i < e->n; i++) add_text(e, e->ids[i - 1], e->ids[i]);
+    for (int i = 1; i < e->n; i++)
+        add_text(e, e->ids[i - 1], e->ids[i]);
     while (e->n <= steps) {
         const int token = sampler_next(&e->sampler, forward(e));
-        if (token == 1) break;
+        if (token == 1)
+            break;
         add_text(e, e->ids[e->n - 1], token);
         add_id(e, token);
     }
@@ -177,12 +190,15 @@ typedef struct {
 
 static void add_pending(Pending *p, int id) {
     Tokens tokens;
-    if (tokenizer_encode(p->t, p->text, p->n, false, &tokens)) abort();
+    if (tokenizer_encode(p->t, p->text, p->n, false, &tokens))
+        abort();
     for (int i = 0; i < tokens.n; i++)
-        if (tokens_add(&p->tokens, tokens.ids[i])) abort();
+        if (tokens_add(&p->tokens, tokens.ids[i]))
+            abort();
     free(tokens.ids);
     p->n = 0;
-    if (id >= 0 && tokens_add(&p->tokens, id)) abort();
+    if (id >= 0 && tokens_add(&p->tokens, id))
+        abort();
 }
 
 /* The text of an answer, with its special tokens as tokens; `trims` removes white space around
@@ -193,15 +209,19 @@ static void add_answer(Pending *p, const Expected *e, bool trims) {
     bool ends_special = false, begun = false;
     for (int i = e->answer, n; i < e->n; i++) {
         const PieceKind kind = e->tokenizer.pieces.list[e->ids[i]].kind;
-        const char *s = tokenizer_decode(&e->tokenizer, e->ids[i - 1], e->ids[i], &n);
+        const char *s =
+            tokenizer_decode(&e->tokenizer, e->ids[i - 1], e->ids[i], &n);
         ends_special = kind != PIECE_TEXT && kind != PIECE_BYTE;
-        if (ends_special) add_pending(p, e->ids[i]);
+        if (ends_special)
+            add_pending(p, e->ids[i]);
         for (int k = 0; k < n && !ends_special; k++)
-            if (begun || !s[k] || !strchr(white, s[k])) p->text[p->n++] = s[k], begun = true;
+            if (begun || !s[k] || !strchr(white, s[k]))
+                p->text[p->n++] = s[k], begun = true;
         begun |= ends_special;
     }
     const size_t min = ends_special ? p->n : p->tokens.n ? 0 : start;
-    while (p->n > min && p->text[p->n - 1] && strchr(white, p->text[p->n - 1])) p->n--;
+    while (p->n > min && p->text[p->n - 1] && strchr(white, p->text[p->n - 1]))
+        p->n--;
 }
 
 /* A turn: text in which the bytes 1 to 4 represent BOS, EOS, IM_START and IM_END, 6 the last
@@ -218,42 +238,51 @@ static void add_turn(Pending *p, const Expected *e, const char *turn) {
 }
 
 static bool ends_turn(const Expected *e, int token) {
-    return token == 1 || token == 2 || token == e->end || (gguf_is(e->model.files) && token == EOT);
+    return token == 1 || token == 2 || token == e->end ||
+           (gguf_is(e->model.files) && token == EOT);
 }
 
 /* One answer in a conversation, at most `limit` tokens (0: no limit); false if the context of
  * `context` positions is full. The last turn is encoded again with its answer; the common prefix is
  * not run again. */
-static bool expect_answer(Expected *e, const char *turn, const char *answer, int limit,
-                          int context) {
+static bool expect_answer(Expected *e, const char *turn, const char *answer,
+                          int limit, int context) {
     static Pending p;
     int token, same = 0;
     p = (Pending){.t = &e->tokenizer};
-    if (*e->turn) add_turn(&p, e, e->turn), add_turn(&p, e, answer), add_pending(&p, -1);
+    if (*e->turn)
+        add_turn(&p, e, e->turn), add_turn(&p, e, answer), add_pending(&p, -1);
     const int begin = p.tokens.n;
     add_turn(&p, e, turn);
     add_pending(&p, -1);
-    if (!p.tokens.ids) abort();
-    while (same < e->n - e->begin && p.tokens.ids[same] == e->ids[e->begin + same]) same++;
+    if (!p.tokens.ids)
+        abort();
+    while (same < e->n - e->begin &&
+           p.tokens.ids[same] == e->ids[e->begin + same])
+        same++;
     const bool room = e->begin + p.tokens.n <= context;
     e->n = e->n_run = e->begin + same;
-    for (int i = same; i < p.tokens.n && room; i++) add_id(e, p.tokens.ids[i]);
+    for (int i = same; i < p.tokens.n && room; i++)
+        add_id(e, p.tokens.ids[i]);
     free(p.tokens.ids);
-    if (!room) return false;
+    if (!room)
+        return false;
     e->begin += begin;
     e->answer = e->n;
     snprintf(e->turn, sizeof e->turn, "%s", turn);
     for (;;) {
         const int previous = e->ids[e->n - 1];
         token = sampler_next(&e->sampler, forward(e));
-        if (ends_turn(e, token)) break;
+        if (ends_turn(e, token))
+            break;
         add_text(e, previous, token);
         if (e->n == context) {
             e->text[e->n_text++] = '\n';
             return false;
         }
         add_id(e, token);
-        if (e->n - e->answer != limit) continue;
+        if (e->n - e->answer != limit)
+            continue;
         forward(e);
         e->text[e->n_text++] = '\n';
         return true;
@@ -263,24 +292,29 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer, int
     return true;
 }
 
-static bool is_output(const char *text, size_t n) { return n == n_out && !memcmp(out, text, n); }
+static bool is_output(const char *text, size_t n) {
+    return n == n_out && !memcmp(out, text, n);
+}
 
 /* ---- generate
  * -------------------------------------------------------------------------------------- */
 
 static void generate_writes_the_expected_text(void) {
     for (int seed = 1; seed <= (test_fast() ? 2 : 6); seed++) {
-        Sampling sampling = {
-            .temperature = seed % 2 ? 1 : 0.5f, .top_p = 0.9f, .repeat_penalty = 1};
+        Sampling sampling = {.temperature = seed % 2 ? 1 : 0.5f,
+                             .top_p = 0.9f,
+                             .repeat_penalty = 1};
         sampling.seed = (uint64_t)seed;
         Expected *e = expect_open("m/model.bin", &sampling);
         expect_text(e, "aa ba, <s> \xc3\xa9", 50);
-        CHECK_RUN("m/model.bin -i 'aa ba, <s> \xc3\xa9' -n 50 -s %d -t %s", seed,
-                  seed % 2 ? "1" : "0.5");
-        CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'", seed, out, e->text);
+        CHECK_RUN("m/model.bin -i 'aa ba, <s> \xc3\xa9' -n 50 -s %d -t %s",
+                  seed, seed % 2 ? "1" : "0.5");
+        CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'",
+              seed, out, e->text);
         char begin[40];
         snprintf(begin, sizeof begin, "seed %d; prompt tokens: ", seed);
-        CHECK(one_line(err) && strstr(err, "tokens/s") && !strncmp(err, begin, strlen(begin)),
+        CHECK(one_line(err) && strstr(err, "tokens/s") &&
+                  !strncmp(err, begin, strlen(begin)),
               "statistics: %s", err);
         expect_close(e);
     }
@@ -288,15 +322,16 @@ static void generate_writes_the_expected_text(void) {
 
 static void no_echo_omits_the_prompt(void) {
     static const char prompt[] = "aa ba, <s> \xc3\xa9";
-    const Sampling sampling = {.temperature = 1, .top_p = 0.9f, .repeat_penalty = 1, .seed = 3};
+    const Sampling sampling = {
+        .temperature = 1, .top_p = 0.9f, .repeat_penalty = 1, .seed = 3};
     Expected *e = expect_open("m/model.bin", &sampling);
     expect_text(e, prompt, 50);
     CHECK_RUN("m/model.bin -i '%s' -n 50 -s 3 --no-echo", prompt);
     CHECK(is_output(e->text + strlen(prompt), e->n_text - strlen(prompt)),
           "'%s', expected the end of '%s'", out, e->text);
     CHECK_RUN("m/model.bin -i '%s' -n 3 -t 0 --no-echo", prompt);
-    CHECK(is_output("\n", 1) && strncmp(err, "seed", 4) != 0, "a prompt longer than -n: '%s', %s",
-          out, err);
+    CHECK(is_output("\n", 1) && strncmp(err, "seed", 4) != 0,
+          "a prompt longer than -n: '%s', %s", out, err);
     expect_close(e);
 }
 
@@ -338,15 +373,18 @@ static void prompts_come_from_files_and_standard_input(void) {
 
 /* All short options of llama2.c's run are accepted. */
 static void options_of_llama2c_are_accepted(void) {
-    CHECK_RUN("m/model.bin -t 0 -p 0.9 -s 1 -n 5 -i x -z m/tokenizer.bin -m generate -y z");
-    CHECK(strstr(err, "note: --system works in chat; ignored\n"), "no note: %s", err);
+    CHECK_RUN(
+        "m/model.bin -t 0 -p 0.9 -s 1 -n 5 -i x -z m/tokenizer.bin -m generate -y z");
+    CHECK(strstr(err, "note: --system works in chat; ignored\n"), "no note: %s",
+          err);
     CHECK_RUN("m/chat.gguf -n 100 -i x -m chat -y z -t 0 -p 0.9 -s 1");
     CHECK(!strstr(err, "note: -y"), "%s", err);
 }
 
 /* Without -f - standard input is not read, so the program never waits for it. */
 static void standard_input_is_not_read(void) {
-    static const char *const modes[] = {"generate", "perplexity", "tokenize", "logits -o x"};
+    static const char *const modes[] = {"generate", "perplexity", "tokenize",
+                                        "logits -o x"};
     for (int i = 0; i < 4; i++) {
         setup.endless_input = true;
         CHECK_RUN("m/model.bin -i abc -m %s", modes[i]);
@@ -359,14 +397,17 @@ static void steps_are_cut_to_the_context(void) {
     const int known = test_fast() ? 20 : 64;
     expect_text(e, "aa", known);
     CHECK(e->n > known - 4, "the expected text is too short");
-    static const char *const steps[] = {"-n 64", "-n 0", "-n 65", "-n 2147483647", ""};
+    static const char *const steps[] = {"-n 64", "-n 0", "-n 65",
+                                        "-n 2147483647", ""};
     for (int i = 0; i < 5; i++) {
         CHECK_RUN("m/model.bin -t 0 -i aa %s", steps[i]);
-        CHECK(known < 64 ? !memcmp(out, e->text, e->n_text - 1) : is_output(e->text, e->n_text),
+        CHECK(known < 64 ? !memcmp(out, e->text, e->n_text - 1)
+                         : is_output(e->text, e->n_text),
               "%s: %s", steps[i], out);
     }
     CHECK_RUN("m/model.bin -t 0 -i aa -c 15");
-    CHECK(n_out < e->n_text && !memcmp(out, e->text, n_out - 1), "-c 15: %s", out);
+    CHECK(n_out < e->n_text && !memcmp(out, e->text, n_out - 1), "-c 15: %s",
+          out);
     expect_close(e);
 }
 
@@ -374,11 +415,13 @@ static void steps_are_cut_to_the_context(void) {
 static void steps_may_be_fewer_than_the_prompt_has(void) {
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 3");
     CHECK(!strcmp(out, "A,\n"), "three tokens after BOS: %s", out);
-    CHECK(one_line(err) && strstr(err, "note: prompt: -n 3"), "no note: %s", err);
+    CHECK(one_line(err) && strstr(err, "note: prompt: -n 3"), "no note: %s",
+          err);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 8");
     CHECK(!strcmp(out, "A,B,C,D\n"), "the prompt: %s", out);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 9");
-    CHECK(!strncmp(out, "A,B,C,D", 7) && out[7] != '\n', "nothing follows: %s", out);
+    CHECK(!strncmp(out, "A,B,C,D", 7) && out[7] != '\n', "nothing follows: %s",
+          out);
     CHECK(strstr(err, "note: prompt: -n 9"), "no note: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 10");
     CHECK(one_line(err) && !strstr(err, "note"), "a note: %s", err);
@@ -387,21 +430,25 @@ static void steps_may_be_fewer_than_the_prompt_has(void) {
 static void without_a_tokenizer_ids_are_printed(void) {
     Expected *e = expect_open("bare/model.bin", &GREEDY);
     char ids[1024] = "300,301,1,302";
-    for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++) add_id(e, *id);
+    for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++)
+        add_id(e, *id);
     while (e->n <= 30) {
         const int token = sampler_next(&e->sampler, forward(e));
-        if (token == 1) break;
+        if (token == 1)
+            break;
         add_id(e, token);
         sprintf(ids + strlen(ids), ",%d", token);
     }
     CHECK(e->n > 10, "the expected text is too short");
     CHECK_RUN("bare/model.bin -t 0 -n 30 --tokens 300,301,1,302");
-    CHECK(n_out == strlen(ids) + 1 && !memcmp(out, ids, n_out - 1), "%s, expected %s", out, ids);
+    CHECK(n_out == strlen(ids) + 1 && !memcmp(out, ids, n_out - 1),
+          "%s, expected %s", out, ids);
     expect_close(e);
 }
 
 static void text_is_independent_of_batch_and_threads(void) {
-    static const char *const ways[] = {"-b 1", "-b 7", "-j 1", "-j 3", "-b 65536 -j 2"};
+    static const char *const ways[] = {"-b 1", "-b 7", "-j 1", "-j 3",
+                                       "-b 65536 -j 2"};
     static char first[1 << 12];
     CHECK_RUN("m/model.bin -f text -s 9 -n 60");
     memcpy(first, out, sizeof first);
@@ -414,7 +461,8 @@ static void text_is_independent_of_batch_and_threads(void) {
 }
 
 static void every_format_runs(void) {
-    static const char *const ways[] = {"m/v2.bin", "m/v2.bin --kv f32", "m/model.bin --kv f16",
+    static const char *const ways[] = {"m/v2.bin", "m/v2.bin --kv f32",
+                                       "m/model.bin --kv f16",
                                        "m/long.bin -c 100"};
     for (int i = 0; i < 4; i++) {
         CHECK_RUN("%s -i 'aa ba' -t 0 -n 20", ways[i]);
@@ -428,7 +476,8 @@ static void a_folder_is_a_model(void) {
     static const FolderForm form = {.model_type = "llama", .n_files = 2};
     char expected[256];
     Model m;
-    CHECK(!model_open(&m, inside("bare/model.bin")) && !folder_write(&m, inside("hf"), &form),
+    CHECK(!model_open(&m, inside("bare/model.bin")) &&
+              !folder_write(&m, inside("hf"), &form),
           "no folder");
     model_close(&m);
     CHECK_RUN("bare/model.bin %s", ids);
@@ -452,8 +501,9 @@ static void an_invalid_tokenizer_is_a_note_with_tokens(void) {
     write_file("hf/tokenizer.json", "{]");
     check_refused(1, "hf/tokenizer.json: ", "hf -i Once");
     CHECK_RUN("hf --tokens 1,403,407 -t 0 -n 2");
-    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) && !strstr(err, "run: "), "stderr: %s",
-          err);
+    CHECK(!strncmp(err, "note: hf/tokenizer.json: ", 25) &&
+              !strstr(err, "run: "),
+          "stderr: %s", err);
     CHECK(!strncmp(out, "1,403,407", 9), "%s", out);
     write_file("hf/config.json", "{]");
     check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
@@ -476,13 +526,14 @@ static const Format LLAMA_2 = {
     " \7 ",
     "note: m/long.bin has no chat template, so it may not be a chat model; using the llama-2 format",
     0};
-static const Format CHATML = {"m/chat.gguf",
-                              "\1\3user\n%s\4\n\3assistant\n",
-                              "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
-                              "\4\n\3user\n%s\4\n\3assistant\n",
-                              "\6",
-                              NULL,
-                              0};
+static const Format CHATML = {
+    "m/chat.gguf",
+    "\1\3user\n%s\4\n\3assistant\n",
+    "\1\3system\nBe kind.</s>\4\n\3user\n%s\4\n\3assistant\n",
+    "\4\n\3user\n%s\4\n\3assistant\n",
+    "\6",
+    NULL,
+    0};
 static const Format CHOSEN = {"m/strange.gguf --template mistral",
                               "\1[INST] %s [/INST]",
                               NULL,
@@ -493,11 +544,16 @@ static const Format CHOSEN = {"m/strange.gguf --template mistral",
 
 /* Compares a conversation, in a context that may get full. The temperature is high enough for an
  * end of text. Increments *answered if all turns were answered. */
-static void converse(const Format *format, int seed, int context, bool system, int *answered) {
+static void converse(const Format *format, int seed, int context, bool system,
+                     int *answered) {
     static const char *const lines[] = {"hello", "how are you", "and now?"};
-    Sampling sampling = {.temperature = 5, .top_p = 0, .repeat_penalty = 1, .seed = (uint64_t)seed};
+    Sampling sampling = {.temperature = 5,
+                         .top_p = 0,
+                         .repeat_penalty = 1,
+                         .seed = (uint64_t)seed};
     char model[32];
-    snprintf(model, sizeof model, "%.*s", (int)strcspn(format->model, " "), format->model);
+    snprintf(model, sizeof model, "%.*s", (int)strcspn(format->model, " "),
+             format->model);
     Expected *e = expect_open(model, &sampling);
     bool room = true;
     e->end = !strcmp(format->model, CHATML.model) ? IM_END : 2;
@@ -510,17 +566,21 @@ static void converse(const Format *format, int seed, int context, bool system, i
                  lines[i]);
         room = expect_answer(e, turn, format->answer, format->limit, context);
     }
-    setup.input = seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
-    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model, context, seed,
-        format->limit, seed % 2 ? "" : "-i hello", system ? "-y 'Be kind.</s>'" : "");
+    setup.input =
+        seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
+    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model,
+        context, seed, format->limit, seed % 2 ? "" : "-i hello",
+        system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == 0, "seed %d: status %d, %s", seed, status, err);
     /* goes on with fewer turns */
     const bool begins = e->n_text < 2 || !strncmp(out, e->text, e->n_text - 1);
     CHECK(room ? is_output(e->text, e->n_text) : begins,
-          "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed, n_out, out,
-          e->n_text, e->text);
+          "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed,
+          n_out, out, e->n_text, e->text);
     CHECK(!strstr(err, "note: the context") == room, "seed %d: %s", seed, err);
-    CHECK(format->note ? !!strstr(err, format->note) : !strstr(err, "chat template"), "%s", err);
+    CHECK(format->note ? !!strstr(err, format->note)
+                       : !strstr(err, "chat template"),
+          "%s", err);
     *answered += room;
     expect_close(e);
 }
@@ -533,20 +593,26 @@ static void chat_answers_turn_by_turn(void) {
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
-static void chat_has_a_system_prompt(void) { converse(&LLAMA_2, 8, 300, true, &(int){0}); }
+static void chat_has_a_system_prompt(void) {
+    converse(&LLAMA_2, 8, 300, true, &(int){0});
+}
 
 static void chat_uses_the_template_of_the_file(void) {
     int answered = 0;
     for (int seed = 1; seed < (test_fast() ? 2 : 7); seed++)
-        converse(&CHATML, seed, test_fast() ? 120 : 1000, seed % 3 == 0, &answered);
+        converse(&CHATML, seed, test_fast() ? 120 : 1000, seed % 3 == 0,
+                 &answered);
     CHECK(answered > 0 || test_fast(), "no conversation of three turns");
 }
 
 static void chat_refuses_a_template_that_raises(void) {
-    check_refused(1, "m/strange.gguf: line 2 of the chat template: refused: strange",
-                  "m/strange.gguf -m chat -i a");
-    check_refused(1, "llama: No such file", "m/chat.gguf -m chat --template llama -i a");
-    check_refused(2, "--think is 'x', expected on|off", "m/chat.gguf -m chat --think x -i a");
+    check_refused(
+        1, "m/strange.gguf: line 2 of the chat template: refused: strange",
+        "m/strange.gguf -m chat -i a");
+    check_refused(1, "llama: No such file",
+                  "m/chat.gguf -m chat --template llama -i a");
+    check_refused(2, "--think is 'x', expected on|off",
+                  "m/chat.gguf -m chat --think x -i a");
     for (int seed = 12; seed < (test_fast() ? 12 : 16); seed++)
         converse(&CHOSEN, seed, 1000, false, &(int){0});
 }
@@ -554,14 +620,16 @@ static void chat_refuses_a_template_that_raises(void) {
 static void verbose_prompt_shows_tokens(void) {
     CHECK_RUN("m/chat.gguf -m chat -i a -n 1 -t 0 --verbose-prompt");
     CHECK(!strncmp(err, "      1  '\\x0a<s>\\x0a'\n", 10) &&
-              strstr(err, "    510  '<|im_start|>'\n") && strstr(err, "    511  '<|im_end|>'\n"),
+              strstr(err, "    510  '<|im_start|>'\n") &&
+              strstr(err, "    511  '<|im_end|>'\n"),
           "%s", err);
 }
 
 static void chat_drops_turns_when_the_context_is_full(void) {
     converse(&LLAMA_2, 1, 70, false, &(int){0});
     converse(&LLAMA_2, 2, 30, false, &(int){0});
-    converse(&LLAMA_2, 3, 10, false, &(int){0}); /* not even the first turn fits */
+    converse(&LLAMA_2, 3, 10, false,
+             &(int){0}); /* not even the first turn fits */
     converse(&CHATML, 5, 40, true, &(int){0});
 }
 
@@ -593,18 +661,23 @@ static void chat_reads_lines_of_any_bytes(void) {
             err,
             "note: ignored: a message with a zero byte\nnote: ignored: a message with a zero byte\n"),
         "%s", err);
-    for (size_t n = 16382; n <= 16386; n++) { /* empty lines up to the end of a block */
+    for (size_t n = 16382; n <= 16386;
+         n++) { /* empty lines up to the end of a block */
         memset(input, '\n', n);
         strcpy(input + n, "hi there\n");
         setup.input = input;
         CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
-        CHECK(!strcmp(out, expected_out), "%zu: '%s', expected '%s'", n, out, expected_out);
+        CHECK(!strcmp(out, expected_out), "%zu: '%s', expected '%s'", n, out,
+              expected_out);
     }
     memset(input, 'a', sizeof input - 1);
     setup.input = input;
     CHECK_RUN("m/chat.gguf -m chat -t 0 -c 200");
-    CHECK(n_out == 0 && strstr(err, "the context of 200 positions is too small for the message"),
-          "'%s', '%s'", out, err);
+    CHECK(
+        n_out == 0 &&
+            strstr(err,
+                   "the context of 200 positions is too small for the message"),
+        "'%s', '%s'", out, err);
 }
 
 static void chat_ends_at_the_end_of_input(void) {
@@ -614,10 +687,12 @@ static void chat_ends_at_the_end_of_input(void) {
     CHECK_RUN("m/chat.gguf -m chat");
     CHECK(n_out == 0 && *err == '\0', "empty lines: '%s', '%s'", out, err);
     CHECK_RUN("m/long.bin -m chat");
-    CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note), "no chat template: '%s', '%s'",
-          out, err);
-    check_refused(2, "--file works in generate, perplexity, tokenize, logits, not in chat",
-                  "m/long.bin -m chat -f text");
+    CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note),
+          "no chat template: '%s', '%s'", out, err);
+    check_refused(
+        2,
+        "--file works in generate, perplexity, tokenize, logits, not in chat",
+        "m/long.bin -m chat -f text");
     check_refused(2, "--tokens works in", "m/long.bin -m chat --tokens 1,2");
 }
 
@@ -627,7 +702,8 @@ static void chat_ends_at_the_end_of_input(void) {
 /* The ids follow from hashmodel.c: bytes from 3, ASCII from 259, "aa" is 354. */
 static void tokenize_writes_ids(void) {
     CHECK_RUN("m/model.bin -m tokenize -i 'aa, \t\xc3\xa9\\<s>'");
-    CHECK(!strcmp(out, "1,259,354,271,259,12,198,172,319,287,342,289\n"), "%s", out);
+    CHECK(!strcmp(out, "1,259,354,271,259,12,198,172,319,287,342,289\n"), "%s",
+          out);
     CHECK_RUN("m/model.bin -m tokenize -v -i 'aa\t\xc3\\'");
     CHECK(
         !strcmp(
@@ -650,22 +726,26 @@ static void tokenize_writes_ids(void) {
 
 static void logits_are_bit_identical_to_the_library_s(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
-    for (int i = 0; i < 40; i++) add_id(e, hash_token(&MODEL, i));
+    for (int i = 0; i < 40; i++)
+        add_id(e, hash_token(&MODEL, i));
     char list[512] = "";
-    for (int i = 0; i < e->n; i++) sprintf(list + strlen(list), i ? ",%d" : "%d", e->ids[i]);
+    for (int i = 0; i < e->n; i++)
+        sprintf(list + strlen(list), i ? ",%d" : "%d", e->ids[i]);
     static const char *const ways[] = {"", "-b 7", "-b 1 -j 2"};
     for (int way = 0; way < 3; way++) {
         size_t size;
         write_file("out/logits", "what was there before");
-        CHECK_RUN("m/model.bin -m logits -o out/logits --tokens %s %s", list, ways[way]);
+        CHECK_RUN("m/model.bin -m logits -o out/logits --tokens %s %s", list,
+                  ways[way]);
         CHECK(n_out == 0 && *err == '\0', "wrote '%s', '%s'", out, err);
         float *written = (void *)file_read(inside("out/logits"), &size);
         const size_t row = (size_t)MODEL.vocab_size * sizeof(float);
         CHECK(size == 40 * row, "%zu bytes", size);
         for (int i = 0; i < 40; i++) {
-            const float *logits = model_forward_text(&e->session, e->ids + i, 1, i, 1);
-            CHECK(!memcmp(written + i * MODEL.vocab_size, logits, row), "%s: position %d",
-                  ways[way], i);
+            const float *logits =
+                model_forward_text(&e->session, e->ids + i, 1, i, 1);
+            CHECK(!memcmp(written + i * MODEL.vocab_size, logits, row),
+                  "%s: position %d", ways[way], i);
         }
         free(written);
     }
@@ -674,9 +754,13 @@ static void logits_are_bit_identical_to_the_library_s(void) {
 }
 
 static void failed_logits_leave_no_file(void) {
-    check_refused(1, "No such file", "m/model.bin -m logits -i aa -o missing/logits");
-    check_refused(1, "not finite", "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
-    check_refused(1, "not fit", "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
+    check_refused(1, "No such file",
+                  "m/model.bin -m logits -i aa -o missing/logits");
+    check_refused(1, "not finite",
+                  "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
+    check_refused(
+        1, "not fit",
+        "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
     check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
     check_refused(2, "-o FILE", "m/model.bin -m logits -i aa");
@@ -685,7 +769,8 @@ static void failed_logits_leave_no_file(void) {
 
 /* The bytes of logits for some tokens, as -m logits writes them; the caller frees them. */
 static char *logits_of(const char *model, size_t *size) {
-    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,300,17,4,99,5", model);
+    run("%s -m logits -o out/logits --kv f32 --tokens 1,2,300,17,4,99,5",
+        model);
     char *bytes = status == 0 ? file_read(inside("out/logits"), size) : NULL;
     unlink(inside("out/logits"));
     return bytes;
@@ -693,22 +778,24 @@ static char *logits_of(const char *model, size_t *size) {
 
 /* A model converted to GGUF, and again to GGUF, has bit-identical logits and the same text. */
 static void convert_keeps_a_model(void) {
-    static const char *const models[] = {"m/model.bin", "out/a.gguf", "out/b.gguf"};
+    static const char *const models[] = {"m/model.bin", "out/a.gguf",
+                                         "out/b.gguf"};
     char text[1024], *logits = NULL;
     size_t size = 0;
     for (int i = 0; i < 3; i++) {
         size_t n = 0;
         char *now_ = logits_of(models[i], &n);
-        CHECK(now_ && (!logits || (n == size && !memcmp(now_, logits, n))), "%s: other logits",
-              models[i]);
+        CHECK(now_ && (!logits || (n == size && !memcmp(now_, logits, n))),
+              "%s: other logits", models[i]);
         free(logits);
         logits = now_;
         size = n;
         CHECK_RUN("%s -t 0 -n 40 -i 'ab cd' --kv f32", models[i]);
-        CHECK(i == 0 || !strncmp(out, text, strlen(text)), "%s: '%s', expected '%s'", models[i],
-              out, text);
+        CHECK(i == 0 || !strncmp(out, text, strlen(text)),
+              "%s: '%s', expected '%s'", models[i], out, text);
         snprintf(text, sizeof text, "%.1000s", out);
-        if (i < 2) CHECK_RUN("%s -m convert -q f32 -o %s", models[i], models[i + 1]);
+        if (i < 2)
+            CHECK_RUN("%s -m convert -q f32 -o %s", models[i], models[i + 1]);
     }
     free(logits);
     unlink(inside("out/a.gguf"));
@@ -721,14 +808,19 @@ static void convert_keeps_a_chat_model(void) {
     for (int i = 0; i < 2; i++) {
         const char *model = i ? "out/chat.gguf" : "m/chat.gguf";
         CHECK_RUN("%s -m tokenize -i '<|im_start|>a<|im_end|>'", model);
-        CHECK(i == 0 || !strcmp(out, ids), "%s: %s, expected %s", model, out, ids);
+        CHECK(i == 0 || !strcmp(out, ids), "%s: %s, expected %s", model, out,
+              ids);
         snprintf(ids, sizeof ids, "%.200s", out);
-        CHECK_RUN("%s -m chat -i ab -y cd -t 5 -p 0 -s 3 -c 200 --kv f32", model);
-        CHECK(i == 0 || !strcmp(out, answer), "%s: '%s', expected '%s'", model, out, answer);
+        CHECK_RUN("%s -m chat -i ab -y cd -t 5 -p 0 -s 3 -c 200 --kv f32",
+                  model);
+        CHECK(i == 0 || !strcmp(out, answer), "%s: '%s', expected '%s'", model,
+              out, answer);
         snprintf(answer, sizeof answer, "%.1000s", out);
-        if (i == 0) CHECK_RUN("%s -m convert -q f32 -o out/chat.gguf", model);
+        if (i == 0)
+            CHECK_RUN("%s -m convert -q f32 -o out/chat.gguf", model);
     }
-    CHECK(strstr(ids, "510,") && strstr(ids, ",511\n"), "%s", ids); /* control pieces match, too */
+    CHECK(strstr(ids, "510,") && strstr(ids, ",511\n"), "%s",
+          ids); /* control pieces match, too */
     unlink(inside("out/chat.gguf"));
 }
 
@@ -737,7 +829,8 @@ static void convert_writes_every_type(void) {
     for (int i = 0; i < 4; i++) {
         CHECK_RUN("m/model.bin -m convert -q %s -o out/a.gguf", types[i]);
         CHECK_RUN("out/a.gguf -m info");
-        CHECK(strstr(out, types[i]) && strstr(out, "GGUF"), "%s: %s", types[i], out);
+        CHECK(strstr(out, types[i]) && strstr(out, "GGUF"), "%s: %s", types[i],
+              out);
         CHECK_RUN("out/a.gguf -t 0 -n 10 -i ab");
     }
     unlink(inside("out/a.gguf"));
@@ -747,7 +840,8 @@ static void failed_conversion_leaves_no_file(void) {
     check_refused(2, "-q f32", "m/model.bin -m convert -o out/a.gguf");
     check_refused(2, "--type is 'q4_9', expected f32|f16|",
                   "m/model.bin -m convert -q q4_9 -o out/a.gguf");
-    check_refused(1, "No such file", "m/model.bin -m convert -q f32 -o missing/a.gguf");
+    check_refused(1, "No such file",
+                  "m/model.bin -m convert -q f32 -o missing/a.gguf");
     check_refused(1, "No space", "m/model.bin -m convert -q f32 -o /dev/full");
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
@@ -756,39 +850,52 @@ static void failed_conversion_leaves_no_file(void) {
 static double surprise(Expected *e, const int *ids, int n) {
     double sum = 0;
     for (int i = 0, previous = 1; i < n; previous = ids[i++]) {
-        const float *logits = model_forward_text(&e->session, &previous, 1, i, 1);
+        const float *logits =
+            model_forward_text(&e->session, &previous, 1, i, 1);
         double all = exp((double)logits[0]);
-        for (int k = 1; k < MODEL.vocab_size; k++) all += exp((double)logits[k]);
+        for (int k = 1; k < MODEL.vocab_size; k++)
+            all += exp((double)logits[k]);
         sum += log(all) - (double)logits[ids[i]];
     }
     return sum;
 }
 
 static void perplexity_follows_from_the_logits(void) {
-    for (int context = test_fast() ? 17 : 64; context > 1; context = context == 64   ? 17
-                                                                     : context == 17 ? 2
-                                                                                     : 0) {
+    for (int context = test_fast() ? 17 : 64; context > 1;
+         context = context == 64   ? 17
+                   : context == 17 ? 2
+                                   : 0) {
         Expected *e = expect_open("m/model.bin", &GREEDY);
         double total = 0, nll = 0, mean = 0, perplexity = 0;
         char list[512] = "";
         int scored = 0;
         for (int i = 0; i < 50; i++)
-            sprintf(list + strlen(list), i ? ",%d" : "%d", hash_token(&MODEL, i));
-        for (int i = 0; i < 50; i++) add_id(e, hash_token(&MODEL, i));
+            sprintf(list + strlen(list), i ? ",%d" : "%d",
+                    hash_token(&MODEL, i));
+        for (int i = 0; i < 50; i++)
+            add_id(e, hash_token(&MODEL, i));
         for (int at = 0; at < e->n; at += context - 1)
-            total += surprise(e, e->ids + at, e->n - at < context - 1 ? e->n - at : context - 1);
-        CHECK_RUN("m/model.bin -m perplexity --tokens %s -c %d -b 6", list, context);
-        CHECK(sscanf(out,
-                     "tokens scored %d total NLL %lf nats NLL per token %lf nats perplexity %lf",
-                     &scored, &nll, &mean, &perplexity) == 4,
-              "%s", out);
+            total +=
+                surprise(e, e->ids + at,
+                         e->n - at < context - 1 ? e->n - at : context - 1);
+        CHECK_RUN("m/model.bin -m perplexity --tokens %s -c %d -b 6", list,
+                  context);
+        CHECK(
+            sscanf(
+                out,
+                "tokens scored %d total NLL %lf nats NLL per token %lf nats perplexity %lf",
+                &scored, &nll, &mean, &perplexity) == 4,
+            "%s", out);
         const char *window = strstr(out, "\nwindow ");
-        CHECK(scored == 50 && window && atoi(window + strlen("\nwindow ")) == context, "%s", out);
-        CHECK(fabs(nll - total) < 1e-3, "context %d: NLL %.4f, expected %.4f", context, nll, total);
-        CHECK(fabs(mean - total / 50) < 2e-5, "context %d: mean %g, expected %g", context, mean,
-              total / 50);
-        CHECK(fabs(perplexity / exp(total / 50) - 1) < 1e-4, "perplexity %g, expected %g",
-              perplexity, exp(total / 50));
+        CHECK(scored == 50 && window &&
+                  atoi(window + strlen("\nwindow ")) == context,
+              "%s", out);
+        CHECK(fabs(nll - total) < 1e-3, "context %d: NLL %.4f, expected %.4f",
+              context, nll, total);
+        CHECK(fabs(mean - total / 50) < 2e-5,
+              "context %d: mean %g, expected %g", context, mean, total / 50);
+        CHECK(fabs(perplexity / exp(total / 50) - 1) < 1e-4,
+              "perplexity %g, expected %g", perplexity, exp(total / 50));
         expect_close(e);
     }
 }
@@ -813,20 +920,27 @@ static void perplexity_of_a_text(void) {
     const char *at = strstr(out, "+- ");
     CHECK(at && sscanf(at, "+- %lf", &error) == 1, "%s", out);
     /* s / sqrt(2), s = |d| / sqrt(2) */
-    const double expected = exp((first + second) / 2) * fabs(first - second) / 2;
-    CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error, expected);
+    const double expected =
+        exp((first + second) / 2) * fabs(first - second) / 2;
+    CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error,
+          expected);
     CHECK_RUN("m/model.bin -m perplexity -i A --json --norm-sweep");
     JsonFile json;
     const size_t n = strcspn(out, "\n");
     CHECK(!json_parse(&json, "output", out, n), "%s", out);
-    CHECK(number_of(json.values, "tokens") == 2 && number_of(json.values, "window") == 64 &&
-              fabs(number_of(json.values, "nll") / (first + second) - 1) < 1e-5 &&
-              fabs(number_of(json.values, "standard_error") / expected - 1) < 1e-3,
+    CHECK(number_of(json.values, "tokens") == 2 &&
+              number_of(json.values, "window") == 64 &&
+              fabs(number_of(json.values, "nll") / (first + second) - 1) <
+                  1e-5 &&
+              fabs(number_of(json.values, "standard_error") / expected - 1) <
+                  1e-3,
           "%s", out);
     json_close(&json);
-    CHECK(!json_parse(&json, "output", out + n + 1, strcspn(out + n + 1, "\n")), "%s", out);
+    CHECK(!json_parse(&json, "output", out + n + 1, strcspn(out + n + 1, "\n")),
+          "%s", out);
     CHECK(json_is(json_get(json.values, "norm"), "layers.0.attn_norm") &&
-              number_of(json.values, "RMSNorm") == 0 && fabs(number_of(json.values, "none")) > 0,
+              number_of(json.values, "RMSNorm") == 0 &&
+              fabs(number_of(json.values, "none")) > 0,
           "%s", out);
     json_close(&json);
     check_refused(1, "empty", "m/model.bin -m perplexity -f empty");
@@ -839,31 +953,34 @@ static void perplexity_of_a_text(void) {
  * ------------------------------------------------------------------------------------------- */
 
 static void info_lists_the_model(void) {
-    static const char *const lines[] = {"format          llama2.c v0\n",
-                                        "architecture    llama\n",
-                                        "dim             64\n",
-                                        "hidden_dim      172\n",
-                                        "n_layers        2\n",
-                                        "n_heads         8\n",
-                                        "n_kv_heads      4\n",
-                                        "head_size       8\n",
-                                        "vocab_size      512\n",
-                                        "output          tied to the embedding\n",
-                                        "context         64\n",
-                                        "  layers.1.mlp_norm        RMSNorm",
-                                        "  final_norm               RMSNorm",
-                                        "  embedding                f32   [512, 64]",
-                                        "  layers.0.wk              f32   [32, 64]",
-                                        "  layers.1.down            f32   [64, 172]"};
+    static const char *const lines[] = {
+        "format          llama2.c v0\n",
+        "architecture    llama\n",
+        "dim             64\n",
+        "hidden_dim      172\n",
+        "n_layers        2\n",
+        "n_heads         8\n",
+        "n_kv_heads      4\n",
+        "head_size       8\n",
+        "vocab_size      512\n",
+        "output          tied to the embedding\n",
+        "context         64\n",
+        "  layers.1.mlp_norm        RMSNorm",
+        "  final_norm               RMSNorm",
+        "  embedding                f32   [512, 64]",
+        "  layers.0.wk              f32   [32, 64]",
+        "  layers.1.down            f32   [64, 172]"};
     CHECK_RUN("m/model.bin -m info");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         CHECK(strstr(out, lines[i]), "no '%s' in %s", lines[i], out);
     const int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
     char line[64];
-    snprintf(line, sizeof line, "parameters      %d\n", 2 * layer + 64 + 512 * 64);
+    snprintf(line, sizeof line, "parameters      %d\n",
+             2 * layer + 64 + 512 * 64);
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
     CHECK_RUN("m/v2.bin -m info");
-    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") && strstr(out, "group_size      4\n"),
+    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") &&
+              strstr(out, "group_size      4\n"),
           "%s", out);
     CHECK(
         strstr(
@@ -873,13 +990,15 @@ static void info_lists_the_model(void) {
     CHECK_RUN("m/chat.gguf -m info");
     CHECK(strstr(out, "template_bytes  149\n"), "%s", out);
     CHECK_RUN("m/model.bin -m info -z m/model.bin");
-    CHECK(!strstr(out, "tokenizer") && one_line(err) && !strncmp(err, "note: m/model.bin", 17),
+    CHECK(!strstr(out, "tokenizer") && one_line(err) &&
+              !strncmp(err, "note: m/model.bin", 17),
           "%s: %s", out, err);
 }
 
 /* The JSON of info has the same numbers as its text, and every norm and tensor. */
 static void info_writes_json(void) {
-    static const char *const models[] = {"m/model.bin", "m/v2.bin", "m/chat.gguf", "hf"};
+    static const char *const models[] = {"m/model.bin", "m/v2.bin",
+                                         "m/chat.gguf", "hf"};
     for (int i = 0; i < 4; i++) {
         JsonFile json;
         char line[256];
@@ -887,16 +1006,22 @@ static void info_writes_json(void) {
         CHECK_RUN("%s -m info --json", models[i]);
         CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
         CHECK_RUN("%s -m info", models[i]);
-        for (const Json *key = json_first(json.values); key; key = json_next(json.values, key)) {
+        for (const Json *key = json_first(json.values); key;
+             key = json_next(json.values, key)) {
             snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
-            CHECK(key[1].kind == JSON_ARRAY || strstr(out, line), "%s: no '%s' in %s", models[i],
-                  line, out);
-            lines += 1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].n_members);
+            CHECK(key[1].kind == JSON_ARRAY || strstr(out, line),
+                  "%s: no '%s' in %s", models[i], line, out);
+            lines +=
+                1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].n_members);
         }
-        for (const char *s = out; (s = strchr(s, '\n')); s++) lines--;
-        const Json *tensors = json_get(json.values, "tensors"), *t = json_first(tensors);
+        for (const char *s = out; (s = strchr(s, '\n')); s++)
+            lines--;
+        const Json *tensors = json_get(json.values, "tensors"),
+                   *t = json_first(tensors);
         CHECK(!lines, "%s: %d more values than lines", models[i], lines);
-        CHECK(json_is(json_get(t, "name"), "embedding") && number_of(t, "bytes") > 0, "%s", out);
+        CHECK(json_is(json_get(t, "name"), "embedding") &&
+                  number_of(t, "bytes") > 0,
+              "%s", out);
         json_close(&json);
     }
 }
@@ -907,17 +1032,21 @@ static const char *json_value(const char *key) {
     static char value[256];
     bool found = false;
     const char *s = out;
-    if (*s++ != '{') return NULL;
+    if (*s++ != '{')
+        return NULL;
     for (int more = 1; more;) {
         char name[64], *to = value, scratch[256];
         int n = 0;
-        if (sscanf(s, " \"%63[a-z_0-9]\": %n", name, &n) != 1 || n == 0) return NULL;
+        if (sscanf(s, " \"%63[a-z_0-9]\": %n", name, &n) != 1 || n == 0)
+            return NULL;
         const bool wanted = !strcmp(name, key);
-        if (!wanted) to = scratch;
+        if (!wanted)
+            to = scratch;
         found |= wanted;
         s += n;
         if (*s == '"') {
-            if (sscanf(s, "\"%255[^\"]\"%n", to, &n) != 1) return NULL;
+            if (sscanf(s, "\"%255[^\"]\"%n", to, &n) != 1)
+                return NULL;
         } else if (!strncmp(s, "null", 4)) {
             n = snprintf(to, 256, "null");
         } else {
@@ -936,18 +1065,22 @@ static const char *json_value(const char *key) {
 static void bench_writes_json(void) {
     static const struct {
         const char *key, *value; /* NULL: some positive number */
-    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},        {"type", "f32"},
-                {"threads", "1"},         {"prompt_tokens", "20"}, {"rounds", "1"},
-                {"prefill_tps", NULL},    {"decode_tps", NULL},    {"weight_bytes", NULL},
-                {"decode_gbps", NULL},    {"read_gbps", NULL},     {"prefill_gflops", NULL},
+    } keys[] = {{"model", "m/model.bin"}, {"norm", "null"},
+                {"type", "f32"},          {"threads", "1"},
+                {"prompt_tokens", "20"},  {"rounds", "1"},
+                {"prefill_tps", NULL},    {"decode_tps", NULL},
+                {"weight_bytes", NULL},   {"decode_gbps", NULL},
+                {"read_gbps", NULL},      {"prefill_gflops", NULL},
                 {"peak_gflops", NULL}};
-    CHECK_RUN("m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
+    CHECK_RUN(
+        "m/model.bin -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
     CHECK(one_line(out), "%s", out);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *value = json_value(keys[i].key);
         CHECK(value, "no %s in %s", keys[i].key, out);
         if (keys[i].value)
-            CHECK(!strcmp(value, keys[i].value), "%s is %s", keys[i].key, value);
+            CHECK(!strcmp(value, keys[i].value), "%s is %s", keys[i].key,
+                  value);
         else
             CHECK(atof(value) > 0, "%s is %s", keys[i].key, value);
     }
@@ -960,32 +1093,39 @@ static void bench_counts_bytes_and_operations(void) {
     static GgufFile file;
     /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
     const GoldenRelative *g = &GOLDEN_RELATIVES[3];
-    const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36, router = 5 * 40;
-    const double operations = 2 * (3 * attention + 3 * 40 * 72 + 2 * (3 * expert + router));
+    const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36,
+                 router = 5 * 40;
+    const double operations =
+        2 * (3 * attention + 3 * 40 * 72 + 2 * (3 * expert + router));
     gguf_make_relative(&file, &g->model, &g->relative);
     CHECK(!gguf_write(&file, inside("m/moe.gguf")), "cannot write");
     gguf_free(&file);
-    CHECK_RUN("m/moe.gguf -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
-    const double tps = atof(json_value("prefill_tps")), gflops = atof(json_value("prefill_gflops"));
-    CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02, "%g operations a token, expected %g",
-          1e9 * gflops / tps, operations);
+    CHECK_RUN(
+        "m/moe.gguf -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
+    const double tps = atof(json_value("prefill_tps")),
+                 gflops = atof(json_value("prefill_gflops"));
+    CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02,
+          "%g operations a token, expected %g", 1e9 * gflops / tps, operations);
     /* one embedding row, the output matrix */
     const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40;
-    CHECK(atof(json_value("weight_bytes")) == 4 * (operations / 2 + norms + tables), "%s bytes",
-          json_value("weight_bytes"));
+    CHECK(atof(json_value("weight_bytes")) ==
+              4 * (operations / 2 + norms + tables),
+          "%s bytes", json_value("weight_bytes"));
 }
 
 static void bench_escapes_the_model_s_name(void) {
     char odd[2 * PATH_MAX];
     strcpy(odd, inside("m/\"odd\\\n.bin"));
     CHECK(link(inside("m/model.bin"), odd) == 0, "cannot link");
-    CHECK_RUN("'m/\"odd\\\n.bin' -m bench --seconds 0 --json --prompt-tokens 2 -n 1");
+    CHECK_RUN(
+        "'m/\"odd\\\n.bin' -m bench --seconds 0 --json --prompt-tokens 2 -n 1");
     CHECK(one_line(out) && strstr(out, "\"m/\\\"odd\\\\\\n.bin\""), "%s", out);
 }
 
 static void bench_is_cut_to_the_context(void) {
     CHECK_RUN("m/v2.bin -m bench --seconds 0 --prompt-tokens 1000 -n 10 -c 30");
-    CHECK(one_line(err) && strstr(err, "shortened to 20 + 10 tokens"), "%s", err);
+    CHECK(one_line(err) && strstr(err, "shortened to 20 + 10 tokens"), "%s",
+          err);
     CHECK(strstr(out, "prefill ") && strstr(out, "decode ") &&
               strstr(out, "prompt tokens: 20; decoded: 10"),
           "%s", out);
@@ -996,7 +1136,9 @@ static void bench_is_cut_to_the_context(void) {
  * ---------------------------------------------------------------------------------------------- */
 
 /* Every fourth case of a list under valgrind. */
-static int stride(void) { return test_fast() ? 4 : 1; }
+static int stride(void) {
+    return test_fast() ? 4 : 1;
+}
 
 static void bad_options_are_refused(void) {
     static const char *const values[][2] = {
@@ -1032,10 +1174,12 @@ static void bad_options_are_refused(void) {
         {"--kv", "''"},
         {"--prompt-tokens", "0"},
     };
-    for (size_t i = 0; i < sizeof values / sizeof *values; i += (size_t)stride()) {
+    for (size_t i = 0; i < sizeof values / sizeof *values;
+         i += (size_t)stride()) {
         char arguments[128], mention[64];
         const char *value = strcmp(values[i][1], "''") ? values[i][1] : "";
-        snprintf(arguments, sizeof arguments, "m/model.bin %s %s", values[i][0], values[i][1]);
+        snprintf(arguments, sizeof arguments, "m/model.bin %s %s", values[i][0],
+                 values[i][1]);
         snprintf(mention, sizeof mention, "'%s', expected", value);
         check_refused(2, mention, arguments);
     }
@@ -1048,9 +1192,11 @@ static void bad_usage_is_refused(void) {
         {"unexpected argument 'm/model.bin'; text for the model follows -i",
          "m/model.bin m/model.bin"},
         {"--system works in chat, not in info", "m/model.bin -m info -y x"},
-        {"--template works in chat, not in generate", "m/model.bin --template zephyr"},
+        {"--template works in chat, not in generate",
+         "m/model.bin --template zephyr"},
         {"--type works in convert, not in generate", "m/model.bin -q f32"},
-        {"--output works in logits, convert, not in generate", "m/model.bin -o x"},
+        {"--output works in logits, convert, not in generate",
+         "m/model.bin -o x"},
         {"--json works in generate, chat, perplexity, bench, norms, tokenize, info, not in logits",
          "m/model.bin -m logits --json"},
         {"--logprobs requires --json", "m/model.bin --logprobs 2"},
@@ -1067,10 +1213,13 @@ static void bad_usage_is_refused(void) {
         {"'--tempreture=3'; see --help", "m/model.bin --tempreture=3"},
         {"'--thread-s'; see --help", "m/model.bin --thread-s"},
         {"'--x'; see --help", "m/model.bin --x"},
-        {"'--pro'; see --help", "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"'--pro'; see --help",
+         "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
         {"option '-n' requires an argument; see --help", "m/model.bin -n"},
-        {"option '--tokens' requires an argument; see --help", "m/model.bin --tokens"},
-        {"option '--json=yes' takes no argument; see --help", "m/model.bin --json=yes"},
+        {"option '--tokens' requires an argument; see --help",
+         "m/model.bin --tokens"},
+        {"option '--json=yes' takes no argument; see --help",
+         "m/model.bin --json=yes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(2, cases[i][0], cases[i][1]);
@@ -1093,7 +1242,8 @@ static void bad_files_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(1, cases[i][0], cases[i][1]);
-    if (geteuid() == 0) return; /* root can read every file */
+    if (geteuid() == 0)
+        return; /* root can read every file */
     CHECK(chmod(inside("empty"), 0) == 0, "chmod failed");
     check_refused(1, "denied", "empty");
     chmod(inside("empty"), 0600);
@@ -1112,15 +1262,18 @@ static void files_that_are_not_models_are_recognized(void) {
         size_t n;
         const char *message;
     } cases[] = {
-#define CASE(begin, message) {begin, sizeof begin - 1, "odd/model.bin: " message}
-        CASE("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
-             "is a Git LFS pointer"),
+#define CASE(begin, message)                                                   \
+    {begin, sizeof begin - 1, "odd/model.bin: " message}
+        CASE(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+            "is a Git LFS pointer"),
         CASE("<!DOCTYPE html>\n<html>", "is a web page"),
         CASE("<!doctype html>", "is a web page"),
         CASE("<html lang=\"en\">", "is a web page"),
         CASE("<HTML>", "is a web page"),
-        CASE("PK\3\4\0\0\10\10 archive/data.pkl",
-             "is a PyTorch file, which can run programs; convert it with scripts/bin_to"),
+        CASE(
+            "PK\3\4\0\0\10\10 archive/data.pkl",
+            "is a PyTorch file, which can run programs; convert it with scripts/bin_to"),
         CASE("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.",
              "is a PyTorch file, which can run programs"),
         CASE("\x1f\x8b\x08\0\0\0\0\0", "is compressed; unpack it first"),
@@ -1129,28 +1282,33 @@ static void files_that_are_not_models_are_recognized(void) {
         CASE("tjgg\1\0\0\0", "is a GGML file, the predecessor of GGUF"),
         CASE("{\"model_type\": \"llama\"}",
              "is a file of a Hugging Face folder; name the folder\n"),
-        CASE("\x02\0\0\0\0\0\0\0{\"", "is a file of a Hugging Face folder; name the folder\n"),
+        CASE("\x02\0\0\0\0\0\0\0{\"",
+             "is a file of a Hugging Face folder; name the folder\n"),
         CASE("\x03\0\0\0\0\0\0\0{}",
              "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
         CASE("Once upon a time there was a little girl.",
              "unknown format; as a llama2.c v0 checkpoint: "
              "dim 1701015119, hidden_dim"),
-        CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-             "unknown format; as a llama2.c v0 checkpoint: dim 0, hidden_dim 0"),
+        CASE(
+            "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            "unknown format; as a llama2.c v0 checkpoint: dim 0, hidden_dim 0"),
 #undef CASE
     };
     mkdir(inside("odd"), 0700);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride()) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases;
+         i += (size_t)stride()) {
         write_bytes("odd/model.bin", cases[i].begin, cases[i].n);
         check_refused(1, cases[i].message, "odd/model.bin --tokens 1");
     }
     write_bytes("config.json", "{}", 2); /* a path without a folder */
-    check_refused(1, "config.json: is a file of a Hugging Face folder; name the folder\n",
-                  "config.json");
+    check_refused(
+        1, "config.json: is a file of a Hugging Face folder; name the folder\n",
+        "config.json");
     unlink(inside("config.json"));
     /* one byte less is not recognized */
     write_bytes("odd/model.bin", "version https://git-lf", 22);
-    check_refused(1, "too short for a header of 28", "odd/model.bin --tokens 1");
+    check_refused(1, "too short for a header of 28",
+                  "odd/model.bin --tokens 1");
 }
 
 /* A folder from a `git clone` without Git LFS. */
@@ -1159,48 +1317,60 @@ static void git_lfs_pointers_in_a_folder_are_recognized(void) {
         "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
     Model m;
     CHECK(!model_open(&m, inside("bare/model.bin")), "no model");
-    const int status_ = folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
+    const int status_ =
+        folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
     model_close(&m);
     CHECK(!status_, "no folder");
     write_file("lfs/tokenizer.json", pointer);
     check_refused(1, "lfs/tokenizer.json: is a Git LFS pointer", "lfs -i a");
     write_file("lfs/tokenizer.bin", pointer);
-    check_refused(1, "lfs/tokenizer.bin: is a Git LFS pointer", "lfs -z lfs/tokenizer.bin -i a");
+    check_refused(1, "lfs/tokenizer.bin: is a Git LFS pointer",
+                  "lfs -z lfs/tokenizer.bin -i a");
     write_file("lfs/model.safetensors", pointer);
-    check_refused(1, "lfs/model.safetensors: is a Git LFS pointer", "lfs --tokens 1");
+    check_refused(1, "lfs/model.safetensors: is a Git LFS pointer",
+                  "lfs --tokens 1");
 }
 
 /* A GGUF file without tensors works only with -m tokenize. */
 static void a_vocabulary_without_tensors_tokenizes(void) {
-    static const char *const modes[] = {"generate",   "chat",
-                                        "perplexity", "bench",
-                                        "norms",      "logits -o out/l",
-                                        "info",       "convert -q f32 -o out/l"};
+    static const char *const modes[] = {
+        "generate",   "chat",
+        "perplexity", "bench",
+        "norms",      "logits -o out/l",
+        "info",       "convert -q f32 -o out/l"};
     static GgufFile f;
     char arguments[64], expected[256];
     gguf_make(&f, &MODEL, 0);
     gguf_add_tokenizer(&f, MODEL.vocab_size, NULL, 0);
     gguf_write(&f, inside("m/whole.gguf"));
-    while (f.n_tensors) gguf_remove(&f, f.tensors[0].name);
+    while (f.n_tensors)
+        gguf_remove(&f, f.tensors[0].name);
     gguf_set_text(&f, "general.architecture", "any");
     gguf_write(&f, inside("m/vocabulary.gguf"));
     CHECK_RUN("m/whole.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
     strcpy(expected, out);
     CHECK_RUN("m/vocabulary.gguf -m tokenize -i 'aa, \xc3\xa9<s>'");
-    CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out, expected, err);
+    CHECK(!strcmp(out, expected) && !*err, "%s, expected %s; stderr: %s", out,
+          expected, err);
     CHECK_RUN("m/vocabulary.gguf -m tokenize -v --tokens 511");
-    check_refused(1, "expected ids below 512", "m/vocabulary.gguf -m tokenize --tokens 512");
-    check_refused(2, "--norm works in", "m/vocabulary.gguf -m tokenize -i a --norm rms");
+    check_refused(1, "expected ids below 512",
+                  "m/vocabulary.gguf -m tokenize --tokens 512");
+    check_refused(2, "--norm works in",
+                  "m/vocabulary.gguf -m tokenize -i a --norm rms");
     for (int i = 0; i < 8; i++) {
-        snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s", modes[i]);
+        snprintf(arguments, sizeof arguments, "m/vocabulary.gguf -m %s",
+                 modes[i]);
         check_refused(
-            1, "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
+            1,
+            "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
             arguments);
     }
     const uint8_t no_pieces[12] = {GGUF_STRING};
     for (int i = 0; i < 2; i++) {
-        gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces, sizeof no_pieces);
-        if (i) gguf_remove(&f, "tokenizer.ggml.tokens");
+        gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces,
+                 sizeof no_pieces);
+        if (i)
+            gguf_remove(&f, "tokenizer.ggml.tokens");
         gguf_write(&f, inside("m/vocabulary.gguf"));
         check_refused(1, "has neither tensors nor a vocabulary",
                       "m/vocabulary.gguf -m tokenize -i a");
@@ -1211,15 +1381,17 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
 
 static void a_context_beyond_the_model_s_is_noted(void) {
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 65");
-    CHECK(strstr(err, "note: -c 65 exceeds the model's context; using 64\n") == err, "stderr: %s",
-          err);
+    CHECK(strstr(err, "note: -c 65 exceeds the model's context; using 64\n") ==
+              err,
+          "stderr: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
     CHECK(one_line(err) && !strstr(err, "note"), "stderr: %s", err);
 }
 
 static void bad_prompts_are_refused(void) {
     static const char *const cases[][2] = {
-        {"7 positions do not fit in a context of 6", "m/model.bin -c 6 -i ABCDE"},
+        {"7 positions do not fit in a context of 6",
+         "m/model.bin -c 6 -i ABCDE"},
         {"expected ids below 512", "m/model.bin --tokens 1,512"},
         {"expected ids below 512", "m/model.bin --tokens 99999999999999999999"},
         {"expected ids", "m/model.bin --tokens 1,-2"},
@@ -1233,7 +1405,8 @@ static void bad_prompts_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(1, cases[i][0], cases[i][1]);
-    CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0"); /* fits exactly: room for one more token */
+    CHECK_RUN(
+        "m/model.bin -c 7 -i ABCDE -t 0"); /* fits exactly: room for one more token */
 }
 
 /* A message is one line without control characters, for any file name. */
@@ -1244,15 +1417,17 @@ static void messages_contain_no_control_characters(void) {
 
 static void nan_logits_are_an_error(void) {
     run("m/nan.bin --tokens 1,2,511 -n 20");
-    CHECK(status == 1 && one_line(err) && strstr(err, "not finite"), "generate: status %d, %s",
-          status, err);
-    check_refused(1, "not finite", "m/nan.bin -m perplexity --tokens 1,2,511,3");
+    CHECK(status == 1 && one_line(err) && strstr(err, "not finite"),
+          "generate: status %d, %s", status, err);
+    check_refused(1, "not finite",
+                  "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
 /* gamma = 1e6 makes keys and values above 65504, which are infinite in a float16 cache. */
 static void overflow_of_a_float16_cache_is_an_error(void) {
     float gammas[512] = {0};
-    for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++) gammas[i] = 1e6f;
+    for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++)
+        gammas[i] = 1e6f;
     hashmodel_write(&MODEL, inside("m/large.bin"), 1, 0);
     FILE *f = fopen(inside("m/large.bin"), "r+b");
     fseek(f, 256, SEEK_SET);
@@ -1260,17 +1435,20 @@ static void overflow_of_a_float16_cache_is_an_error(void) {
     fclose(f);
     CHECK_RUN("m/large.bin --kv f32 --tokens 1,2,5 -n 8");
     run("m/large.bin --kv f16 --tokens 1,2,5 -n 8");
-    CHECK(status == 1 && one_line(err) && strstr(err, "--kv f32"), "status %d, %s", status, err);
+    CHECK(status == 1 && one_line(err) && strstr(err, "--kv f32"),
+          "status %d, %s", status, err);
 }
 
 /* If the model's folder has no tokenizer, the current folder's is used. */
 static void the_tokenizer_may_be_in_the_current_folder(void) {
     CHECK(link(inside("m/tokenizer.bin"),
-               strcat(strcpy((char[2 *PATH_MAX]){0}, folder), "/tokenizer.bin")) == 0,
+               strcat(strcpy((char[2 *PATH_MAX]){0}, folder),
+                      "/tokenizer.bin")) == 0,
           "cannot link");
     run("bare/model.bin -i AB -t 0 -n 8");
     unlink(inside("tokenizer.bin"));
-    CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out, err);
+    CHECK(status == 0 && !strncmp(out, "AB", 2), "status %d: %s%s", status, out,
+          err);
 }
 
 /* The list in docs/options.md equals --help. */
@@ -1291,11 +1469,13 @@ static void options_md_lists_the_help(void) {
 static void help_and_version(void) {
     CHECK_RUN("--help");
     static const char *const words[] = {
-        "--mode",           "--prompt ", "--file",          "--tokens",  "--steps",
-        "--temperature",    "--top-p",   "--top-k",         "--min-p",   "--seed",
-        "--repeat-penalty", "--kv",      "--tokenizer",     "--threads", "--system",
-        "--output",         "--context", "--batch",         "--json",    "--verbose",
-        "--help",           "--version", "--prompt-tokens", "--profile", "--norm"};
+        "--mode",      "--prompt ",     "--file",           "--tokens",
+        "--steps",     "--temperature", "--top-p",          "--top-k",
+        "--min-p",     "--seed",        "--repeat-penalty", "--kv",
+        "--tokenizer", "--threads",     "--system",         "--output",
+        "--context",   "--batch",       "--json",           "--verbose",
+        "--help",      "--version",     "--prompt-tokens",  "--profile",
+        "--norm"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no %s in the help", words[i]);
     CHECK(*err == '\0', "on stderr: %s", err);
@@ -1316,21 +1496,23 @@ static void no_output_is_an_input(void) {
     };
     char *before[3];
     size_t sizes[3], size;
-    static const char *const inputs[] = {"m/model.bin", "m/tokenizer.bin", "text"};
+    static const char *const inputs[] = {"m/model.bin", "m/tokenizer.bin",
+                                         "text"};
     CHECK(!symlink("../m/model.bin", inside("out/link")), "no link");
-    for (int i = 0; i < 3; i++) before[i] = file_read(inside(inputs[i]), &sizes[i]);
+    for (int i = 0; i < 3; i++)
+        before[i] = file_read(inside(inputs[i]), &sizes[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_refused(1, "name another file", cases[i]);
     write_file("text.csv", "Once");
     run("m/model.bin -f text.csv -n 4 --profile=text.csv");
-    CHECK(status == 1 && strstr(err, "run: text.csv: is also an output"), "status %d: %s", status,
-          err);
+    CHECK(status == 1 && strstr(err, "run: text.csv: is also an output"),
+          "status %d: %s", status, err);
     unlink(inside("text.csv"));
     CHECK_RUN("hf -m info");
     for (int i = 0; i < 3; i++) {
         char *now_ = file_read(inside(inputs[i]), &size);
-        CHECK(now_ && size == sizes[i] && !memcmp(now_, before[i], size), "%s was changed",
-              inputs[i]);
+        CHECK(now_ && size == sizes[i] && !memcmp(now_, before[i], size),
+              "%s was changed", inputs[i]);
         free(now_);
         free(before[i]);
     }
@@ -1344,7 +1526,8 @@ static void an_output_may_be_a_link_to_standard_output(void) {
     CHECK(!symlink("/proc/self/fd/1", inside("out/stdout")), "no link");
     CHECK_RUN("m/model.bin -m logits --tokens 1,2 -o out/stdout");
     CHECK(n_out == 2 * 512 * sizeof(float), "%zu bytes", n_out);
-    CHECK(!lstat(inside("out/stdout"), &st) && S_ISLNK(st.st_mode), "the link is gone");
+    CHECK(!lstat(inside("out/stdout"), &st) && S_ISLNK(st.st_mode),
+          "the link is gone");
     unlink(inside("out/stdout"));
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
@@ -1358,7 +1541,8 @@ static void files_do_not_replace_closed_standard_streams(void) {
     setup.closed = 7;
     run("m/model.bin -m convert -q q8_0 -o out/a.gguf");
     char *found = file_read(inside("out/a.gguf"), &closed_size);
-    CHECK(status == 0 && expected && found && size == closed_size && !memcmp(found, expected, size),
+    CHECK(status == 0 && expected && found && size == closed_size &&
+              !memcmp(found, expected, size),
           "status %d, %zu bytes, expected %zu", status, closed_size, size);
     free(expected);
     free(found);
@@ -1367,7 +1551,8 @@ static void files_do_not_replace_closed_standard_streams(void) {
     CHECK_RUN("m/model.bin -m chat");
     setup.closed = 2;
     run("m/model.bin -m tokenize -i aa");
-    CHECK(status == 1 && one_line(err) && strstr(err, "run: cannot write the output"),
+    CHECK(status == 1 && one_line(err) &&
+              strstr(err, "run: cannot write the output"),
           "status %d: %s", status, err);
 }
 
@@ -1375,7 +1560,8 @@ static void files_do_not_replace_closed_standard_streams(void) {
  * program). */
 static void thread_limits_of_the_system_are_handled(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
-    CHECK_RUN("m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
+    CHECK_RUN(
+        "m/model.bin -m bench --seconds 0 -n 2 --prompt-tokens 2 -j 4 --json");
     CHECK(strstr(out, "\"threads\": 3,"), "%s", out);
     setup.environment = "OMP_STACKSIZE=65536G";
     run("m/model.bin -i aa -n 4 -j 4");
@@ -1387,21 +1573,24 @@ static void thread_limits_of_the_system_are_handled(void) {
 /* ---- writing that fails, Ctrl-C
  * ------------------------------------------------------------------------------- */
 
-static const char *const WRITERS[] = {"m/model.bin -i aa -n 20",
-                                      "m/model.bin -m tokenize -i aa",
-                                      "m/model.bin -m perplexity -i aa",
-                                      "m/model.bin -m info",
-                                      "m/model.bin -m bench --seconds 0 -n 2 --json",
-                                      "m/model.bin -m chat -i hello",
-                                      "--help",
-                                      "--version"};
+static const char *const WRITERS[] = {
+    "m/model.bin -i aa -n 20",
+    "m/model.bin -m tokenize -i aa",
+    "m/model.bin -m perplexity -i aa",
+    "m/model.bin -m info",
+    "m/model.bin -m bench --seconds 0 -n 2 --json",
+    "m/model.bin -m chat -i hello",
+    "--help",
+    "--version"};
 
 static void a_full_disk_is_an_error(void) {
-    for (size_t i = 0; i < sizeof WRITERS / sizeof *WRITERS; i += (size_t)stride()) {
+    for (size_t i = 0; i < sizeof WRITERS / sizeof *WRITERS;
+         i += (size_t)stride()) {
         setup.output = "/dev/full";
         run("%s", WRITERS[i]);
         CHECK(status == 1, "%s: status %d", WRITERS[i], status);
-        CHECK(strstr(err, "run: cannot write the output"), "%s: stderr is '%s'", WRITERS[i], err);
+        CHECK(strstr(err, "run: cannot write the output"), "%s: stderr is '%s'",
+              WRITERS[i], err);
     }
 }
 
@@ -1409,16 +1598,20 @@ static void a_full_disk_is_an_error(void) {
 static void a_file_size_limit_is_an_error(void) {
     char arguments[PATH_MAX + 64];
     char model[PATH_MAX];
-    CHECK(realpath("models/stories.gguf", model), "models/stories.gguf is missing");
-    snprintf(arguments, sizeof arguments, "%s -m convert -q f32 -o out/a.gguf", model);
+    CHECK(realpath("models/stories.gguf", model),
+          "models/stories.gguf is missing");
+    snprintf(arguments, sizeof arguments, "%s -m convert -q f32 -o out/a.gguf",
+             model);
     setup.file_size = 5000;
-    check_refused(1, "out/a.gguf: File too large", "m/model.bin -m convert -q f32 -o out/a.gguf");
+    check_refused(1, "out/a.gguf: File too large",
+                  "m/model.bin -m convert -q f32 -o out/a.gguf");
     setup.file_size = 5000;
     check_refused(1, "out/a.gguf: File too large", arguments);
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-static void a_closed_pipe_is_an_error(void) { /* only in modes, not for --help */
+static void a_closed_pipe_is_an_error(
+    void) { /* only in modes, not for --help */
     for (size_t i = 0; i < 6; i += (size_t)stride()) {
         setup.closed_output = true;
         run("%s", WRITERS[i]);
@@ -1458,21 +1651,24 @@ static void ctrl_c_ends_a_chat(void) {
 
 /* At a terminal Ctrl-C stops only the answer; /clear starts a new conversation. */
 static void commands_at_a_terminal(void) {
-    static const char *const all[] = {"/?\n",      "hello\n\3", "more\n\3", "/clear\n",
-                                      "hello\n\3", "/bye\n",    NULL};
+    static const char *const all[] = {"/?\n",     "hello\n\3", "more\n\3",
+                                      "/clear\n", "hello\n\3", "/bye\n",
+                                      NULL};
     static char first[1 << 16];
     setup.terminal = true;
     setup.typed = all;
     CHECK_RUN("m/long.bin -m chat --template llama-2 -t 0");
     int lines = 0;
-    for (const char *s = out; (s = strchr(s, '\n')); s++) lines++;
+    for (const char *s = out; (s = strchr(s, '\n')); s++)
+        lines++;
     CHECK(lines == 3, "%d answers: %s", lines, out);
     const size_t n = strcspn(out, "\n"), last = strlen(out) - 1;
     memcpy(first, out, sizeof first);
     const char *third = memrchr(first, '\n', last);
-    CHECK(third &&
-              !strncmp(third + 1, first,
-                       n < last - (size_t)(third - first) ? n : last - (size_t)(third - first) - 1),
+    CHECK(third && !strncmp(third + 1, first,
+                            n < last - (size_t)(third - first)
+                                ? n
+                                : last - (size_t)(third - first) - 1),
           "the cleared conversation: %s", out);
     const char *help = strstr(err, "/bye or Ctrl-D");
     CHECK(help && strstr(help + 1, "/bye or Ctrl-D"), "%s", err);
@@ -1483,7 +1679,8 @@ static void ctrl_c_stops_a_prompt(void) {
     static const char *const typed[] = {"/load long.json\n\5", "/bye\n", NULL};
     FILE *file = fopen(inside("long.json"), "w");
     fprintf(file, "[{\"role\": \"user\", \"content\": \"");
-    for (int i = 0; i < 40000; i++) fprintf(file, " word");
+    for (int i = 0; i < 40000; i++)
+        fprintf(file, " word");
     fprintf(file, "\"}]");
     fclose(file);
     setup.terminal = true;
@@ -1495,15 +1692,15 @@ static void ctrl_c_stops_a_prompt(void) {
 /* In a chat a newline follows. */
 static void ctrl_c_ends_every_mode(void) {
     static const char *const runs[] = {
-        "m/long.bin -m bench -n 2000000 --prompt-tokens 1", "m/long.bin -m logits -f - -o out/a",
-        "m/long.bin -m perplexity -f -", "m/long.bin -m tokenize -f -",
-        "m/long.bin -m norms --seconds 1000"};
+        "m/long.bin -m bench -n 2000000 --prompt-tokens 1",
+        "m/long.bin -m logits -f - -o out/a", "m/long.bin -m perplexity -f -",
+        "m/long.bin -m tokenize -f -", "m/long.bin -m norms --seconds 1000"};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         setup.interrupt = WHEN_HANDLED;
         setup.endless_input = true;
         run("%s", runs[i]);
-        CHECK(status == 130 && !*err && (!n_out || strstr(runs[i], "norms")), "%s: status %d, %s",
-              runs[i], status, err);
+        CHECK(status == 130 && !*err && (!n_out || strstr(runs[i], "norms")),
+              "%s: status %d, %s", runs[i], status, err);
     }
     setup.interrupt = WHEN_BLOCKED;
     setup.blocked_output = true;
@@ -1513,7 +1710,8 @@ static void ctrl_c_ends_every_mode(void) {
     setup.interrupt = AT_PROMPT;
     setup.terminal = true;
     run("m/model.bin -m chat");
-    CHECK(status == 130 && strlen(err) >= 7 && !strcmp(err + strlen(err) - 7, "User: \n"),
+    CHECK(status == 130 && strlen(err) >= 7 &&
+              !strcmp(err + strlen(err) - 7, "User: \n"),
           "chat: status %d, '%s'", status, err);
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
@@ -1579,7 +1777,8 @@ void suite_cli(void) {
     TEST(an_endless_text_stops_at_a_closed_pipe);
     TEST(ctrl_c_ends_a_text_cleanly);
     TEST(ctrl_c_ends_a_chat);
-    if (test_fast()) return; /* valgrind uses files, signals and limits itself */
+    if (test_fast())
+        return; /* valgrind uses files, signals and limits itself */
     TEST(files_do_not_replace_closed_standard_streams);
     TEST(a_file_size_limit_is_an_error);
     TEST(commands_at_a_terminal);

@@ -29,7 +29,8 @@ static const struct {
     {"bpe -i 'a text' -t 0 -n 8", NULL, false},
     {"words -i 'a text' -t 0 -n 8", NULL, false},
     {"spm.gguf -i a -n 6 -t 0 --norm layer", NULL, false},
-    {"spm.gguf -i 'aa ba' -n 12 -s 1 --samples 3 --parallel 2 -j 2", NULL, false},
+    {"spm.gguf -i 'aa ba' -n 12 -s 1 --samples 3 --parallel 2 -j 2", NULL,
+     false},
     {"spm.gguf --prompts - -n 12 -s 1 --json", "aa ba\n\nca\n", false},
     {"spm.gguf --prompts one.jsonl -n 12 -t 0 --parallel 1", NULL, false},
     {"-m chat spm.gguf -t 0 -n 40", "aa\nba\n", false},
@@ -38,7 +39,8 @@ static const struct {
     {"-m tokenize words -i 'a text'", NULL, false},
     {"-m logits moe.gguf -i 'aa ba' -o out/file --dump out/d", NULL, false},
     {"-m info bpe.gguf", NULL, false},
-    {"-m convert spm.gguf --norm layer --center -q f32 -o out/file", NULL, false},
+    {"-m convert spm.gguf --norm layer --center -q f32 -o out/file", NULL,
+     false},
     {"-m convert bpe -o out/file -q bf16", NULL, false},
     {"-m convert v0.bin -z tokenizer.bin -q f32 -o out/file", NULL, false},
     {"spm.gguf -i a -n 6 -j 2 --profile=out/file.csv", NULL, true},
@@ -55,7 +57,8 @@ static size_t n_expected_file;
 static size_t read_file(uint8_t *bytes) {
     FILE *in = fopen(inside("out/file"), "rb");
     const size_t n = in ? fread(bytes, 1, MAX_BYTES, in) : 0;
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return n;
 }
 
@@ -72,21 +75,26 @@ static int run_with(int command, const char *environment) {
  * does not run. */
 static int count_allocations(int command) {
     int n = 0;
-    if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count")) return 0;
+    if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count"))
+        return 0;
     memcpy(expected, out, sizeof expected);
     n_expected_file = read_file(expected_file);
     FILE *in = fopen(inside("count"), "r");
-    if (in && fscanf(in, "%d", &n) != 1) n = 0;
-    if (in) fclose(in);
+    if (in && fscanf(in, "%d", &n) != 1)
+        n = 0;
+    if (in)
+        fclose(in);
     return n;
 }
 
 /* stderr has one message; the other lines are notes or, with `allows_statistics`, statistics. */
 static bool is_failure(bool allows_statistics) {
     int failures = 0;
-    for (const char *line = err, *end; (end = strchr(line, '\n')); line = end + 1) {
+    for (const char *line = err, *end; (end = strchr(line, '\n'));
+         line = end + 1) {
         failures += !strncmp(line, "run: ", 5);
-        if (!allows_statistics && strncmp(line, "run: ", 5) != 0 && strncmp(line, "note: ", 6) != 0)
+        if (!allows_statistics && strncmp(line, "run: ", 5) != 0 &&
+            strncmp(line, "note: ", 6) != 0)
             return false;
     }
     return failures == 1;
@@ -100,21 +108,26 @@ static bool is_prefix(void) {
 
 static bool has_usual_result(void) {
     const size_t n = read_file(file);
-    return !strcmp(out, expected) && n == n_expected_file && !memcmp(file, expected_file, n);
+    return !strcmp(out, expected) && n == n_expected_file &&
+           !memcmp(file, expected_file, n);
 }
 
 static void check_failure(int command, int k, const char *and_later) {
     char environment[64];
-    snprintf(environment, sizeof environment, "NORMA_FAIL_ALLOCATION=%d%s", k, and_later);
+    snprintf(environment, sizeof environment, "NORMA_FAIL_ALLOCATION=%d%s", k,
+             and_later);
     run_with(command, environment);
     const char *name = COMMANDS[command].arguments;
     const bool timed = COMMANDS[command].timed,
                usual = status == 0 && (timed || has_usual_result());
-    CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s", environment, name, status,
-          err);
-    if (usual) return;
-    CHECK(is_failure(timed), "%s: run %s: not one line: '%s'", environment, name, err);
-    CHECK(timed || is_prefix(), "%s: run %s: stdout: %s", environment, name, out);
+    CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s",
+          environment, name, status, err);
+    if (usual)
+        return;
+    CHECK(is_failure(timed), "%s: run %s: not one line: '%s'", environment,
+          name, err);
+    CHECK(timed || is_prefix(), "%s: run %s: stdout: %s", environment, name,
+          out);
     CHECK(files_in("out") == 0, "%s: run %s: left a file", environment, name);
 }
 
@@ -129,17 +142,20 @@ static int step(void) {
 
 static void any_allocation_may_fail(void) {
     int n_runs = 0;
-    setenv("OMP_NUM_THREADS", "1", 1); /* one thread, unless the command has -j */
+    setenv("OMP_NUM_THREADS", "1",
+           1); /* one thread, unless the command has -j */
     binary_folder("memory");
     mkdir(inside("out"), 0700);
     CHECK(samples_write(folder) == 0, "no samples");
     write_file("one.jsonl", "{\"prompt\": \"aa ba\", \"seed\": 3, \"n\": 2}\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         const int n = count_allocations(c);
-        CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status, err);
+        CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status,
+              err);
         for (int k = 1 + c % step(); k <= n; k += step()) {
             for (int later = 0; later < 2; later++) {
-                if (step() == 2 && (k / 2 + later) % 2) continue;
+                if (step() == 2 && (k / 2 + later) % 2)
+                    continue;
                 check_failure(c, k, later ? "+" : "");
                 n_runs++;
             }
@@ -148,4 +164,6 @@ static void any_allocation_may_fail(void) {
     printf("memory: %d runs with too little of it\n", n_runs);
 }
 
-void suite_memory(void) { TEST(any_allocation_may_fail); }
+void suite_memory(void) {
+    TEST(any_allocation_may_fail);
+}

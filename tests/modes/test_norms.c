@@ -31,15 +31,19 @@ static void spend(int ns) {
     virtual_seconds += 1e-9 * ns;
 }
 
-static void fake_norm_token(float *y, const float *x, const Norm *norm, int dim) {
+static void fake_norm_token(float *y, const float *x, const Norm *norm,
+                            int dim) {
     spend(norm->kind == NORM_RMS ? RMS_NS : norm->beta ? LAYER_NS : NO_BETA_NS);
     norm_token(y, x, norm, dim);
 }
-static void fake_add_rmsnorm(float *y, float *x, const float *r, const Norm *norm, int dim) {
+static void fake_add_rmsnorm(float *y, float *x, const float *r,
+                             const Norm *norm, int dim) {
     spend(FUSED_NS);
     add_rmsnorm(y, x, r, norm, dim);
 }
-static uint64_t virtual_read(void) { return (uint64_t)llround(1e9 * virtual_seconds); }
+static uint64_t virtual_read(void) {
+    return (uint64_t)llround(1e9 * virtual_seconds);
+}
 
 int mode_norms_again(Run *run);
 
@@ -50,7 +54,8 @@ int mode_norms_again(Run *run);
 #include "modes/norms.c" /* NOLINT(bugprone-suspicious-include) */
 
 enum { DIM = 24, TOKENS = 5 };
-static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM], zeros[DIM];
+static float x[TOKENS * DIM], y[TOKENS * DIM], r[TOKENS * DIM], ones[DIM],
+    zeros[DIM];
 
 static Case make_case(void) {
     Case c = {.dim = DIM,
@@ -62,9 +67,12 @@ static Case make_case(void) {
               .norms = {{NORM_RMS, 1e-5f, ones, NULL, 0},
                         {NORM_LAYER, 1e-5f, ones, zeros, 0},
                         {NORM_LAYER, 1e-5f, ones, NULL, 0}}};
-    for (int k = 0; k < N_KERNELS; k++) c.repeats[k] = 3;
-    for (int i = 0; i < TOKENS * DIM; i++) x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
-    for (int i = 0; i < DIM; i++) ones[i] = 1;
+    for (int k = 0; k < N_KERNELS; k++)
+        c.repeats[k] = 3;
+    for (int i = 0; i < TOKENS * DIM; i++)
+        x[i] = (float)(i * 37 % 101) * 0.01f - 0.5f;
+    for (int i = 0; i < DIM; i++)
+        ones[i] = 1;
     memset(r, 0, sizeof r);
     return c;
 }
@@ -88,8 +96,8 @@ static void numbers_belong_to_their_kernels(void) {
     for (int v = 0; v < N_KERNELS; v++)
         CHECK(!strcmp(KERNEL_COLUMNS[v].key, expected[v].key) &&
                   fabs(found[v] - expected[v].value) < 1e-6,
-              "%s is %g, expected %s, %g", KERNEL_COLUMNS[v].key, found[v], expected[v].key,
-              expected[v].value);
+              "%s is %g, expected %s, %g", KERNEL_COLUMNS[v].key, found[v],
+              expected[v].key, expected[v].value);
 }
 
 /* Each timed call runs its kernel on every token, also if it ran before. */
@@ -98,18 +106,22 @@ static void timed_kernels_run_on_every_token(void) {
     Case c = make_case();
     for (Kernel k = 0; k < N_KERNELS; k++) {
         const Kernel last = k == ADD_THEN_RMS ? RMS : k;
-        if (last == FUSED || last == NO_BETA) continue;
+        if (last == FUSED || last == NO_BETA)
+            continue;
         for (int t = 0; t < TOKENS; t++) {
             float *to = expected + t * DIM;
-            if (last == COPY) memcpy(to, x + t * DIM, sizeof ones);
-            if (last <= LAYER) norm_plain(to, x + t * DIM, &c.norms[last], 1, DIM);
+            if (last == COPY)
+                memcpy(to, x + t * DIM, sizeof ones);
+            if (last <= LAYER)
+                norm_plain(to, x + t * DIM, &c.norms[last], 1, DIM);
         }
         memset(y, 0xff, sizeof y);
         c.repeats[k] = 1;
         time_kernel(&c, k);
         for (int i = 0; i < TOKENS * DIM; i++)
-            CHECK(fabsf(y[i] - expected[i]) < 1e-5f, "%s: element %d is %g, expected %g",
-                  KERNEL_COLUMNS[k].key, i, (double)y[i], (double)expected[i]);
+            CHECK(fabsf(y[i] - expected[i]) < 1e-5f,
+                  "%s: element %d is %g, expected %g", KERNEL_COLUMNS[k].key, i,
+                  (double)y[i], (double)expected[i]);
     }
 }
 

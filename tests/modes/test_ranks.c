@@ -32,7 +32,8 @@ static void launch(const char *command) {
 /* The number of norma's messages: lines of stderr that begin with "run: ". */
 static int failures(void) {
     int n = !strncmp(err, "run: ", 5);
-    for (const char *at = err; (at = strstr(at, "\nrun: ")); at++) n++;
+    for (const char *at = err; (at = strstr(at, "\nrun: ")); at++)
+        n++;
     return n;
 }
 
@@ -72,13 +73,16 @@ static void text_is_independent_of_the_number_of_ranks(void) {
         memcpy(expected, out, n_out + 1);
         const bool writes = has_file("logits", file, &size);
         for (int ranks = 2; ranks <= 5; ranks++) {
-            snprintf(command, sizeof command, "$RUN -n %d %s", ranks, COMMANDS[c]);
+            snprintf(command, sizeof command, "$RUN -n %d %s", ranks,
+                     COMMANDS[c]);
             unlink(inside("logits"));
             launch(command);
-            CHECK(status == 0 && !strcmp(out, expected), "%s: status %d, %s, %s", command, status,
-                  out, err);
-            CHECK(writes == has_file("logits", found, &n), "%s: no file", command);
-            CHECK(!writes || (n == size && !memcmp(file, found, n)), "%s: other logits", command);
+            CHECK(status == 0 && !strcmp(out, expected),
+                  "%s: status %d, %s, %s", command, status, out, err);
+            CHECK(writes == has_file("logits", found, &n), "%s: no file",
+                  command);
+            CHECK(!writes || (n == size && !memcmp(file, found, n)),
+                  "%s: other logits", command);
         }
         unlink(inside("logits"));
     }
@@ -88,7 +92,8 @@ static void profiles_have_the_gathers(void) {
     launch("$RUN -n 2 $P $M/stories.gguf -n 20 --profile=profile.csv");
     static char csv[1 << 20];
     size_t n;
-    CHECK(status == 0 && has_file("profile.csv", csv, &n), "status %d, %s", status, err);
+    CHECK(status == 0 && has_file("profile.csv", csv, &n), "status %d, %s",
+          status, err);
     csv[n] = '\0';
     CHECK(strstr(csv, ",gather,"), "no site for communication: %.300s", csv);
 }
@@ -116,16 +121,18 @@ static void a_failure_is_one_line(void) {
         {"run: --steps is 'abc'", "$RUN -n 3 $P $M/stories.gguf -n abc"},
         {"run: rank 1: --steps is 'abc'",
          "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
-        {"run: 5 ranks cannot share a weight of 2 rows", "$RUN -n 5 $P tiny.bin --tokens 0"},
+        {"run: 5 ranks cannot share a weight of 2 rows",
+         "$RUN -n 5 $P tiny.bin --tokens 0"},
     };
     const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
     hashmodel_write(&tiny, inside("tiny.bin"), 0, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         launch(cases[i].command);
         const bool usage = strstr(cases[i].command, "abc");
-        CHECK(status == (usage ? 2 : 1) || (usage && status == 1), "%s: status %d, %s",
-              cases[i].command, status, err);
-        CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s", cases[i].command, err);
+        CHECK(status == (usage ? 2 : 1) || (usage && status == 1),
+              "%s: status %d, %s", cases[i].command, status, err);
+        CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s",
+              cases[i].command, err);
     }
 }
 
@@ -139,8 +146,8 @@ static void an_allocation_failure_on_one_rank_ends_all(void) {
             "$RUN -n 1 $P $M/stories.gguf -n 40 : -n 1 env NORMA_FAIL_ALLOCATION=%d+ $P $M/stories.gguf",
             k);
         launch(command);
-        CHECK(status == 0 || (status == 1 && failures() == 1), "allocation %d: status %d, %s", k,
-              status, err);
+        CHECK(status == 0 || (status == 1 && failures() == 1),
+              "allocation %d: status %d, %s", k, status, err);
         ended += status == 1;
     }
     CHECK(ended > 2, "%d of them failed", ended);
@@ -151,18 +158,24 @@ static void an_allocation_failure_on_one_rank_ends_all(void) {
 static int processes(const char *word, int signal_number, int max) {
     DIR *dir = opendir("/proc");
     int n = 0;
-    for (const struct dirent *entry; dir && n < max && (entry = readdir(dir));) {
+    for (const struct dirent *entry;
+         dir && n < max && (entry = readdir(dir));) {
         char path[PATH_MAX], line[PATH_MAX] = "";
         snprintf(path, sizeof path, "/proc/%.20s/cmdline", entry->d_name);
         FILE *in = fopen(path, "rb");
         const size_t size = in ? fread(line, 1, sizeof line - 1, in) : 0;
-        if (in) fclose(in);
-        for (size_t i = 0; i < size; i++) line[i] = line[i] ? line[i] : ' ';
-        if (strncmp(line, program, strlen(program)) != 0 || !strstr(line, word)) continue;
-        if (signal_number) kill(atoi(entry->d_name), signal_number);
+        if (in)
+            fclose(in);
+        for (size_t i = 0; i < size; i++)
+            line[i] = line[i] ? line[i] : ' ';
+        if (strncmp(line, program, strlen(program)) != 0 || !strstr(line, word))
+            continue;
+        if (signal_number)
+            kill(atoi(entry->d_name), signal_number);
         n++;
     }
-    if (dir) closedir(dir);
+    if (dir)
+        closedir(dir);
     return n;
 }
 
@@ -173,24 +186,34 @@ static void check_killed(const char *arguments, const char *file) {
     char command[PATH_MAX];
     size_t n = 0;
     int state, waited = 0;
-    snprintf(command, sizeof command,
-             "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null", arguments);
+    snprintf(
+        command, sizeof command,
+        "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null",
+        arguments);
     unlink(inside("killed"));
     const pid_t pid = fork();
     if (pid == 0) {
-        if (!chdir(folder)) execl("/bin/sh", "sh", "-c", command, NULL);
+        if (!chdir(folder))
+            execl("/bin/sh", "sh", "-c", command, NULL);
         _exit(1);
     }
-    for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++) usleep(1000);
-    for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n); i++) usleep(10000);
-    CHECK(processes("123457", SIGKILL, 1) == 1, "%s: no process was killed", command);
-    while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000) usleep(10000);
+    for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++)
+        usleep(1000);
+    for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n);
+         i++)
+        usleep(10000);
+    CHECK(processes("123457", SIGKILL, 1) == 1, "%s: no process was killed",
+          command);
+    while (waitpid(pid, &state, WNOHANG) == 0 && waited++ < 3000)
+        usleep(10000);
     CHECK(waited < 3000 && (WIFSIGNALED(state) || WEXITSTATUS(state)),
           "%s: still running, or status 0", command);
-    for (int i = 0; i < 500 && processes("123457", 0, 9); i++) usleep(10000);
+    for (int i = 0; i < 500 && processes("123457", 0, 9); i++)
+        usleep(10000);
     CHECK(processes("123457", 0, 9) == 0, "%s: %d processes are left", command,
           processes("123457", SIGKILL, 9));
-    if (waited >= 3000) kill(pid, SIGKILL);
+    if (waited >= 3000)
+        kill(pid, SIGKILL);
 }
 
 static void a_killed_rank_ends_all(void) {
@@ -198,7 +221,9 @@ static void a_killed_rank_ends_all(void) {
     check_killed("--samples 123457", "killed");
     FILE *many = fopen(inside("many"), "wb"); /* mostly prefill */
     for (int i = 0; i < 200000; i++)
-        fprintf(many, "Once upon a time there was a little hedgehog named Mimi who lived here\n");
+        fprintf(
+            many,
+            "Once upon a time there was a little hedgehog named Mimi who lived here\n");
     fclose(many);
     check_killed("-n 20 --prompts many", "killed");
 }
@@ -218,7 +243,8 @@ static void a_file_that_shrinks_is_an_error(void) {
             "done; truncate -s 8192 lost.gguf; wait $!; code=$?; cat err >&2; exit $code",
             commands[i]);
         launch(command);
-        CHECK(status == 1 && failures() && strstr(err, "cannot be read any more"),
+        CHECK(status == 1 && failures() &&
+                  strstr(err, "cannot be read any more"),
               "%d: status %d, %s", i, status, err);
     }
 }
@@ -228,25 +254,31 @@ static void a_file_that_shrinks_is_an_error(void) {
 static void one_rank_writes_the_bytes_of_several(void) {
     for (int n = 1; n <= 2; n++) {
         char command[128];
-        snprintf(command, sizeof command,
-                 "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"", n);
+        snprintf(
+            command, sizeof command,
+            "$RUN -n %d $P $M/stories.gguf -n 6 -t 0 -i \"$(printf \"a\\007b\")\"",
+            n);
         launch(command);
-        CHECK(status == 0 && strstr(out, "a\ab"), "%d ranks: %s, %s", n, out, err);
+        CHECK(status == 0 && strstr(out, "a\ab"), "%d ranks: %s, %s", n, out,
+              err);
     }
 }
 
 static void ctrl_c_ends_the_text_with_its_statistics(void) {
     setup.interrupt = AT_OUTPUT;
     launch("exec $RUN -n 3 $P $M/stories.gguf -n 60 --samples 1000000");
-    CHECK(status != 0 && strstr(err, " tokens/s\n") && !failures(), "status %d, %s", status, err);
+    CHECK(status != 0 && strstr(err, " tokens/s\n") && !failures(),
+          "status %d, %s", status, err);
     CHECK(n_out > 0, "no text");
 }
 
 void suite_ranks(void) {
     char path[PATH_MAX];
-    if (!realpath(getenv("NORMA_RUN"), program) || !realpath("models", models)) abort();
+    if (!realpath(getenv("NORMA_RUN"), program) || !realpath("models", models))
+        abort();
     binary_folder("ranks");
-    snprintf(path, sizeof path, "%s", inside("other")); /* another program: one byte more */
+    snprintf(path, sizeof path, "%s",
+             inside("other")); /* another program: one byte more */
     setenv("RUN", getenv("MPIRUN") ? getenv("MPIRUN") : "mpirun", 1);
     setenv("P", program, 1);
     setenv("M", models, 1);

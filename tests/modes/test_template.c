@@ -34,22 +34,25 @@ static void close_both(Opened *o) {
     model_close(&o->model);
 }
 
-static const char *const MARKERS[] = {"<|im_start|>",      "<|im_end|>",    "<|system|>",
-                                      "<|user|>",          "<|assistant|>", "<|start_header_id|>",
-                                      "<|end_header_id|>", "<|eot_id|>"};
+static const char *const MARKERS[] = {
+    "<|im_start|>",  "<|im_end|>",          "<|system|>",        "<|user|>",
+    "<|assistant|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
 enum { N_MARKERS = 8, FIRST_MARKER = N_PIECES - N_MARKERS };
 
 /* Opens a model with this template and the markers as pieces of this type; 0: without markers. */
 static bool open_chat(Opened *o, const char *template, int type) {
     static GgufFile file;
     GgufPiece pieces[N_MARKERS];
-    for (int i = 0; i < N_MARKERS; i++) pieces[i] = (GgufPiece){MARKERS[i], type};
+    for (int i = 0; i < N_MARKERS; i++)
+        pieces[i] = (GgufPiece){MARKERS[i], type};
     gguf_make(&file, &SPEAKING, 0);
     if (type)
         gguf_add_tokenizer(&file, N_PIECES, pieces, N_MARKERS);
     else
-        gguf_add_tokenizer(&file, N_PIECES, &(GgufPiece){"\xc2\xb7", NORMAL}, 1);
-    if (template) gguf_set_text(&file, "tokenizer.chat_template", template);
+        gguf_add_tokenizer(&file, N_PIECES, &(GgufPiece){"\xc2\xb7", NORMAL},
+                           1);
+    if (template)
+        gguf_set_text(&file, "tokenizer.chat_template", template);
     return !gguf_reopen(&file, &o->model, &o->t);
 }
 
@@ -66,13 +69,15 @@ static const char *list_of(const Tokens *tokens) {
     int at = 0;
     *list = 0;
     for (int i = 0; i < tokens->n; i++)
-        at += snprintf(list + at, sizeof list - (size_t)at, i ? ",%d" : "%d", tokens->ids[i]);
+        at += snprintf(list + at, sizeof list - (size_t)at, i ? ",%d" : "%d",
+                       tokens->ids[i]);
     return list;
 }
 
 /* Opens the built-in template `name`, or the file; NULL: the model's own. */
 static bool open_template(Opened *o, ChatTemplate *chat, const char *name) {
-    return !chat_template_open(chat, &o->t, &(Options){.model = "model", .template = name});
+    return !chat_template_open(chat, &o->t,
+                               &(Options){.model = "model", .template = name});
 }
 
 static void close_chat(Opened *o, ChatTemplate *chat) {
@@ -80,8 +85,8 @@ static void close_chat(Opened *o, ChatTemplate *chat) {
     close_both(o);
 }
 
-static void check_turn(const char *family, int type, const char *system, int turn,
-                       const char *expected) {
+static void check_turn(const char *family, int type, const char *system,
+                       int turn, const char *expected) {
     static const Exchange messages[] = {{"hello there", "good day"},
                                         {"and you? [yes]\xc3\xa9", "I am well"},
                                         {"ab  abc </ s>", NULL}};
@@ -89,9 +94,11 @@ static void check_turn(const char *family, int type, const char *system, int tur
     ChatTemplate chat;
     Tokens tokens;
     char *template = template_of(family);
-    CHECK(template && open_chat(&o, template, type), "%s does not open", family);
+    CHECK(template && open_chat(&o, template, type), "%s does not open",
+          family);
     CHECK(open_template(&o, &chat, NULL), "%s does not open", family);
-    CHECK(!chat_tokens(&chat, &o.t, system, messages, turn + 1, &tokens), "%s", family);
+    CHECK(!chat_tokens(&chat, &o.t, system, messages, turn + 1, &tokens), "%s",
+          family);
     CHECK(!strcmp(list_of(&tokens), expected),
           "%s, markers %d, system %s, turn %d: %s, expected %s", family, type,
           system ? system : "-", turn, list_of(&tokens), expected);
@@ -105,7 +112,9 @@ static void conversations_match_hugging_face(void) {
     char family[16], markers[16], ids[4096];
     int system, turn, n = 0;
     CHECK(in, "tests/golden/chat.txt is missing");
-    for (; fscanf(in, "%15s %15s %d %d %4095s", family, markers, &system, &turn, ids) == 5; n++)
+    for (; fscanf(in, "%15s %15s %d %d %4095s", family, markers, &system, &turn,
+                  ids) == 5;
+         n++)
         check_turn(family,
                    !strcmp(markers, "control") ? CONTROL
                    : !strcmp(markers, "user")  ? USER_DEFINED
@@ -121,7 +130,8 @@ static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
     size_t n = 0;
     for (int i = 0; i < tokens->n; i++) {
         int length;
-        const char *s = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1, tokens->ids[i], &length);
+        const char *s = tokenizer_decode(t, i ? tokens->ids[i - 1] : -1,
+                                         tokens->ids[i], &length);
         if (n + (size_t)length < sizeof text)
             memcpy(text + n, s, (size_t)length), n += (size_t)length;
     }
@@ -130,8 +140,10 @@ static const char *text_of(const Tokenizer *t, const Tokens *tokens) {
 }
 
 /* Opens a conversation whose tokenizer adds neither a space nor BOS. */
-static bool open_plain(Opened *o, ChatTemplate *chat, const char *template, const char *name) {
-    if (!open_chat(o, template, CONTROL)) return false;
+static bool open_plain(Opened *o, ChatTemplate *chat, const char *template,
+                       const char *name) {
+    if (!open_chat(o, template, CONTROL))
+        return false;
     o->t.space_prefix = SPACE_NEVER;
     o->t.no_bos = true;
     o->t.pieces.list[1].text = "<s>", o->t.pieces.list[1].length = 3;
@@ -148,7 +160,8 @@ static void built_in_templates_have_their_format(void) {
         {"llama-2",
          "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nhello [/INST] fine </s><s>[INST] bye [/INST]",
          2},
-        {"mistral", "<s>[INST] Be brief.\n\nhello [/INST] fine</s>[INST] bye  [/INST]", 2},
+        {"mistral",
+         "<s>[INST] Be brief.\n\nhello [/INST] fine</s>[INST] bye  [/INST]", 2},
         {"gemma",
          "<s><start_of_turn>user\nBe brief.\n\nhello<end_of_turn>\n<start_of_turn>model\nfine<end_of_turn>\n"
          "<start_of_turn>user\nbye<end_of_turn>\n<start_of_turn>model\n",
@@ -176,12 +189,15 @@ static void built_in_templates_have_their_format(void) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
-        CHECK(open_plain(&o, &chat, NULL, cases[i].name), "%s does not open", cases[i].name);
-        CHECK(!chat_tokens(&chat, &o.t, "Be brief.", messages, 2, &tokens), "%s", cases[i].name);
-        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "%s: %s, expected %s", cases[i].name,
-              text_of(&o.t, &tokens), cases[i].text);
-        CHECK(chat.end == cases[i].end, "%s ends with %d, expected %d", cases[i].name, chat.end,
-              cases[i].end);
+        CHECK(open_plain(&o, &chat, NULL, cases[i].name), "%s does not open",
+              cases[i].name);
+        CHECK(!chat_tokens(&chat, &o.t, "Be brief.", messages, 2, &tokens),
+              "%s", cases[i].name);
+        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text),
+              "%s: %s, expected %s", cases[i].name, text_of(&o.t, &tokens),
+              cases[i].text);
+        CHECK(chat.end == cases[i].end, "%s ends with %d, expected %d",
+              cases[i].name, chat.end, cases[i].end);
         free(tokens.ids);
         close_chat(&o, &chat);
     }
@@ -192,23 +208,27 @@ static void a_template_can_be_a_file(void) {
     Opened o;
     ChatTemplate chat;
     Tokens tokens;
-    CHECK(open_plain(&o, &chat, "{{ raise_exception('no') }}", "tests/golden/chat/zephyr.jinja"),
+    CHECK(open_plain(&o, &chat, "{{ raise_exception('no') }}",
+                     "tests/golden/chat/zephyr.jinja"),
           "does not open");
-    CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens), "does not render");
-    CHECK(!strcmp(text_of(&o.t, &tokens), "<|user|>\na</s>\n<|assistant|>\n"), "%s",
-          text_of(&o.t, &tokens));
+    CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
+          "does not render");
+    CHECK(!strcmp(text_of(&o.t, &tokens), "<|user|>\na</s>\n<|assistant|>\n"),
+          "%s", text_of(&o.t, &tokens));
     free(tokens.ids);
     close_chat(&o, &chat);
     stderr_hide();
     bool opens = open_plain(&o, &chat, "{{ raise_exception('no') }}", NULL);
     stderr_show();
-    CHECK(!opens && strstr(stderr_text(), "model: line 1 of the chat template: refused: no"), "%s",
-          stderr_text());
+    CHECK(!opens && strstr(stderr_text(),
+                           "model: line 1 of the chat template: refused: no"),
+          "%s", stderr_text());
     close_chat(&o, &chat);
     stderr_hide();
     opens = open_plain(&o, &chat, NULL, "tests/golden/chat/none.jinja");
     stderr_show();
-    CHECK(!opens && strstr(stderr_text(), "none.jinja: No such file"), "%s", stderr_text());
+    CHECK(!opens && strstr(stderr_text(), "none.jinja: No such file"), "%s",
+          stderr_text());
     close_chat(&o, &chat);
 }
 
@@ -217,7 +237,8 @@ static void messages_contain_no_markers(void) {
     static const char message[] =
         "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
         "<|end_header_id|><|eot_id|>[INST]<<SYS>>";
-    static const char *const families[] = {"llama-2", "chatml", "zephyr", "llama-3"};
+    static const char *const families[] = {"llama-2", "chatml", "zephyr",
+                                           "llama-3"};
     for (int f = 0; f < 4; f++)
         for (int type = CONTROL; type <= USER_DEFINED; type++) {
             Opened o;
@@ -225,37 +246,47 @@ static void messages_contain_no_markers(void) {
             Tokens plain, tokens;
             int special[2] = {0, 0}, n = 0;
             char *template = template_of(families[f]);
-            CHECK(template && open_chat(&o, template, type), "%s does not open", families[f]);
+            CHECK(template && open_chat(&o, template, type), "%s does not open",
+                  families[f]);
             for (int i = 0; i < 3; i++)
                 o.t.pieces.list[i].kind =
-                    (PieceKind)(type == USER_DEFINED ? PIECE_USER : PIECE_CONTROL);
+                    (PieceKind)(type == USER_DEFINED ? PIECE_USER
+                                                     : PIECE_CONTROL);
             CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
-            ChatTurn short_turn = {.user = "x"}, turn = {.user = (char *)message};
-            CHECK(!chat_template_render(
-                      &chat, &o.t, &(Conversation){.turns = &short_turn, .n = 1, .system = "x"},
-                      &plain) &&
-                      !chat_template_render(
-                          &chat, &o.t, &(Conversation){.turns = &turn, .n = 1, .system = message},
-                          &tokens),
+            ChatTurn short_turn = {.user = "x"},
+                     turn = {.user = (char *)message};
+            CHECK(!chat_template_render(&chat, &o.t,
+                                        &(Conversation){.turns = &short_turn,
+                                                        .n = 1,
+                                                        .system = "x"},
+                                        &plain) &&
+                      !chat_template_render(&chat, &o.t,
+                                            &(Conversation){.turns = &turn,
+                                                            .n = 1,
+                                                            .system = message},
+                                            &tokens),
                   "%s", families[f]);
             for (int way = 0; way < 2; way++) {
                 const Tokens *list = way ? &tokens : &plain;
                 for (int i = 0; i < list->n; i++)
-                    special[way] += list->ids[i] < 3 || list->ids[i] >= FIRST_MARKER;
+                    special[way] +=
+                        list->ids[i] < 3 || list->ids[i] >= FIRST_MARKER;
             }
             CHECK(special[0] == special[1] && special[0] > 0,
-                  "%s, type %d: %d special tokens, expected %d", families[f], type, special[1],
-                  special[0]);
+                  "%s, type %d: %d special tokens, expected %d", families[f],
+                  type, special[1], special[0]);
             char text[1024] = ""; /* the message appears twice, unchanged */
             for (int i = 0; i < tokens.n; i++) {
                 int length;
-                const char *s = tokenizer_decode(&o.t, 5, tokens.ids[i], &length);
-                if (n + length < (int)sizeof text) memcpy(text + n, s, (size_t)length), n += length;
+                const char *s =
+                    tokenizer_decode(&o.t, 5, tokens.ids[i], &length);
+                if (n + length < (int)sizeof text)
+                    memcpy(text + n, s, (size_t)length), n += length;
             }
             text[n < (int)sizeof text ? n : 0] = 0;
             const char *first = strstr(text, message);
-            CHECK(first && strstr(first + 1, message), "%s, type %d: '%s'", families[f], type,
-                  text);
+            CHECK(first && strstr(first + 1, message), "%s, type %d: '%s'",
+                  families[f], type, text);
             free(plain.ids);
             free(tokens.ids);
             free(template);
@@ -273,9 +304,10 @@ static void markers_absorb_white_space(void) {
     CHECK(open_plain(&o, &chat, NULL, "phi-3"), "does not open");
     o.t.pieces.list[FIRST_MARKER + 3].strips_right = true; /* <|user|> */
     o.t.pieces.list[FIRST_MARKER + 4].strips_left = true;  /* <|assistant|> */
-    CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &out), "does not render");
-    CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"), "%s",
-          text_of(&o.t, &out));
+    CHECK(!chat_tokens(&chat, &o.t, NULL, &message, 1, &out),
+          "does not render");
+    CHECK(!strcmp(text_of(&o.t, &out), "<|user|>hello <|end|><|assistant|>\n"),
+          "%s", text_of(&o.t, &out));
     free(out.ids);
     close_chat(&o, &chat);
 }
@@ -287,10 +319,13 @@ static void special_tokens_of_an_answer_are_kept(void) {
     Tokens out;
     int ids[] = {300, FIRST_MARKER + 2, 300}, n = 0; /* <|system|> */
     CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
-    ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}}, {.user = "<|system|>"}};
-    CHECK(!chat_template_render(&chat, &o.t, &(Conversation){.turns = turns, .n = 2}, &out),
+    ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}},
+                        {.user = "<|system|>"}};
+    CHECK(!chat_template_render(&chat, &o.t,
+                                &(Conversation){.turns = turns, .n = 2}, &out),
           "does not render");
-    for (int i = 0; i < out.n; i++) n += out.ids[i] == FIRST_MARKER + 2;
+    for (int i = 0; i < out.n; i++)
+        n += out.ids[i] == FIRST_MARKER + 2;
     CHECK(n == 1, "%d of %d: %s", n, out.n, list_of(&out));
     free(out.ids);
     close_chat(&o, &chat);
@@ -305,19 +340,25 @@ static void messages_contain_no_end_tokens(void) {
             Tokens out;
             int n = 0;
             char message[64];
-            CHECK(open_chat(&o, "{% for m in messages %}{{ m.content }}{% endfor %}", CONTROL),
+            CHECK(open_chat(
+                      &o, "{% for m in messages %}{{ m.content }}{% endfor %}",
+                      CONTROL),
                   "does not open");
             *(which == 0 ? &o.t.bos : which == 1 ? &o.t.eos : &o.t.eot) = id;
             o.t.pieces.list[id].kind = PIECE_USER;
             o.t.no_bos = true;
-            CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL), "does not open");
-            snprintf(message, sizeof message, "%.*s", o.t.pieces.list[id].length,
-                     o.t.pieces.list[id].text);
+            CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL),
+                  "does not open");
+            snprintf(message, sizeof message, "%.*s",
+                     o.t.pieces.list[id].length, o.t.pieces.list[id].text);
             CHECK(!chat_template_render(
-                      &chat, &o.t, &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
+                      &chat, &o.t,
+                      &(Conversation){.turns = &(ChatTurn){.user = message},
+                                      .n = 1},
                       &out),
                   "does not render");
-            for (int i = 0; i < out.n; i++) n += out.ids[i] == id;
+            for (int i = 0; i < out.n; i++)
+                n += out.ids[i] == id;
             CHECK(n == 0, "'%s' is token %d, number %d", message, id, which);
             free(out.ids);
             close_chat(&o, &chat);
@@ -330,8 +371,9 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
         const char *name;
         bool adds_bos;
         int first, next;
-    } cases[] = {{"llama-2", true, 1, 2}, {"llama-2", false, 1, 2}, {"chatml", true, 1, 1},
-                 {"chatml", false, 0, 0}, {"zephyr", true, 1, 1},   {"zephyr", false, 0, 0},
+    } cases[] = {{"llama-2", true, 1, 2}, {"llama-2", false, 1, 2},
+                 {"chatml", true, 1, 1},  {"chatml", false, 0, 0},
+                 {"zephyr", true, 1, 1},  {"zephyr", false, 0, 0},
                  {"llama-3", true, 1, 1}, {"llama-3", false, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int n = 1; n <= 2; n++) {
@@ -339,15 +381,17 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             ChatTemplate chat;
             Tokens tokens;
             int n_bos = 0;
-            CHECK(open_chat(&o, NULL, CONTROL), "%s does not open", cases[i].name);
+            CHECK(open_chat(&o, NULL, CONTROL), "%s does not open",
+                  cases[i].name);
             o.t.no_bos = !cases[i].adds_bos;
             const Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
             CHECK(open_template(&o, &chat, cases[i].name) &&
                       !chat_tokens(&chat, &o.t, NULL, messages, n, &tokens),
                   "%s", cases[i].name);
-            for (int k = 0; k < tokens.n; k++) n_bos += tokens.ids[k] == 1;
-            CHECK(n_bos == (n == 1 ? cases[i].first : cases[i].next), "case %zu, %d turns: %d BOS",
-                  i, n, n_bos);
+            for (int k = 0; k < tokens.n; k++)
+                n_bos += tokens.ids[k] == 1;
+            CHECK(n_bos == (n == 1 ? cases[i].first : cases[i].next),
+                  "case %zu, %d turns: %d BOS", i, n, n_bos);
             free(tokens.ids);
             close_chat(&o, &chat);
         }
@@ -357,17 +401,21 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
 static void think_sets_a_variable(void) {
     static const char template[] =
         "{{ enable_thinking if enable_thinking is defined else '-' }}{{ eos_token }}";
-    static const char *const values[] = {NULL, "on", "off"}, *const texts[] = {"-</s>", "True</s>",
-                                                                               "False</s>"};
+    static const char *const values[] = {NULL, "on", "off"}, *const texts[] = {
+                                                                 "-</s>",
+                                                                 "True</s>",
+                                                                 "False</s>"};
     for (int i = 0; i < 3; i++) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
         CHECK(open_plain(&o, &chat, template, NULL), "does not open");
         chat.think = values[i];
-        CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
-              "does not render");
-        CHECK(!strcmp(text_of(&o.t, &tokens), texts[i]), "%s", text_of(&o.t, &tokens));
+        CHECK(
+            !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
+            "does not render");
+        CHECK(!strcmp(text_of(&o.t, &tokens), texts[i]), "%s",
+              text_of(&o.t, &tokens));
         free(tokens.ids);
         close_chat(&o, &chat);
     }

@@ -17,15 +17,17 @@ static char model[PATH_MAX];
 static char plain[1 << 14];
 
 static bool open_model(void) {
-    if (!*model) binary_folder("text");
+    if (!*model)
+        binary_folder("text");
     return realpath("models/stories.gguf", model);
 }
 
 /* The text ends before the first stop string, wherever tokens begin and end, with and without draft
  * tokens, and together with other texts. */
 static void stop_strings_end_a_text(void) {
-    static const char prompt[] = "Once upon a time", *const options[] = {"--lookup 0", "",
-                                                                         "-b 3 -j 2"};
+    static const char prompt[] = "Once upon a time", *const options[] = {
+                                                         "--lookup 0", "",
+                                                         "-b 3 -j 2"};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i '%s' -t 0 -n 120", model, prompt);
     memcpy(plain, out, sizeof plain);
@@ -34,19 +36,23 @@ static void stop_strings_end_a_text(void) {
         for (size_t size = 1; size < 9; size += 4) {
             char stop[16] = "", expected[1 << 14];
             memcpy(stop, plain + at, size);
-            if (strpbrk(stop, "'\n")) continue;
+            if (strpbrk(stop, "'\n"))
+                continue;
             const size_t end = (size_t)(strstr(plain + first, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
             for (int i = 0; i < 3; i++) {
-                CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'", model, prompt,
-                          options[i], stop);
-                CHECK(!strcmp(out, expected), "--stop '%s' %s: '%s', expected '%s'", stop,
-                      options[i], out, expected);
+                CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'",
+                          model, prompt, options[i], stop);
+                CHECK(!strcmp(out, expected),
+                      "--stop '%s' %s: '%s', expected '%s'", stop, options[i],
+                      out, expected);
             }
-            CHECK_RUN("%s -i '%s' -t 0 -n 120 --samples 3 --parallel 2 --no-echo --stop '%s'",
-                      model, prompt, stop);
+            CHECK_RUN(
+                "%s -i '%s' -t 0 -n 120 --samples 3 --parallel 2 --no-echo --stop '%s'",
+                model, prompt, stop);
             const char *last = strstr(out, "=== prompt 1");
-            for (int i = 0; i < 2 && last; i++) last = strstr(last + 1, "=== prompt 1");
+            for (int i = 0; i < 2 && last; i++)
+                last = strstr(last + 1, "=== prompt 1");
             CHECK(last && !strcmp(strchr(last, '\n') + 1, expected + first),
                   "samples, --stop '%s': '%s'", stop, out);
         }
@@ -60,9 +66,12 @@ static void parts_of_stop_strings_are_written(void) {
     memcpy(plain, out, sizeof plain);
     for (size_t n = 1; n < 20; n += 6) {
         char stop[64];
-        snprintf(stop, sizeof stop, "%.*s#", (int)n, plain + strlen(plain) - n - 1);
-        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --stop '%s'", model, stop);
-        CHECK(!strcmp(out, plain), "--stop '%s': '%s', expected '%s'", stop, out, plain);
+        snprintf(stop, sizeof stop, "%.*s#", (int)n,
+                 plain + strlen(plain) - n - 1);
+        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --stop '%s'", model,
+                  stop);
+        CHECK(!strcmp(out, plain), "--stop '%s': '%s', expected '%s'", stop,
+              out, plain);
     }
 }
 
@@ -75,15 +84,18 @@ static void stop_strings_begin_inside_characters(void) {
         CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d", model, seed);
         memcpy(plain, out, sizeof plain);
         for (i = 4; plain[i + 1] && !at; i++)
-            if (utf8_read(plain + i, 4, &length) < UTF8_END && length > 1) at = (size_t)i;
+            if (utf8_read(plain + i, 4, &length) < UTF8_END && length > 1)
+                at = (size_t)i;
         for (int from = 0; from < 2 && at; from++) {
             char stop[4] = {0}, expected[1 << 14];
             memcpy(stop, plain + at + from, (size_t)(2 - from));
             const size_t end = (size_t)(strstr(plain + 4, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
-            CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d --stop '%s'", model, seed, stop);
-            CHECK(!strcmp(out, expected), "--stop of %zu bytes: '%s', expected '%s'", strlen(stop),
-                  out, expected);
+            CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d --stop '%s'", model,
+                      seed, stop);
+            CHECK(!strcmp(out, expected),
+                  "--stop of %zu bytes: '%s', expected '%s'", strlen(stop), out,
+                  expected);
         }
     }
     CHECK(at > 0, "no text has a character of several bytes");
@@ -92,12 +104,13 @@ static void stop_strings_begin_inside_characters(void) {
 /* Log-probabilities, JSON, stop strings that do not occur, other texts beside it, draft tokens and
  * the size of a chunk do not change a text. */
 static void options_do_not_change_a_text(void) {
-    static const char *const options[] = {"--json",
-                                          "--json --logprobs 3",
-                                          "--json --stop never --stop '@@'",
-                                          "--json --lookup 0 -j 1",
-                                          "--json -b 3",
-                                          "--json --samples 3 --parallel 3 --logprobs 1"};
+    static const char *const options[] = {
+        "--json",
+        "--json --logprobs 3",
+        "--json --stop never --stop '@@'",
+        "--json --lookup 0 -j 1",
+        "--json -b 3",
+        "--json --samples 3 --parallel 3 --logprobs 1"};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i 'Once upon a time' -s 11 -n 90 --no-echo", model);
     memcpy(plain, out, sizeof plain);
@@ -106,8 +119,8 @@ static void options_do_not_change_a_text(void) {
         JsonFile json;
         CHECK_RUN("%s -i 'Once upon a time' -s 11 -n 90 %s", model, options[i]);
         CHECK(!json_parse(&json, "output", out, strcspn(out, "\n")), "%s", out);
-        CHECK(json_is(json_get(json.values, "completion"), plain), "%s: %s, expected %s",
-              options[i], out, plain);
+        CHECK(json_is(json_get(json.values, "completion"), plain),
+              "%s: %s, expected %s", options[i], out, plain);
         json_close(&json);
     }
 }
@@ -118,8 +131,9 @@ static void json_says_why_a_text_ended(void) {
     int64_t tokens[2];
     CHECK(open_model(), "models/stories.gguf is missing");
     for (int i = 0; i < 2; i++) {
-        CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60 --json -s 7 --lookup %d --stop 'quiet v'",
-                  model, 15 * i);
+        CHECK_RUN(
+            "%s -i 'Once upon a time' -t 0 -n 60 --json -s 7 --lookup %d --stop 'quiet v'",
+            model, 15 * i);
         CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
         const Json *completion = json_get(json.values, "completion");
         CHECK(json_is(json_get(json.values, "prompt"), "Once upon a time") &&
@@ -128,8 +142,9 @@ static void json_says_why_a_text_ended(void) {
                   !strcmp(json_shown(json_get(json.values, "seed")), "7") &&
                   !strstr(completion->text, "quiet v"),
               "%s", out);
-        CHECK(json_integer(json_get(json.values, "tokens"), &tokens[i]) && tokens[i] > 3, "%s",
-              out);
+        CHECK(json_integer(json_get(json.values, "tokens"), &tokens[i]) &&
+                  tokens[i] > 3,
+              "%s", out);
         json_close(&json);
     }
     CHECK(tokens[0] == tokens[1], "%lld and %lld tokens", (long long)tokens[0],
@@ -139,7 +154,8 @@ static void json_says_why_a_text_ended(void) {
 /* The logarithm of the sum of exp. */
 static double log_sum(const float *logits, int n) {
     double sum = 1;
-    for (int i = 1; i < n; i++) sum += exp((double)logits[i] - (double)logits[0]);
+    for (int i = 1; i < n; i++)
+        sum += exp((double)logits[i] - (double)logits[0]);
     return log(sum) + (double)logits[0];
 }
 
@@ -150,7 +166,8 @@ static void logprobs_follow_from_the_logits(void) {
     char ids[1024] = "5,9,300", *at = ids + strlen(ids);
     JsonFile json;
     CHECK(open_model(), "models/stories.gguf is missing");
-    CHECK_RUN("%s --tokens %s -s 3 -n %d --json --logprobs %d", model, ids, N + PROMPT - 1, TOP);
+    CHECK_RUN("%s --tokens %s -s 3 -n %d --json --logprobs %d", model, ids,
+              N + PROMPT - 1, TOP);
     CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
     const Json *list = json_get(json.values, "logprobs");
     CHECK(list && list->n_members == N, "%s", out);
@@ -161,25 +178,32 @@ static void logprobs_follow_from_the_logits(void) {
     float *logits = (void *)file_read(inside("l"), &size);
     const int vocab_size = (int)(size / sizeof *logits / (N + PROMPT));
     const float *row = logits + (PROMPT - 1) * vocab_size;
-    for (const Json *t = json_first(list); t; t = json_next(list, t), row += vocab_size) {
+    for (const Json *t = json_first(list); t;
+         t = json_next(list, t), row += vocab_size) {
         const Json *top = json_get(t, "top");
         double found, before = 0;
         int64_t id;
-        CHECK(json_integer(json_get(t, "token"), &id) && json_real(json_get(t, "logprob"), &found),
+        CHECK(json_integer(json_get(t, "token"), &id) &&
+                  json_real(json_get(t, "logprob"), &found),
               "%s", out);
-        CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g",
-              (int)id, found);
-        CHECK(top && top->n_members == TOP && json_members(json_get(t, "bytes"), JSON_ARRAY), "%s",
-              out);
-        for (const Json *k = json_first(top); k; k = json_next(top, k), before = found) {
+        CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5,
+              "token %d: %g", (int)id, found);
+        CHECK(top && top->n_members == TOP &&
+                  json_members(json_get(t, "bytes"), JSON_ARRAY),
+              "%s", out);
+        for (const Json *k = json_first(top); k;
+             k = json_next(top, k), before = found) {
             int better = 0;
             CHECK(json_integer(json_get(k, "token"), &id) &&
                       json_real(json_get(k, "logprob"), &found),
                   "%s", out);
-            for (int i = 0; i < vocab_size; i++) better += row[i] > row[id];
-            CHECK(better < TOP && found <= before, "token %d: %d are likelier", (int)id, better);
-            CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5, "token %d: %g",
-                  (int)id, found);
+            for (int i = 0; i < vocab_size; i++)
+                better += row[i] > row[id];
+            CHECK(better < TOP && found <= before, "token %d: %d are likelier",
+                  (int)id, better);
+            CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) <
+                      1e-5,
+                  "token %d: %g", (int)id, found);
         }
     }
     free(logits);
@@ -202,9 +226,11 @@ static void files_recommend_a_sampling(void) {
     gguf_free(&file);
     const struct {
         const char *files, *own, *note;
-    } cases[] = {{"advice.gguf", "-t 0.25 -k 3",
-                  "--temperature 0.25 --top-k 3; --sampling llama2c turns it off"},
-                 {"bpe", "-t 0", "--temperature 0 --top-p 0.5; --sampling llama2c turns it off"}};
+    } cases[] = {
+        {"advice.gguf", "-t 0.25 -k 3",
+         "--temperature 0.25 --top-k 3; --sampling llama2c turns it off"},
+        {"bpe", "-t 0",
+         "--temperature 0 --top-p 0.5; --sampling llama2c turns it off"}};
     write_file(
         "bpe/generation_config.json",
         "{\"do_sample\": false, \"temperature\": 0.6, \"top_p\": 0.5, \"top_k\": -1, \"min_p\": 1e999}");
@@ -213,18 +239,19 @@ static void files_recommend_a_sampling(void) {
         memcpy(plain, out, sizeof plain);
         CHECK(!strstr(err, "note: "), "%s", err);
         CHECK_RUN("%s -i a -n 30 -s 5", cases[i].files);
-        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note), "%s: '%s', expected '%s'; %s",
-              cases[i].files, out, plain, err);
+        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note),
+              "%s: '%s', expected '%s'; %s", cases[i].files, out, plain, err);
         CHECK(strstr(err, "note: --top-"), "no note of a bad value: %s", err);
         CHECK_RUN("%s -i a -n 30 -s 5 -t 1", cases[i].files);
         memcpy(plain, out, sizeof plain);
         CHECK_RUN("%s -i a -n 30 -s 5 --sampling llama2c", cases[i].files);
-        CHECK(!strcmp(out, plain) && !strstr(err, "note: "), "'%s', expected '%s'; %s", out, plain,
-              err);
+        CHECK(!strcmp(out, plain) && !strstr(err, "note: "),
+              "'%s', expected '%s'; %s", out, plain, err);
         CHECK_RUN("%s -m tokenize -i a", cases[i].files);
         CHECK(!*err, "%s", err);
     }
-    check_refused(2, "--sampling is 'x', expected llama2c", "advice.gguf --sampling x");
+    check_refused(2, "--sampling is 'x', expected llama2c",
+                  "advice.gguf --sampling x");
 }
 
 void suite_text(void) {

@@ -28,7 +28,8 @@ static char model[2 * PATH_MAX + 8];
 
 static bool bundled_model(void) {
     char path[PATH_MAX];
-    if (!realpath("models/stories.gguf", path)) return false;
+    if (!realpath("models/stories.gguf", path))
+        return false;
     snprintf(model, sizeof model, "%s", path);
     return true;
 }
@@ -36,9 +37,11 @@ static bool bundled_model(void) {
 static bool real_model(void) {
     char path[PATH_MAX] = "", tokenizer[PATH_MAX] = "";
     const char *found = real_checkpoint("stories260K.bin");
-    if (found && !realpath(found, path)) return false;
+    if (found && !realpath(found, path))
+        return false;
     found = found ? real_checkpoint("tok512.bin") : NULL;
-    if (!found || !realpath(found, tokenizer)) return false;
+    if (!found || !realpath(found, tokenizer))
+        return false;
     snprintf(model, sizeof model, "%s -z %s", path, tokenizer);
     return true;
 }
@@ -60,10 +63,12 @@ static int expect_texts(const ExpectedText *list, int n, const char *options) {
     size_t at = 0;
     for (int i = 0; i < n; i++) {
         const long long seed = list[i].seed;
-        if (run("%s %s -s %lld -i '%s'", model, options, seed, list[i].prompt)) return -1;
+        if (run("%s %s -s %lld -i '%s'", model, options, seed, list[i].prompt))
+            return -1;
         snprintf(texts[i], sizeof texts[i], "%.16000s", out);
-        at += (size_t)snprintf(expected + at, sizeof expected - at, "=== prompt %d, seed %lld\n%s",
-                               list[i].line, seed, texts[i]);
+        at += (size_t)snprintf(expected + at, sizeof expected - at,
+                               "=== prompt %d, seed %lld\n%s", list[i].line,
+                               seed, texts[i]);
     }
     return 0;
 }
@@ -74,7 +79,8 @@ static const char *as_json_has_it(const char *text) {
     char *to = changed;
     for (size_t n; *text; text += n) {
         const bool valid = utf8_read(text, strlen(text), &n) < UTF8_END;
-        to += sprintf(to, "%.*s", valid ? (int)n : 3, valid ? text : "\xef\xbf\xbd");
+        to += sprintf(to, "%.*s", valid ? (int)n : 3,
+                      valid ? text : "\xef\xbf\xbd");
     }
     *to = '\0';
     return changed;
@@ -88,33 +94,38 @@ static void check_objects(const ExpectedText *list, int n, const char *reason) {
         int64_t number = 0;
         const size_t size = strcspn(line, "\n");
         char text[1 << 14];
-        CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size), "object %d: %s", i,
-              line);
-        const Json *o = json.values;
-        CHECK(json_integer(json_get(o, "index"), &number) && number == list[i].line,
+        CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size),
               "object %d: %s", i, line);
-        CHECK(json_integer(json_get(o, "seed"), &number) && number == list[i].seed, "object %d: %s",
+        const Json *o = json.values;
+        CHECK(json_integer(json_get(o, "index"), &number) &&
+                  number == list[i].line,
+              "object %d: %s", i, line);
+        CHECK(json_integer(json_get(o, "seed"), &number) &&
+                  number == list[i].seed,
+              "object %d: %s", i, line);
+        CHECK(json_is(json_get(o, "prompt"), list[i].prompt), "object %d: %s",
               i, line);
-        CHECK(json_is(json_get(o, "prompt"), list[i].prompt), "object %d: %s", i, line);
         snprintf(text, sizeof text, "%s%s\n", list[i].prompt,
                  json_shown(json_get(o, "completion")));
-        CHECK(!strcmp(text, as_json_has_it(texts[i])), "object %d: '%s', expected '%s'", i, text,
-              texts[i]);
+        CHECK(!strcmp(text, as_json_has_it(texts[i])),
+              "object %d: '%s', expected '%s'", i, text, texts[i]);
         CHECK(json_integer(json_get(o, "tokens"), &number) &&
                   (number > 0 || json_is(json_get(o, "finish_reason"), "stop")),
               "object %d: %s", i, line);
-        CHECK(!reason || json_is(json_get(o, "finish_reason"), reason), "object %d: %s", i, line);
+        CHECK(!reason || json_is(json_get(o, "finish_reason"), reason),
+              "object %d: %s", i, line);
         json_close(&json);
         line += size + 1;
     }
     CHECK(!*line, "more: %s", line);
 }
 
-static const char *const WAYS[] = {"--parallel 1 -j 1",      "--parallel 3 -j 2",
-                                   "--parallel 8 -j 3",      "-j 1",
-                                   "--parallel 2 -j 2 -b 3", "-b 1"};
-static const char *const CHOICES[] = {"-t 0", "-t 1",
-                                      "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
+static const char *const WAYS[] = {
+    "--parallel 1 -j 1",      "--parallel 3 -j 2",
+    "--parallel 8 -j 3",      "-j 1",
+    "--parallel 2 -j 2 -b 3", "-b 1"};
+static const char *const CHOICES[] = {
+    "-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
 
 /* The arguments give these texts for any number of sequences and threads, as text and as JSON. */
 static void check_ways(const ExpectedText *list, int n, const char *arguments,
@@ -122,8 +133,8 @@ static void check_ways(const ExpectedText *list, int n, const char *arguments,
     CHECK(!expect_texts(list, n, options), "no plain texts: %s", err);
     for (int way = 0; way < (test_fast() ? 2 : 6); way++) {
         CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
-        CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options, arguments,
-              WAYS[way], out, expected);
+        CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options,
+              arguments, WAYS[way], out, expected);
         CHECK(strstr(err, " tokens/s\n"), "no statistics: %s", err);
     }
     CHECK_RUN("%s %s %s --json", model, options, arguments);
@@ -145,27 +156,30 @@ static const ExpectedText PROMPTS[] = {{1, 3, "Once upon a time"},
                                        {3, 3, "The \"big\" dog\tran, \xc3\xa9"},
                                        {4, 3, "A"},
                                        {5, 3, "Lily and her cat"}};
-static const ExpectedText OBJECTS[] = {{1, 9, "Tom \"the\n cat\""},
-                                       {1, 6146177117965836, "Tom \"the\n cat\""},
-                                       {1, 6761658480391677, "Tom \"the\n cat\""},
-                                       {2, 2, "One day"},
-                                       {3, 1, ""},
-                                       {3, 5103132997656651, ""},
-                                       {4, 12, "\xe2\x82\xac"}};
+static const ExpectedText OBJECTS[] = {
+    {1, 9, "Tom \"the\n cat\""},
+    {1, 6146177117965836, "Tom \"the\n cat\""},
+    {1, 6761658480391677, "Tom \"the\n cat\""},
+    {2, 2, "One day"},
+    {3, 1, ""},
+    {3, 5103132997656651, ""},
+    {4, 12, "\xe2\x82\xac"}};
 
 static void check_texts(void) {
     for (int i = 0; i < (test_fast() ? 1 : 3); i++) {
         char options[128];
         snprintf(options, sizeof options, "%s -n 70", CHOICES[i]);
         check_ways(SAMPLES, 5, "-s 7 --samples 5 -i 'One day, Tim'", options);
-        write_file("prompts.txt",
-                   "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
+        write_file(
+            "prompts.txt",
+            "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\nLily and her cat");
         check_ways(PROMPTS, 5, "-s 3 --prompts prompts.txt", options);
-        write_file("prompts.jsonl",
-                   "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 9, \"n\": 3}\n"
-                   "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
-                   "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
-                   "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
+        write_file(
+            "prompts.jsonl",
+            "{\"prompt\": \"Tom \\\"the\\n cat\\\"\", \"seed\": 9, \"n\": 3}\n"
+            "{\"n\": 1, \"seed\": null, \"prompt\": \"One day\", \"id\": [7]}\r\n"
+            "{\"prompt\": \"\", \"seed\": 1, \"n\": 2}\n"
+            "{\"seed\": 12, \"prompt\": \"\\u20ac\"}\n");
         check_ways(OBJECTS, 7, "-s 2 --prompts prompts.jsonl", options);
     }
 }
@@ -186,19 +200,25 @@ static void texts_of_a_real_checkpoint(void) {
 /* Some texts end long before others; their sequences are used again. --samples applies to each
  * prompt. */
 static void texts_of_different_lengths(void) {
-    static const ExpectedText list[] = {
-        {1, 4, "Once"}, {1, 3886208520046193, "Once"}, {1, 8038086278214422, "Once"},
-        {2, 4, "Two"},  {2, 3886208520046193, "Two"},  {2, 8038086278214422, "Two"}};
+    static const ExpectedText list[] = {{1, 4, "Once"},
+                                        {1, 3886208520046193, "Once"},
+                                        {1, 8038086278214422, "Once"},
+                                        {2, 4, "Two"},
+                                        {2, 3886208520046193, "Two"},
+                                        {2, 8038086278214422, "Two"}};
     CHECK(bundled_model(), "models/stories.gguf is missing");
     write_file("two.txt", "Once\nTwo\n");
     check_ways(list, 6, "-s 4 --samples 3 --prompts two.txt", "-n 0");
     check_objects(list, 6, "stop");
     CHECK_RUN("%s --prompts two.txt -n 20 --json", model);
-    CHECK(strstr(out, "\"tokens\": 1") && strstr(out, "\"finish_reason\": \"length\""), "%s", out);
+    CHECK(strstr(out, "\"tokens\": 1") &&
+              strstr(out, "\"finish_reason\": \"length\""),
+          "%s", out);
 }
 
 static void standard_input_has_prompts(void) {
-    CHECK(bundled_model() && !expect_texts(PROMPTS, 1, "-t 0 -n 30"), "no plain text: %s", err);
+    CHECK(bundled_model() && !expect_texts(PROMPTS, 1, "-t 0 -n 30"),
+          "no plain text: %s", err);
     setup.input = "Once upon a time\n";
     CHECK_RUN("%s -t 0 -n 30 -s 3 --prompts -", model);
     CHECK(!strcmp(out, expected), "%s", out);
@@ -211,24 +231,30 @@ static void standard_input_has_prompts(void) {
  * token sees. */
 static void windows_keep_what_samples_need(void) {
     static const char tokens[] = "1,5,9,14,3,20,8,31,2,17,39,6";
-    CHECK(!samples_write(folder) && !samples_write_families(folder), "no samples");
-    static const char *const models[] = {"gemma2.gguf", "gemma3.gguf", "v1.bin", "moe.gguf"};
+    CHECK(!samples_write(folder) && !samples_write_families(folder),
+          "no samples");
+    static const char *const models[] = {"gemma2.gguf", "gemma3.gguf", "v1.bin",
+                                         "moe.gguf"};
     for (int i = 0; i < 4; i += test_fast() ? 3 : 1) {
         char *at = expected;
         for (int n = 0; n < 4; n++) {
-            static const long long seeds[] = {1, 5103132997656651, 6717404888216029,
-                                              8746015278458442};
-            CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %lld", models[i], tokens, seeds[n]);
+            static const long long seeds[] = {
+                1, 5103132997656651, 6717404888216029, 8746015278458442};
+            CHECK_RUN("%s --tokens %s -n 0 -b 4 -s %lld", models[i], tokens,
+                      seeds[n]);
             at += sprintf(at, "=== prompt 1, seed %lld\n", seeds[n]);
             memcpy(at, out, n_out);
             at += n_out;
         }
-        CHECK_RUN("%s --tokens %s -n 0 -b 4 -s 1 --samples 4 --parallel 3", models[i], tokens);
+        CHECK_RUN("%s --tokens %s -n 0 -b 4 -s 1 --samples 4 --parallel 3",
+                  models[i], tokens);
         CHECK(n_out == (size_t)(at - expected) && !memcmp(out, expected, n_out),
               "%s: %s, expected %s", models[i], out, expected);
     }
     CHECK_RUN("gemma2.gguf --tokens 3 -n 4 -t 0 --json");
-    CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"completion\": \",", 43), "%s", out);
+    CHECK(!strncmp(out, "{\"index\": 1, \"prompt\": \"3\", \"completion\": \",",
+                   43),
+          "%s", out);
 }
 
 static void steps_may_end_in_the_prompt(void) {
@@ -237,10 +263,14 @@ static void steps_may_end_in_the_prompt(void) {
         char options[32];
         snprintf(options, sizeof options, "-t 0 -n %d", steps);
         CHECK(!expect_texts(PROMPTS, 4, options), "no plain texts: %s", err);
-        write_file("prompts.txt", "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\n");
-        CHECK_RUN("%s %s -s 3 --prompts prompts.txt --parallel 2", model, options);
-        CHECK(!strcmp(out, expected), "%s: '%s', expected '%s'", options, out, expected);
-        CHECK(steps > 2 || strstr(err, "note: prompts.txt: line 3: -n "), "no note: %s", err);
+        write_file("prompts.txt",
+                   "Once upon a time\n\nThe \"big\" dog\tran, \xc3\xa9\r\nA\n");
+        CHECK_RUN("%s %s -s 3 --prompts prompts.txt --parallel 2", model,
+                  options);
+        CHECK(!strcmp(out, expected), "%s: '%s', expected '%s'", options, out,
+              expected);
+        CHECK(steps > 2 || strstr(err, "note: prompts.txt: line 3: -n "),
+              "no note: %s", err);
     }
 }
 
@@ -260,7 +290,8 @@ static void bad_lines_are_reported_and_skipped(void) {
         {"{\"prompt\": \"B\", \"n\": 0}",
          "\"n\" is 0, expected a whole number from 1 to 2147483647"},
         {"{\"prompt\": 3}", "\"prompt\" is 3, expected a string"},
-        {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}", "22 positions do not fit in a context of 20"},
+        {"{\"prompt\": \"1 2 3 4 5 6 7 8 9 1 \"}",
+         "22 positions do not fit in a context of 20"},
         {"{\"prompt\": \"A\"} B", "byte 17: text after the end"},
         {"{\"n\": 1, \"n\": 2}", "an object has the key \"n\" twice"},
         {"{\"prompt\": \"\", \"n\": 2147483648}",
@@ -272,40 +303,51 @@ static void bad_lines_are_reported_and_skipped(void) {
     for (int first = 0; first < N_CASES; first += A_FILE) {
         const int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
         const ExpectedText list[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
-        char lines[1 << 10] = "{\"prompt\": \"A\"}\n", *at = lines + strlen(lines);
-        CHECK(bundled_model() && !expect_texts(list, 2, "-t 1 -c 20"), "no plain texts: %s", err);
-        for (int i = first; i < first + n; i++) at += sprintf(at, "%s\n", cases[i].line);
+        char lines[1 << 10] = "{\"prompt\": \"A\"}\n",
+                        *at = lines + strlen(lines);
+        CHECK(bundled_model() && !expect_texts(list, 2, "-t 1 -c 20"),
+              "no plain texts: %s", err);
+        for (int i = first; i < first + n; i++)
+            at += sprintf(at, "%s\n", cases[i].line);
         strcpy(at, "{\"prompt\": \"B\"}\n");
         write_file("bad.jsonl", lines);
         for (int parallel = 1; parallel < 4; parallel += test_fast() ? 2 : 1) {
-            run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model, parallel);
-            CHECK(status == 1 && !strcmp(out, expected), "status %d: '%s', expected '%s'", status,
-                  out, expected);
-            CHECK(strstr(err, "prompts: 2 (") && !strstr(err, "could not run: "), "%s", err);
+            run("%s --prompts bad.jsonl -c 20 -s 9 --parallel %d", model,
+                parallel);
+            CHECK(status == 1 && !strcmp(out, expected),
+                  "status %d: '%s', expected '%s'", status, out, expected);
+            CHECK(strstr(err, "prompts: 2 (") &&
+                      !strstr(err, "could not run: "),
+                  "%s", err);
             for (int i = first; i < first + n; i++) {
                 char message[128];
-                snprintf(message, sizeof message, "run: bad.jsonl: line %d: %s\n", i - first + 2,
+                snprintf(message, sizeof message,
+                         "run: bad.jsonl: line %d: %s\n", i - first + 2,
                          cases[i].message);
                 CHECK(strstr(err, message), "no '%s' in %s", message, err);
             }
         }
     }
     write_file("bad.jsonl", "{]\n");
-    check_refused(1, "bad.jsonl: line 1: byte 2: expected a key", "spm.gguf --prompts bad.jsonl");
+    check_refused(1, "bad.jsonl: line 1: byte 2: expected a key",
+                  "spm.gguf --prompts bad.jsonl");
     check_refused(1, "run: prompt: 7 positions do not fit in a context of 6",
                   "spm.gguf -c 6 -i ABCDE --samples 2");
 }
 
 static int lines_of(const char *text) {
     int n = 0;
-    for (; *text; text++) n += *text == '\n';
+    for (; *text; text++)
+        n += *text == '\n';
     return n;
 }
 
-static int write_lines(const char *name, const char *first, const char *line, int n) {
+static int write_lines(const char *name, const char *first, const char *line,
+                       int n) {
     FILE *f = fopen(inside(name), "wb");
     fputs(first, f);
-    for (int i = 0; i < n; i++) fputs(line, f);
+    for (int i = 0; i < n; i++)
+        fputs(line, f);
     return fclose(f);
 }
 
@@ -313,7 +355,8 @@ static int write_lines(const char *name, const char *first, const char *line, in
 static void many_bad_lines_are_counted(void) {
     write_lines("many.txt", "", "aa ba ca aa ba ca\n", 7);
     CHECK_RUN("spm.gguf -n 3 --prompts many.txt");
-    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 includes") && !strstr(err, "line 6:"),
+    CHECK(lines_of(err) == 7 && strstr(err, "line 5: -n 3 includes") &&
+              !strstr(err, "line 6:"),
           "%s", err);
     CHECK(
         strstr(
@@ -322,7 +365,8 @@ static void many_bad_lines_are_counted(void) {
         "%s", err);
     write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
     run("spm.gguf -n 8 --prompts many.jsonl");
-    CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") && !strstr(err, "line 7: "),
+    CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") &&
+              !strstr(err, "line 7: "),
           "%s", err);
     CHECK(
         strstr(
@@ -331,14 +375,17 @@ static void many_bad_lines_are_counted(void) {
         "%s", err);
     write_lines("many.jsonl", "", "{\"prompt\": \"aa ba ca aa\"}\n", 6);
     run("spm.gguf -c 3 --prompts many.jsonl");
-    CHECK(status == 1 && lines_of(err) == 6 && strstr(err, "could not run: 6\n"), "%s", err);
+    CHECK(status == 1 && lines_of(err) == 6 &&
+              strstr(err, "could not run: 6\n"),
+          "%s", err);
 }
 
 /* Texts that end at once are written immediately and freed: 20,000 samplers would take 980 MB. */
 static void texts_that_end_at_once_take_no_memory(void) {
 #ifndef SANITIZED
     CHECK(bundled_model(), "models/stories.gguf is missing");
-    write_lines("long.txt", "A\n", "One day, Tim went to the park and saw a big dog\n", 20000);
+    write_lines("long.txt", "A\n",
+                "One day, Tim went to the park and saw a big dog\n", 20000);
     setup.memory = 400 << 20;
     CHECK_RUN("%s -j 1 -n 6 --prompts long.txt --parallel 3", model);
     CHECK(strstr(err, "texts: 20001 (tokens: 5)"), "%s", err);
@@ -355,7 +402,9 @@ static void texts_that_end_at_once_take_no_memory(void) {
 
 static uint64_t mutant, choice;
 
-static size_t any(size_t n) { return n ? (size_t)(hash64(mutant, 5, choice++) % n) : 0; }
+static size_t any(size_t n) {
+    return n ? (size_t)(hash64(mutant, 5, choice++) % n) : 0;
+}
 
 /* Mutates bytes[n], which has room for 4 KB more. Returns the new size. */
 static size_t mutate(char *bytes, size_t n) {
@@ -392,7 +441,8 @@ static size_t mutate(char *bytes, size_t n) {
     const size_t size = strlen(new);
     switch (any(5)) {
     case 0: /* another byte, also NUL */
-        if (at < n) bytes[at] = (char)any(256);
+        if (at < n)
+            bytes[at] = (char)any(256);
         return n;
     case 1: /* bytes are missing */
         memmove(bytes + at, bytes + at + count, n - at - count);
@@ -404,7 +454,8 @@ static size_t mutate(char *bytes, size_t n) {
     default: break;
     }
     memmove(bytes + at + size, bytes + at, n - at);
-    for (size_t i = 0; i < size; i++) bytes[at + i] = new[i];
+    for (size_t i = 0; i < size; i++)
+        bytes[at + i] = new[i];
     return n + size;
 }
 
@@ -413,7 +464,8 @@ static size_t mutate(char *bytes, size_t n) {
 static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompts prompts;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
-    for (size_t i = 0; i < n; i++) lines += bytes[i] == '\n';
+    for (size_t i = 0; i < n; i++)
+        lines += bytes[i] == '\n';
     if (prompts_open(&prompts, run, NULL)) {
         prompts_close(&prompts);
         return n == 0;
@@ -421,12 +473,13 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     bool good = n > 0;
     while ((more = prompts_next(&prompts)) > 0) {
         const Prompt prompt = prompts.prompt;
-        good = good && prompt.line > last && prompt.line <= lines && prompt.samples > 0 &&
-               prompt.seed > 0;
-        good = good && prompt.ids.n > 0 && prompt.ids.n <= run->session.context && prompt.size <= n;
+        good = good && prompt.line > last && prompt.line <= lines &&
+               prompt.samples > 0 && prompt.seed > 0;
+        good = good && prompt.ids.n > 0 &&
+               prompt.ids.n <= run->session.context && prompt.size <= n;
         for (int i = 0; i < prompt.ids.n; i++)
-            good =
-                good && prompt.ids.ids[i] >= 0 && prompt.ids.ids[i] < run->model.config.vocab_size;
+            good = good && prompt.ids.ids[i] >= 0 &&
+                   prompt.ids.ids[i] < run->model.config.vocab_size;
         last = prompt.line;
         found++;
     }
@@ -442,13 +495,15 @@ static void mutated_prompts_are_read_or_refused(void) {
         "{\"prompt\": \"aa ba\", \"seed\": 5, \"n\": 3}\n{\"n\": null, \"prompt\": \"\\u20ac \\ud83d\\ude00\\n\"}\n"
         "{\"prompt\": \"\", \"id\": [1, {\"a\": 2.5e3}]}\r\n{\"seed\": 12, \"prompt\": \"ca\"}"};
     static char bytes[1 << 13], name[PATH_MAX];
-    const Options options[] = {{.prompts = inside("mutant.txt"), .sampling.seed = 7, .steps = 6},
-                               {.prompts = inside("mutant.jsonl"), .sampling.seed = 7, .steps = 6}};
+    const Options options[] = {
+        {.prompts = inside("mutant.txt"), .sampling.seed = 7, .steps = 6},
+        {.prompts = inside("mutant.jsonl"), .sampling.seed = 7, .steps = 6}};
     Run run = {0};
     int bad = 0;
     snprintf(name, sizeof name, "%s", inside("spm.gguf"));
     CHECK(!model_open(&run.model, name) &&
-              model_open_tokenizer(&run.tokenizer, &run.model, name, NULL, TOKENIZER_NEEDED) > 0,
+              model_open_tokenizer(&run.tokenizer, &run.model, name, NULL,
+                                   TOKENIZER_NEEDED) > 0,
           "no tokenizer");
     run.session.model = &run.model;
     run.session.context = 20;
@@ -458,10 +513,12 @@ static void mutated_prompts_are_read_or_refused(void) {
         size_t n = strlen(seeds[mutant % 2]);
         memcpy(bytes, seeds[mutant % 2], n);
         choice = 0;
-        for (size_t i = any(4); i < 4; i++) n = mutate(bytes, n);
+        for (size_t i = any(4); i < 4; i++)
+            n = mutate(bytes, n);
         run.options = &options[mutant % 2];
         FILE *f = fopen(run.options->prompts, "wb");
-        bad = !f || fwrite(bytes, 1, n, f) != n || fclose(f) || !check_prompts(&run, bytes, n);
+        bad = !f || fwrite(bytes, 1, n, f) != n || fclose(f) ||
+              !check_prompts(&run, bytes, n);
     }
     stderr_show();
     CHECK(!bad, "mutant %d", (int)mutant - 1);
@@ -474,31 +531,37 @@ static void bad_usage_is_refused(void) {
         int status;
         const char *mention, *arguments;
     } cases[] = {
-        {2, "-i, -f, --tokens and --prompts are mutually exclusive", "spm.gguf -i a --prompts b"},
+        {2, "-i, -f, --tokens and --prompts are mutually exclusive",
+         "spm.gguf -i a --prompts b"},
         {2, "mutually exclusive", "spm.gguf -f a --prompts b"},
         {2, "mutually exclusive", "spm.gguf --tokens 1 --prompts b"},
-        {2, "--samples works in generate, not in chat", "spm.gguf -m chat --samples 2"},
+        {2, "--samples works in generate, not in chat",
+         "spm.gguf -m chat --samples 2"},
         {2, "not in perplexity", "spm.gguf -m perplexity --prompts b"},
         {2, "not in bench", "spm.gguf -m bench --parallel 2"},
-        {2, "--samples is '0', expected a whole number from 1", "spm.gguf --samples 0"},
+        {2, "--samples is '0', expected a whole number from 1",
+         "spm.gguf --samples 0"},
         {2, "--parallel is '0', expected a whole number from 1",
          "spm.gguf --samples 2 --parallel 0"},
         {1, "missing.txt: No such file", "spm.gguf --prompts missing.txt"},
         {1, "empty.txt: contains no prompt", "spm.gguf --prompts empty.txt"},
         {1, "standard input: contains no prompt", "spm.gguf --prompts -"},
         {1, "expected ids below", "spm.gguf --tokens 1,99999 --samples 2"},
-        {1, "cannot write the output: No space", "spm.gguf --samples 2 -n 4 --json"},
+        {1, "cannot write the output: No space",
+         "spm.gguf --samples 2 -n 4 --json"},
     };
     write_file("empty.txt", "");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strstr(cases[i].mention, "No space")) setup.output = "/dev/full";
+        if (strstr(cases[i].mention, "No space"))
+            setup.output = "/dev/full";
         check_refused(cases[i].status, cases[i].mention, cases[i].arguments);
     }
 }
 
 static void memory_and_batch_limit_the_sequences(void) {
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 --parallel 3 -b 2");
-    CHECK(strstr(err, "note: --parallel 3: running 2 at once, limited by -b\n"), "%s", err);
+    CHECK(strstr(err, "note: --parallel 3: running 2 at once, limited by -b\n"),
+          "%s", err);
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 -b 2");
     CHECK(!strstr(err, "note"), "%s", err);
     const HashModel longer = {64, 172, 2, 8, 4, 300, 1 << 30, false, 11};
@@ -506,7 +569,10 @@ static void memory_and_batch_limit_the_sequences(void) {
     hashmodel_write(&longer, inside("long/model.bin"), 1, 0);
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 --samples 2 --parallel 2 --kv f32");
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"),
+    CHECK(status == 1 &&
+              strstr(
+                  err,
+                  "note: --parallel 2: running 1 at once, limited by memory\n"),
           "status %d, %s", status, err);
 }
 
@@ -518,8 +584,12 @@ static void the_root_cache_counts_as_memory(void) {
     const double positions = 0.45 * (double)memory_available("") / position;
     const int context = positions < INT_MAX ? (int)positions : INT_MAX;
     setup.closed_output = true;
-    run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1", context);
-    CHECK(status == 1 && strstr(err, "note: --parallel 2: running 1 at once, limited by memory\n"),
+    run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1",
+        context);
+    CHECK(status == 1 &&
+              strstr(
+                  err,
+                  "note: --parallel 2: running 1 at once, limited by memory\n"),
           "status %d, %s", status, err);
 }
 
@@ -531,11 +601,13 @@ static void cache_size_estimate(void) {
         CHECK(!kv_open(&kv, KV_F16, 3, 2, 24), "no cache");
         kv.layers[1].kept = 40;
         const double estimate = kv_bytes(&kv, n, 200 + n);
-        for (int i = 1; i <= n; i++) CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
-        for (int l = 0; l < 3; l++) blocks += kv.layers[l].blocks;
+        for (int i = 1; i <= n; i++)
+            CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
+        for (int l = 0; l < 3; l++)
+            blocks += kv.layers[l].blocks;
         const double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
-        CHECK(taken <= estimate && estimate <= 2 * taken, "%d positions: %g bytes, estimate %g", n,
-              taken, estimate);
+        CHECK(taken <= estimate && estimate <= 2 * taken,
+              "%d positions: %g bytes, estimate %g", n, taken, estimate);
         kv_close(&kv);
     }
 }
@@ -556,8 +628,8 @@ static void ctrl_c_ends_prompts_that_run_nothing(void) {
     write_lines("bad.jsonl", "", "{}\n", LINES);
     setup.interrupt = WHEN_HANDLED;
     run("spm.gguf --prompts bad.jsonl");
-    CHECK(status == 130 && number_after("could not run: ") < LINES, "bad lines: status %d, %s",
-          status, err);
+    CHECK(status == 130 && number_after("could not run: ") < LINES,
+          "bad lines: status %d, %s", status, err);
     write_lines("long.txt", "", "aa ba ca\n", LINES);
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
@@ -572,7 +644,8 @@ static void ctrl_c_ends_prompts_that_run_nothing(void) {
     }
     setup.interrupt = AT_OUTPUT;
     run("spm.gguf -n 1 -i 'aa ba' --samples 2000000000");
-    CHECK(status == 130 && strstr(err, "prompts: 1 ("), "samples: status %d, %s", status, err);
+    CHECK(status == 130 && strstr(err, "prompts: 1 ("),
+          "samples: status %d, %s", status, err);
 }
 
 static void ctrl_c_ends_a_line_cleanly(void) {
@@ -580,11 +653,12 @@ static void ctrl_c_ends_a_line_cleanly(void) {
     for (int json = 0; json < 2; json++) {
         setup.interrupt = AT_OUTPUT;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"), "status %d, %s", status,
-              err);
+        CHECK(status == 130 && one_line(err) && strstr(err, " tokens/s\n"),
+              "status %d, %s", status, err);
         CHECK(n_out > 0 && n_out < sizeof out && out[n_out - 1] == '\n',
               "no newline at the end of: %s", out);
-        for (char *line = out, *end; json && (end = strchr(line, '\n')); line = end + 1) {
+        for (char *line = out, *end; json && (end = strchr(line, '\n'));
+             line = end + 1) {
             *end = '\0';
             CHECK(json_valid(line), "half an object: %s", line);
         }
@@ -595,8 +669,8 @@ static void ctrl_c_ends_a_line_cleanly(void) {
               "blocked: status %d, %s", status, err);
         setup.closed_output = true;
         run("%s -n 60 --samples 1000000 %s", model, json ? "--json" : "");
-        CHECK(status == 1 && strstr(err, "cannot write the output"), "closed pipe: status %d, %s",
-              status, err);
+        CHECK(status == 1 && strstr(err, "cannot write the output"),
+              "closed pipe: status %d, %s", status, err);
     }
     setup.interrupt = WHEN_HANDLED;
     setup.endless_input = true;

@@ -17,7 +17,9 @@
 enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, COLUMNS = 32 };
 
 /* Denormal operands and results are flushed to zero. */
-static float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
+static float flushed(float x) {
+    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
+}
 
 static float multiply_add(float a, float b, float c) {
     return flushed(fmaf(flushed(a), flushed(b), c));
@@ -42,9 +44,13 @@ static _Thread_local uint8_t tiles[TILES][ROWS][ROW_BYTES];
 static int row_bytes(int tile) {
     return tile_shapes[16 + 2 * tile] | tile_shapes[17 + 2 * tile] << 8;
 }
-static int rows(int tile) { return tile_shapes[48 + tile]; }
+static int rows(int tile) {
+    return tile_shapes[48 + tile];
+}
 
-static void clear(int tile) { memset(tiles[tile], 0, sizeof tiles[tile]); }
+static void clear(int tile) {
+    memset(tiles[tile], 0, sizeof tiles[tile]);
+}
 
 static void configure(const void *memory) {
     memcpy(tile_shapes, memory, sizeof tile_shapes);
@@ -59,15 +65,19 @@ static void release(void) {
 static void load(int tile, const void *p, size_t stride) {
     clear(tile);
     for (int i = 0; i < rows(tile); i++)
-        memcpy(tiles[tile][i], (const uint8_t *)p + (size_t)i * stride, (size_t)row_bytes(tile));
+        memcpy(tiles[tile][i], (const uint8_t *)p + (size_t)i * stride,
+               (size_t)row_bytes(tile));
 }
 
 static void store(int tile, void *p, size_t stride) {
     for (int i = 0; i < rows(tile); i++)
-        memcpy((uint8_t *)p + (size_t)i * stride, tiles[tile][i], (size_t)row_bytes(tile));
+        memcpy((uint8_t *)p + (size_t)i * stride, tiles[tile][i],
+               (size_t)row_bytes(tile));
 }
 
-static float bfloat16_at(const uint8_t *p) { return bf16_to_f32((uint16_t)(p[0] | p[1] << 8)); }
+static float bfloat16_at(const uint8_t *p) {
+    return bf16_to_f32((uint16_t)(p[0] | p[1] << 8));
+}
 
 /* tdpbf16ps: row k of tile w has columns 2 k and 2 k + 1 of each output. */
 static void multiply_bfloat16(int sum, int x, int w) {
@@ -91,7 +101,8 @@ static void multiply_int8(int sum, int x, int w) {
             int32_t total;
             memcpy(&total, &tiles[sum][i][j * 4], sizeof total);
             for (int c = 0; c < row_bytes(x); c++)
-                total += (int8_t)tiles[x][i][c] * (int8_t)tiles[w][c / 4][j * 4 + c % 4];
+                total += (int8_t)tiles[x][i][c] *
+                         (int8_t)tiles[w][c / 4][j * 4 + c % 4];
             memcpy(&tiles[sum][i][j * 4], &total, sizeof total);
         }
 }

@@ -30,10 +30,12 @@ size_t n_out;
 bool suspended_echo;
 
 void binary_folder(const char *name) {
-    if (!realpath(temporary(""), folder)) abort();
+    if (!realpath(temporary(""), folder))
+        abort();
     strcat(folder, "/");
     strcat(folder, name);
-    if (mkdir(folder, 0700)) abort();
+    if (mkdir(folder, 0700))
+        abort();
 }
 
 const char *inside(const char *name) {
@@ -53,8 +55,10 @@ void write_file(const char *name, const char *text) {
 int files_in(const char *name) {
     int n = -2; /* . and .. */
     DIR *dir = opendir(inside(name));
-    while (dir && readdir(dir)) n++;
-    if (dir) closedir(dir);
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
     return n;
 }
 
@@ -62,37 +66,54 @@ static size_t read_text(const char *name, char *text, size_t room) {
     FILE *in = fopen(inside(name), "rb");
     const size_t n = in ? fread(text, 1, room - 1, in) : 0;
     text[n] = '\0';
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return n;
 }
 
 static void redirect(int fd, const char *path, int flags) {
     const int from = open(path, flags, 0600);
-    if (from < 0 || dup2(from, fd) < 0) _exit(127);
+    if (from < 0 || dup2(from, fd) < 0)
+        _exit(127);
 }
 
 /* terminal: the master side of the program's terminal, or -1. */
-static void child(const char *binary, char **args, const int *input, const int *output,
-                  int terminal) {
+static void child(const char *binary, char **args, const int *input,
+                  const int *output, int terminal) {
     alarm(TIME_LIMIT);
-    signal(SIGINT, SIG_DFL);      /* background processes of a shell ignore it */
-    if (setup.terminal) setsid(); /* the next terminal opened becomes the controlling terminal */
-    if (chdir(folder)) _exit(127);
-    if (setup.environment) putenv((char *)(uintptr_t)setup.environment);
-    redirect(0, setup.input ? "stdin" : setup.terminal ? ptsname(terminal) : "/dev/null", O_RDWR);
-    redirect(1, setup.output ? setup.output : "stdout", O_WRONLY | O_CREAT | O_TRUNC);
+    signal(SIGINT, SIG_DFL); /* background processes of a shell ignore it */
+    if (setup.terminal)
+        setsid(); /* the next terminal opened becomes the controlling terminal */
+    if (chdir(folder))
+        _exit(127);
+    if (setup.environment)
+        putenv((char *)(uintptr_t)setup.environment);
+    redirect(0,
+             setup.input      ? "stdin"
+             : setup.terminal ? ptsname(terminal)
+                              : "/dev/null",
+             O_RDWR);
+    redirect(1, setup.output ? setup.output : "stdout",
+             O_WRONLY | O_CREAT | O_TRUNC);
     redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
-    if (setup.endless_input) dup2(input[0], 0);
-    if (setup.closed_output || setup.blocked_output) dup2(output[1], 1);
+    if (setup.endless_input)
+        dup2(input[0], 0);
+    if (setup.closed_output || setup.blocked_output)
+        dup2(output[1], 1);
     close(output[1]);
     close(output[0]);
     for (int fd = 0; fd < 3; fd++)
-        if (setup.closed & 1 << fd) close(fd);
-    const struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
+        if (setup.closed & 1 << fd)
+            close(fd);
+    const struct rlimit limit = {(rlim_t)setup.file_size,
+                                 (rlim_t)setup.file_size};
     /* gcov cannot write there, see tests/support/wrap.c */
-    if (setup.file_size) setenv("GCOV_PREFIX", "/dev/null", 1);
-    if (setup.file_size) setrlimit(RLIMIT_FSIZE, &limit);
-    if (setup.memory) setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
+    if (setup.file_size)
+        setenv("GCOV_PREFIX", "/dev/null", 1);
+    if (setup.file_size)
+        setrlimit(RLIMIT_FSIZE, &limit);
+    if (setup.memory)
+        setrlimit(RLIMIT_AS, &(struct rlimit){setup.memory, setup.memory});
     execv(binary, args);
     _exit(127);
 }
@@ -104,7 +125,8 @@ static bool handles_interrupt(pid_t pid) {
     FILE *in = fopen(path, "rb");
     const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
     const char *caught = n ? strstr(text, "SigCgt:") : NULL;
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return caught && strtoull(caught + 7, NULL, 16) & 1ull << (SIGINT - 1);
 }
 
@@ -125,17 +147,20 @@ static bool is_time(pid_t pid, int output) {
     case AT_OUTPUT: return stat(inside("stdout"), &st) == 0 && st.st_size > 0;
     case WHEN_HANDLED: return handles_interrupt(pid);
     case WHEN_BLOCKED: return is_full(output);
-    case AT_PROMPT: return read_text("stderr", err, sizeof err) && strstr(err, "User: ");
+    case AT_PROMPT:
+        return read_text("stderr", err, sizeof err) && strstr(err, "User: ");
     }
     return false;
 }
 
 static void interrupt(pid_t pid, int output, int terminal) {
     /* the pipe may be full before the program blocks on it */
-    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each takes 0.2 s */
+    const int times =
+        setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each takes 0.2 s */
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
         n = is_time(pid, output) ? n + 1 : 0;
-        if (n < times) usleep(10000);
+        if (n < times)
+            usleep(10000);
     }
     if (setup.interrupt != AT_PROMPT)
         kill(pid, SIGINT);
@@ -145,12 +170,15 @@ static void interrupt(pid_t pid, int output, int terminal) {
 
 /* Waits until the program has written `text` `times` times and more than `size` bytes. Returns
  * false if it ends first. */
-static bool wait_for(pid_t pid, const char *name, const char *text, int times, size_t size) {
+static bool wait_for(pid_t pid, const char *name, const char *text, int times,
+                     size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
         int n = 0;
         const size_t n_read = read_text(name, err, sizeof err);
-        for (const char *s = err; *text && (s = strstr(s, text)); s++) n++;
-        if (n >= times && n_read > size) return true;
+        for (const char *s = err; *text && (s = strstr(s, text)); s++)
+            n++;
+        if (n >= times && n_read > size)
+            return true;
         waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
     }
     return false;
@@ -160,25 +188,36 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times, s
 static void resume(pid_t pid, int terminal) {
     struct termios settings;
     siginfo_t stopped = {0};
-    while (!stopped.si_pid && !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
+    while (!stopped.si_pid &&
+           !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
         usleep(10000);
-    suspended_echo = !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+    suspended_echo =
+        !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
     kill(pid, SIGCONT);
 }
 
 static void type_lines(pid_t pid, int terminal) {
     for (int i = 0, n_stops = 0; setup.typed[i]; i++) {
-        const char *line = setup.typed[i], *end = line + strcspn(line, "\3\5\x1a");
+        const char *line = setup.typed[i],
+                   *end = line + strcspn(line, "\3\5\x1a");
         struct stat st = {0};
         int n_answers = 1;
-        if (!wait_for(pid, "stderr", "User: ", i + 1 - n_stops, 0)) return;
-        for (const char *s = err; (s = strstr(s, "Assistant: ")); s++) n_answers++;
+        if (!wait_for(pid, "stderr", "User: ", i + 1 - n_stops, 0))
+            return;
+        for (const char *s = err; (s = strstr(s, "Assistant: ")); s++)
+            n_answers++;
         stat(inside("stdout"), &st);
-        if (write(terminal, line, (size_t)(end - line)) < 0) return;
-        if (*end == '\3' && !wait_for(pid, "stdout", "", 0, (size_t)st.st_size)) return;
-        if (*end == '\5' && !wait_for(pid, "stderr", "Assistant: ", n_answers, 0)) return;
-        if (*end && write(terminal, *end == '\x1a' ? end : "\3", 1) != 1) return;
-        if (*end != '\x1a') continue;
+        if (write(terminal, line, (size_t)(end - line)) < 0)
+            return;
+        if (*end == '\3' && !wait_for(pid, "stdout", "", 0, (size_t)st.st_size))
+            return;
+        if (*end == '\5' &&
+            !wait_for(pid, "stderr", "Assistant: ", n_answers, 0))
+            return;
+        if (*end && write(terminal, *end == '\x1a' ? end : "\3", 1) != 1)
+            return;
+        if (*end != '\x1a')
+            continue;
         resume(pid, terminal);
         n_stops++; /* no new prompt follows */
     }
@@ -190,8 +229,10 @@ static int split(char *line, char **args, int max) {
     for (char *s = line + strspn(line, " "); *s && n < max; n++) {
         const char end = *s == '\'' ? '\'' : ' ';
         args[n] = s += end == '\'';
-        while (*s && *s != end) s++;
-        if (*s) *s++ = '\0';
+        while (*s && *s != end)
+            s++;
+        if (*s)
+            *s++ = '\0';
         s += strspn(s, " ");
     }
     args[n] = NULL;
@@ -208,28 +249,37 @@ int run(const char *format, ...) {
     va_end(list);
     args[0] = binary;
     split(line, args + 1, 62);
-    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run", binary) || pipe(input) ||
-        pipe(output) || (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
+    if (!realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run",
+                  binary) ||
+        pipe(input) || pipe(output) ||
+        (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {
         FILE *text = fopen(inside("stdin"), "wb");
-        fwrite(setup.input, 1, setup.input_size ? setup.input_size : strlen(setup.input), text);
+        fwrite(setup.input, 1,
+               setup.input_size ? setup.input_size : strlen(setup.input), text);
         fclose(text);
     }
-    if (!setup.blocked_output) close(output[0]); /* closed before the program writes */
+    if (!setup.blocked_output)
+        close(output[0]); /* closed before the program writes */
     const pid_t pid = fork();
-    if (pid == 0) child(binary, args, input, output, terminal);
+    if (pid == 0)
+        child(binary, args, input, output, terminal);
     close(output[1]);
-    if (setup.interrupt) interrupt(pid, output[0], terminal);
-    if (setup.typed) type_lines(pid, terminal);
+    if (setup.interrupt)
+        interrupt(pid, output[0], terminal);
+    if (setup.typed)
+        type_lines(pid, terminal);
     waitpid(pid, &state, 0);
-    if (setup.blocked_output) close(output[0]);
+    if (setup.blocked_output)
+        close(output[0]);
     close(input[0]);
     close(input[1]);
-    if (setup.terminal) close(terminal);
+    if (setup.terminal)
+        close(terminal);
     status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);
     read_text("stderr", err, sizeof err);
     read_text("stdout", out, sizeof out);
@@ -246,9 +296,10 @@ bool one_line(const char *text) {
 
 void check_refused(int expected, const char *mention, const char *arguments) {
     run("%s", arguments);
-    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s", arguments, status,
-          expected, err);
+    CHECK(status == expected, "run %s: status %d, expected %d; stderr: %s",
+          arguments, status, expected, err);
     CHECK(one_line(err), "run %s: not one line: %s", arguments, err);
-    CHECK(strstr(err, mention), "run %s: no '%s' in: %s", arguments, mention, err);
+    CHECK(strstr(err, mention), "run %s: no '%s' in: %s", arguments, mention,
+          err);
     CHECK(n_out == 0, "run %s: on stdout: %s", arguments, out);
 }

@@ -10,7 +10,13 @@
 
 /* When Ctrl-C is sent: after the first output, when the program has a handler, when it is blocked
  * on its output, or when it prompts for a line on its terminal (then as a key). */
-typedef enum { NEVER, AT_OUTPUT, WHEN_HANDLED, WHEN_BLOCKED, AT_PROMPT } Interrupt;
+typedef enum {
+    NEVER,
+    AT_OUTPUT,
+    WHEN_HANDLED,
+    WHEN_BLOCKED,
+    AT_PROMPT
+} Interrupt;
 
 /* The setup of the next run; each run resets it. */
 typedef struct {
@@ -22,11 +28,11 @@ typedef struct {
     bool closed_output;  /* a pipe without a reader */
     bool blocked_output; /* a full pipe whose reader does not read */
     bool terminal;       /* standard input is a terminal */
-    const char *const
-        *typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
+    const char *const *
+        typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
                    \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
-    int closed; /* closed descriptors, as a sum of 1 << descriptor */
-    long file_size;          /* max bytes of a file (ulimit -f); 0: no limit */
+    int closed;     /* closed descriptors, as a sum of 1 << descriptor */
+    long file_size; /* max bytes of a file (ulimit -f); 0: no limit */
     const char *environment; /* "NAME=VALUE" */
     Interrupt interrupt;
     size_t memory; /* max bytes of address space; 0: no limit */
@@ -37,8 +43,9 @@ extern Setup setup;
 enum { KILLED = 1000 };
 extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
-extern bool suspended_echo; /* after Ctrl-Z the terminal had its first settings */
-extern size_t n_out;        /* bytes of the output, also if `out` is too small */
+extern bool
+    suspended_echo;  /* after Ctrl-Z the terminal had its first settings */
+extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
 /* Makes a folder, in which all following runs start. */
 void binary_folder(const char *name);
@@ -54,7 +61,8 @@ int files_in(const char *name);
 int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Checks that the run succeeds. */
-#define CHECK_RUN(...) CHECK(run(__VA_ARGS__) == 0, "status %d, stderr: %s", status, err)
+#define CHECK_RUN(...)                                                         \
+    CHECK(run(__VA_ARGS__) == 0, "status %d, stderr: %s", status, err)
 
 bool one_line(const char *text);
 

@@ -28,26 +28,37 @@ void holds(const double *values, size_t n) {
         current->values[current->n++] = values[i];
 }
 
-void holds_unknown(void) { current->unknown = true; }
+void holds_unknown(void) {
+    current->unknown = true;
+}
 
-static int tests_of(const Book *b) { return b->n[0] + b->n[1]; }
+static int tests_of(const Book *b) {
+    return b->n[0] + b->n[1];
+}
 
 static const Statement *statement(int i) {
-    return i < book->n[0] ? &book->tables[0][i] : &book->tables[1][i - book->n[0]];
+    return i < book->n[0] ? &book->tables[0][i]
+                          : &book->tables[1][i - book->n[0]];
 }
 
 /* The index of the test named after a statement's arrow; tests_of(book) for a command or the file
  * `given`; else -1. */
 static int shown_by(const char *text, const char *end) {
-    const char *arrow = memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
-    if (!arrow) return -1;
+    const char *arrow =
+        memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
+    if (!arrow)
+        return -1;
     const char *name = arrow + strlen("→ `");
     for (int i = 0; i < tests_of(book); i++) {
         const size_t n = strlen(statement(i)->name);
-        if (!strncmp(name, statement(i)->name, n) && name[n] == '`') return i;
+        if (!strncmp(name, statement(i)->name, n) && name[n] == '`')
+            return i;
     }
-    const bool command = !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15);
-    return command || !strncmp(name, book->given, strlen(book->given)) ? tests_of(book) : -1;
+    const bool command =
+        !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15);
+    return command || !strncmp(name, book->given, strlen(book->given))
+               ? tests_of(book)
+               : -1;
 }
 
 /* Every test is named in the chapter, in this order; every statement names its test, command or
@@ -57,15 +68,18 @@ static void every_statement_is_shown(void) {
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
         int next = 0;
-        CHECK(!chapter_open(&chapter, book->chapters[c]), "%s does not open", book->chapters[c]);
-        CHECK(chapter.n_statements == book->n_statements, "%s: %d statements", chapter.path,
-              chapter.n_statements);
+        CHECK(!chapter_open(&chapter, book->chapters[c]), "%s does not open",
+              book->chapters[c]);
+        CHECK(chapter.n_statements == book->n_statements, "%s: %d statements",
+              chapter.path, chapter.n_statements);
         for (int i = 1; i <= chapter.n_statements; i++) {
             const int shown = shown_by(chapter.start[i], chapter.end[i]);
             CHECK(shown == next || shown == tests,
-                  "%s: statement %d is not shown by %s or a command", chapter.path, i,
+                  "%s: statement %d is not shown by %s or a command",
+                  chapter.path, i,
                   next < tests ? statement(next)->name : "a test");
-            if (shown < 0 || shown == tests) continue;
+            if (shown < 0 || shown == tests)
+                continue;
             computed[shown].number = i;
             next++;
         }
@@ -86,15 +100,18 @@ static Given *read_given(const char *path) {
     size_t size;
     Given *given = calloc(1, sizeof *given);
     char *text = file_read(path, &size), *rest = text, *line;
-    if (!text || !given) abort();
+    if (!text || !given)
+        abort();
     while ((line = strsep(&rest, "\n"))) {
         char *at;
         const long i = strtol(line, &at, 10);
-        if (*at != ':' || i < 0 || i > book->n_statements) continue; /* a comment line */
+        if (*at != ':' || i < 0 || i > book->n_statements)
+            continue; /* a comment line */
         for (at++; *at; at++) {
             Number n;
             const size_t length = number_read(&n, at);
-            if (!length) continue;
+            if (!length)
+                continue;
             given->numbers[i][given->n[i]++] = n;
             at += length - 1;
         }
@@ -106,7 +123,8 @@ static Given *read_given(const char *path) {
 /* Removes a number from a statement's given numbers. Returns false if it is not there. */
 static bool take_given(Given *given, int number, const char *text) {
     for (int i = 0; i < given->n[number]; i++) {
-        if (strcmp(text, given->numbers[number][i].text) != 0) continue;
+        if (strcmp(text, given->numbers[number][i].text) != 0)
+            continue;
         given->numbers[number][i] = given->numbers[number][--given->n[number]];
         return true;
     }
@@ -117,12 +135,17 @@ static bool take_given(Given *given, int number, const char *text) {
  * four characters or more may be computed by any test. */
 static bool is_covered(const Number *n, int number, Given *given) {
     const bool prose = number == PROSE;
-    if (take_given(given, number, n->text)) return true;
-    for (int t = 0; t < tests_of(book) && !(prose && strlen(n->text) < 4); t++) {
-        if (computed[t].number != number && !prose) continue;
-        if (computed[t].unknown) return true;
+    if (take_given(given, number, n->text))
+        return true;
+    for (int t = 0; t < tests_of(book) && !(prose && strlen(n->text) < 4);
+         t++) {
+        if (computed[t].number != number && !prose)
+            continue;
+        if (computed[t].unknown)
+            return true;
         for (size_t i = 0; i < computed[t].n; i++)
-            if (number_shows(n, computed[t].values[i])) return true;
+            if (number_shows(n, computed[t].values[i]))
+                return true;
     }
     return false;
 }
@@ -130,7 +153,8 @@ static bool is_covered(const Number *n, int number, Given *given) {
 /* Whether the value is one of the statement's numbers. */
 static bool is_shown(double value, const Chapter *c, int number) {
     for (int i = 0; i < c->n_numbers[number]; i++)
-        if (number_shows(&c->numbers[number][i], value)) return true;
+        if (number_shows(&c->numbers[number][i], value))
+            return true;
     return false;
 }
 
@@ -140,23 +164,29 @@ static void every_number_is_covered(void) {
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
         if (chapter_open(&chapter, book->chapters[c])) {
-            test_fail(__FILE__, __LINE__, "%s does not open", book->chapters[c]);
+            test_fail(__FILE__, __LINE__, "%s does not open",
+                      book->chapters[c]);
             continue;
         }
         Given *given = read_given(book->given);
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < chapter.n_numbers[i]; k++)
                 if (!is_covered(&chapter.numbers[i][k], i, given))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: no test computes %s",
+                    test_fail(__FILE__, __LINE__,
+                              "%s, statement %d: no test computes %s",
                               chapter.path, i, chapter.numbers[i][k].text);
         for (int t = 0; t < tests_of(book); t++)
             for (size_t i = 0; i < computed[t].n; i++)
-                if (!is_shown(computed[t].values[i], &chapter, computed[t].number))
-                    test_fail(__FILE__, __LINE__, "%s, statement %d: %.9g is not in it",
-                              chapter.path, computed[t].number, computed[t].values[i]);
+                if (!is_shown(computed[t].values[i], &chapter,
+                              computed[t].number))
+                    test_fail(__FILE__, __LINE__,
+                              "%s, statement %d: %.9g is not in it",
+                              chapter.path, computed[t].number,
+                              computed[t].values[i]);
         for (int i = 0; i <= book->n_statements; i++)
             for (int k = 0; k < given->n[i]; k++)
-                test_fail(__FILE__, __LINE__, "%s, statement %d: %s is given, but not in it",
+                test_fail(__FILE__, __LINE__,
+                          "%s, statement %d: %s is given, but not in it",
                           chapter.path, i, given->numbers[i][k].text);
         chapter_close(&chapter);
         free(given);
@@ -173,16 +203,22 @@ void same_numbers(const char *english, const char *chinese) {
     CHECK(!chapter_open(&twins[1], chinese), "%s does not open", chinese);
     for (int i = 0; i <= MAX_STATEMENTS; i++) {
         for (int c = 0; c < 2; c++)
-            qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i], sizeof(Number), by_text);
-        for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i]; k++) {
-            const char *a = twins[0].numbers[i][k].text, *b = twins[1].numbers[i][k].text;
-            if (!strcmp(a, b)) continue;
-            test_fail(__FILE__, __LINE__, "%s, statement %d: %s in English, %s in Chinese", chinese,
+            qsort(twins[c].numbers[i], (size_t)twins[c].n_numbers[i],
+                  sizeof(Number), by_text);
+        for (int k = 0; k < twins[0].n_numbers[i] || k < twins[1].n_numbers[i];
+             k++) {
+            const char *a = twins[0].numbers[i][k].text,
+                       *b = twins[1].numbers[i][k].text;
+            if (!strcmp(a, b))
+                continue;
+            test_fail(__FILE__, __LINE__,
+                      "%s, statement %d: %s in English, %s in Chinese", chinese,
                       i, a, b);
             break;
         }
     }
-    for (int c = 0; c < 2; c++) chapter_close(&twins[c]);
+    for (int c = 0; c < 2; c++)
+        chapter_close(&twins[c]);
 }
 
 static void twins_have_the_same_numbers(void) {

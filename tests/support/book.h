@@ -9,7 +9,7 @@ typedef struct {
     void (*test)(void);
 } Statement;
 
-#define STATEMENT(f)                                                                               \
+#define STATEMENT(f)                                                           \
     { #f, f }
 
 /* A chapter and its tests, in the chapter's order, in up to two tables. */
@@ -29,8 +29,9 @@ void book_test(const Book *book);
 
 /* Declares the numbers of the running test's statement: it must contain each of them and, except
  * for given numbers, no others. They are closed forms or computed in double precision. */
-#define HOLDS(...)                                                                                 \
-    holds((const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+#define HOLDS(...)                                                             \
+    holds((const double[]){__VA_ARGS__},                                       \
+          sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 void holds(const double *values, size_t n);
 
 /* Declares that the numbers of the running test's statement cannot be computed, because a file is

@@ -27,12 +27,15 @@ size_t number_read(Number *n, const char *text) {
     size_t length = 0;
     int decimals = 0, exponent = 0;
     bool point = false;
-    if (!isdigit((unsigned char)*at)) return 0;
-    if (at > text) n->text[length++] = '-';
+    if (!isdigit((unsigned char)*at))
+        return 0;
+    if (at > text)
+        n->text[length++] = '-';
     for (; length < sizeof n->text - 8; at++) {
-        const bool comma = !point && *at == ',' && isdigit(at[1]) && isdigit(at[2]) &&
-                           isdigit(at[3]) && !isdigit(at[4]);
-        if (comma) continue;
+        const bool comma = !point && *at == ',' && isdigit(at[1]) &&
+                           isdigit(at[2]) && isdigit(at[3]) && !isdigit(at[4]);
+        if (comma)
+            continue;
         if (*at == '.' && !point && isdigit((unsigned char)at[1]))
             point = true;
         else if (!isdigit((unsigned char)*at))
@@ -44,8 +47,10 @@ size_t number_read(Number *n, const char *text) {
     if (*at == 'e' && isdigit((unsigned char)at[1 + sign_length(at + 1)])) {
         const bool down = sign_length(at + 1) > 0;
         char *after;
-        exponent = (int)strtol(at + 1 + sign_length(at + 1), &after, 10) * (down ? -1 : 1);
-        length += (size_t)snprintf(n->text + length, sizeof n->text - length, "e%d", exponent);
+        exponent = (int)strtol(at + 1 + sign_length(at + 1), &after, 10) *
+                   (down ? -1 : 1);
+        length += (size_t)snprintf(n->text + length, sizeof n->text - length,
+                                   "e%d", exponent);
         at = after;
     }
     n->text[length] = '\0';
@@ -57,9 +62,11 @@ size_t number_read(Number *n, const char *text) {
 bool number_shows(const Number *n, double value) {
     const char *digits = n->text + (*n->text == '-');
     /* 016 does not show 16 */
-    if (digits[0] == '0' && isdigit((unsigned char)digits[1])) return false;
+    if (digits[0] == '0' && isdigit((unsigned char)digits[1]))
+        return false;
     /* 0 does not show 0.27 */
-    if (n->half > 0.2 * fabs(value) && n->value != value) return false;
+    if (n->half > 0.2 * fabs(value) && n->value != value)
+        return false;
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
@@ -74,21 +81,25 @@ static const char *skip_code(const char *at, const char *line) {
     const char *end = *at == '`' && at[1] != '`' ? strchr(at + 1, '`')
                       : begins(at, "](")         ? strchr(at, ')')
                                                  : NULL;
-    if (end) return end + 1;
+    if (end)
+        return end + 1;
     if (begins(at, "arXiv:"))
-        return at + strlen("arXiv:") + strspn(at + strlen("arXiv:"), "0123456789.");
+        return at + strlen("arXiv:") +
+               strspn(at + strlen("arXiv:"), "0123456789.");
     return at;
 }
 
 /* The statement that contains the character at `at`. */
 static int statement_of(const Chapter *c, const char *at) {
     for (int i = 1; i <= c->n_statements; i++)
-        if (at >= c->start[i] && at < c->end[i]) return i;
+        if (at >= c->start[i] && at < c->end[i])
+            return i;
     return PROSE;
 }
 
 static void add_number(Chapter *c, int statement, const Number *n) {
-    if (c->n_numbers[statement] == MAX_NUMBERS) abort();
+    if (c->n_numbers[statement] == MAX_NUMBERS)
+        abort();
     c->numbers[statement][c->n_numbers[statement]++] = *n;
 }
 
@@ -103,21 +114,27 @@ static void read_numbers(Chapter *c) {
             continue;
         }
         Number n;
-        const size_t word = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        const size_t word =
+            strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
         if (word) {
-            at += strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+            at += strspn(
+                at,
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
         } else if ((after = at + number_read(&n, at)) > at) {
             add_number(c, statement_of(c, at), &n);
             at = after;
         } else {
-            if (*at++ == '\n') line = at;
+            if (*at++ == '\n')
+                line = at;
         }
     }
 }
 
 /* The next heading "# " or "## "; NULL: none. */
 static const char *heading_after(const char *at) {
-    while ((at = strchr(at, '\n')) && !begins(at, "\n# ") && !begins(at, "\n## ")) at++;
+    while ((at = strchr(at, '\n')) && !begins(at, "\n# ") &&
+           !begins(at, "\n## "))
+        at++;
     return at ? at + 1 : NULL;
 }
 
@@ -126,14 +143,16 @@ static void find_statements(Chapter *c) {
         char mark[32];
         snprintf(mark, sizeof mark, "\n**%d.** ", i);
         const char *at = strstr(c->text, mark);
-        if (!at) break;
+        if (!at)
+            break;
         c->start[c->n_statements = i] = at + 1;
     }
     for (int i = 1; i <= c->n_statements; i++) {
         const char *heading = heading_after(c->start[i]);
         c->end[i] = heading ? heading : c->text + strlen(c->text);
         for (int k = 1; k <= c->n_statements; k++)
-            if (c->start[k] > c->start[i] && c->start[k] < c->end[i]) c->end[i] = c->start[k];
+            if (c->start[k] > c->start[i] && c->start[k] < c->end[i])
+                c->end[i] = c->start[k];
     }
 }
 
@@ -142,10 +161,14 @@ char *chapter_text(const char *path) {
     const int stem = (int)strcspn(path, ".");
     size_t size = 0, more_size = 0;
     char *text = file_read(path, &size);
-    snprintf(appendix, sizeof appendix, "%.*s_appendix%s", stem, path, path + stem);
-    if (!text || access(appendix, R_OK)) return text;
-    char *more = file_read(appendix, &more_size), *all = realloc(text, size + more_size + 2);
-    if (!more || !all) abort();
+    snprintf(appendix, sizeof appendix, "%.*s_appendix%s", stem, path,
+             path + stem);
+    if (!text || access(appendix, R_OK))
+        return text;
+    char *more = file_read(appendix, &more_size),
+         *all = realloc(text, size + more_size + 2);
+    if (!more || !all)
+        abort();
     snprintf(all + size, more_size + 2, "\n%s", more);
     free(more);
     return all;
@@ -153,15 +176,18 @@ char *chapter_text(const char *path) {
 
 int chapter_open(Chapter *c, const char *path) {
     *c = (Chapter){.path = path, .text = chapter_text(path)};
-    if (!c->text) return -1;
+    if (!c->text)
+        return -1;
     find_statements(c);
     for (int i = 0; i <= MAX_STATEMENTS; i++)
-        if (!(c->numbers[i] = calloc(MAX_NUMBERS, sizeof **c->numbers))) abort();
+        if (!(c->numbers[i] = calloc(MAX_NUMBERS, sizeof **c->numbers)))
+            abort();
     read_numbers(c);
     return 0;
 }
 
 void chapter_close(Chapter *c) {
-    for (int i = 0; i <= MAX_STATEMENTS; i++) free(c->numbers[i]);
+    for (int i = 0; i <= MAX_STATEMENTS; i++)
+        free(c->numbers[i]);
     free(c->text);
 }

@@ -4,11 +4,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MAX_STATEMENTS = 99, MAX_NUMBERS = 400, PROSE = 0 /* text outside of statements */ };
+enum {
+    MAX_STATEMENTS = 99,
+    MAX_NUMBERS = 400,
+    PROSE = 0 /* text outside of statements */
+};
 
 typedef struct {
     double value, half; /* half a unit of the last digit shown */
-    char text[32];      /* as in the chapter, without commas, with an ASCII minus */
+    char text[32]; /* as in the chapter, without commas, with an ASCII minus */
 } Number;
 
 typedef struct {

@@ -13,12 +13,15 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
     for (int i = 0; i < n && !status; i++) {
         given[i].user = (char *)turns[i].user;
         if (i + 1 < n)
-            status = tokenizer_append(t, turns[i].answer, strlen(turns[i].answer), NULL, false,
-                                      &given[i].answer);
+            status =
+                tokenizer_append(t, turns[i].answer, strlen(turns[i].answer),
+                                 NULL, false, &given[i].answer);
     }
     if (!status)
         status = chat_template_render(
-            c, t, &(Conversation){.turns = given, .n = n, .system = system}, all);
-    for (int i = 0; i < n; i++) free(given[i].answer.ids);
+            c, t, &(Conversation){.turns = given, .n = n, .system = system},
+            all);
+    for (int i = 0; i < n; i++)
+        free(given[i].answer.ids);
     return status;
 }

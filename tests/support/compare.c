@@ -6,7 +6,8 @@
 double largest(const float *x, int n) {
     double max = 0;
     for (int i = 0; i < n; i++)
-        if (!(fabs((double)x[i]) <= max)) max = fabs((double)x[i]);
+        if (!(fabs((double)x[i]) <= max))
+            max = fabs((double)x[i]);
     return max;
 }
 
@@ -14,7 +15,8 @@ double largest_difference(const float *x, const float *y, int n) {
     double max = 0;
     for (int i = 0; i < n; i++) {
         const double difference = fabs((double)x[i] - (double)y[i]);
-        if (!(difference <= max)) max = difference;
+        if (!(difference <= max))
+            max = difference;
     }
     return max;
 }

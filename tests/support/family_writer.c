@@ -19,7 +19,8 @@
 
 static int integer(const Json *value) {
     int64_t number = 0;
-    if (!json_integer(value, &number)) abort();
+    if (!json_integer(value, &number))
+        abort();
     return (int)number;
 }
 
@@ -28,8 +29,10 @@ static char *config_of(const char *path) {
     static const char begins[] = "\n\"config\": {\n", ends[] = "\n},\n";
     size_t size;
     char *text = file_read(path, &size), *config = NULL;
-    const char *from = text ? strstr(text, begins) : NULL, *to = from ? strstr(from, ends) : NULL;
-    if (!to || asprintf(&config, "{\n%.*s\n}\n", (int)(to - from - (int)strlen(begins)),
+    const char *from = text ? strstr(text, begins) : NULL,
+               *to = from ? strstr(from, ends) : NULL;
+    if (!to || asprintf(&config, "{\n%.*s\n}\n",
+                        (int)(to - from - (int)strlen(begins)),
                         from + strlen(begins)) < 0)
         abort();
     free(text);
@@ -42,12 +45,14 @@ static void read_part(FolderPart *p, const Json *tensor) {
     *p = (FolderPart){.dims = {1, 1, 1}, .count = 1};
     snprintf(p->name, sizeof p->name, "%s", name->text);
     for (const Json *dim = json_first(dims); dim; dim = json_next(dims, dim)) {
-        if (p->n_dims == 3) abort();
+        if (p->n_dims == 3)
+            abort();
         p->dims[p->n_dims] = integer(dim);
         p->count *= (size_t)p->dims[p->n_dims++];
     }
     p->values = malloc(p->count * sizeof *p->values);
-    if (!p->values) abort();
+    if (!p->values)
+        abort();
 }
 
 static bool ends_with(const char *name, const char *end) {
@@ -57,8 +62,10 @@ static bool ends_with(const char *name, const char *end) {
 
 /* Computes the values of a tensor: a bias, a norm, the embedding or another matrix. adds_one: gamma
  * - 1 is stored. */
-static void fill_part(FolderPart *p, uint64_t seed, uint64_t id, bool adds_one) {
-    const bool bias = ends_with(p->name, ".bias"), norm = p->n_dims == 1 && !bias;
+static void fill_part(FolderPart *p, uint64_t seed, uint64_t id,
+                      bool adds_one) {
+    const bool bias = ends_with(p->name, ".bias"),
+               norm = p->n_dims == 1 && !bias;
     const double mean = norm && !adds_one ? 1 : 0;
     const double factor = bias   ? 1
                           : norm ? 0.5
@@ -66,7 +73,8 @@ static void fill_part(FolderPart *p, uint64_t seed, uint64_t id, bool adds_one) 
                               ? 2
                               : (double)hash_factor(p->dims[p->n_dims - 1]);
     for (size_t i = 0; i < p->count; i++)
-        p->values[i] = (float)(mean + factor * (double)hash_uniform(seed, id, i));
+        p->values[i] =
+            (float)(mean + factor * (double)hash_uniform(seed, id, i));
 }
 
 int family_open(Family *f, const char *name) {
@@ -74,19 +82,23 @@ int family_open(Family *f, const char *name) {
     JsonFile json;
     snprintf(path, sizeof path, "tests/golden/families/%s.json", name);
     *f = (Family){0};
-    if (json_open(&json, path)) return -1;
+    if (json_open(&json, path))
+        return -1;
     const Json *config = json_get(json.values, "config"),
                *tensors = json_get(json.values, "tensors");
-    const Json *tokens = json_get(json.values, "tokens"), *type = json_get(config, "model_type");
+    const Json *tokens = json_get(json.values, "tokens"),
+               *type = json_get(config, "model_type");
     const uint64_t seed = (uint64_t)integer(json_get(json.values, "seed"));
     f->config = config_of(path);
     f->vocab_size = integer(json_get(config, "vocab_size"));
     f->parts = calloc(tensors->n_members, sizeof *f->parts);
-    if (!f->parts || tokens->n_members != FAMILY_TOKENS) abort();
+    if (!f->parts || tokens->n_members != FAMILY_TOKENS)
+        abort();
     for (const Json *t = json_first(tensors); t; t = json_next(tensors, t)) {
         FolderPart *part = &f->parts[f->n_parts];
         read_part(part, t);
-        fill_part(part, seed, (uint64_t)f->n_parts++, !strncmp(type->text, "gemma", 5));
+        fill_part(part, seed, (uint64_t)f->n_parts++,
+                  !strncmp(type->text, "gemma", 5));
     }
     int n = 0;
     for (const Json *t = json_first(tokens); t; t = json_next(tokens, t))
@@ -96,14 +108,16 @@ int family_open(Family *f, const char *name) {
 }
 
 void family_close(Family *f) {
-    for (int i = 0; i < f->n_parts; i++) free(f->parts[i].values);
+    for (int i = 0; i < f->n_parts; i++)
+        free(f->parts[i].values);
     free(f->parts);
     free(f->config);
 }
 
 int family_write(const Family *f, const char *folder, const FolderForm *form) {
     char path[512];
-    if (folder_write_parts(f->parts, f->n_parts, folder, form)) return -1;
+    if (folder_write_parts(f->parts, f->n_parts, folder, form))
+        return -1;
     snprintf(path, sizeof path, "%s/config.json", folder);
     FILE *out = fopen(path, "wb");
     return out && fputs(f->config, out) >= 0 && !fclose(out) ? 0 : -1;
@@ -113,10 +127,14 @@ void family_round(Family *f, Type type) {
     for (int i = 0; i < f->n_parts; i++) {
         FolderPart *p = &f->parts[i];
         uint8_t *bytes = malloc(2 * p->count);
-        if (!bytes) abort();
+        if (!bytes)
+            abort();
         quantize_row(bytes, type, p->values, (int)p->count);
-        dequantize_row(p->values,
-                       &(Tensor){.type = type, .rows = 1, .cols = (int)p->count, .data = bytes}, 0);
+        dequantize_row(
+            p->values,
+            &(Tensor){
+                .type = type, .rows = 1, .cols = (int)p->count, .data = bytes},
+            0);
         free(bytes);
     }
 }

@@ -28,18 +28,22 @@ typedef struct {
     int n_parts, room;
 } Folder;
 
-static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...)
+static FolderPart *add(Folder *f, int n_dims, int a, int b, int c,
+                       const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *format, ...) {
+static FolderPart *add(Folder *f, int n_dims, int a, int b, int c,
+                       const char *format, ...) {
     if (f->n_parts == f->room) {
         f->room = 2 * f->room + 16;
         f->parts = realloc(f->parts, (size_t)f->room * sizeof *f->parts);
-        if (!f->parts) abort();
+        if (!f->parts)
+            abort();
     }
     FolderPart *p = &f->parts[f->n_parts++];
-    *p = (FolderPart){
-        .n_dims = n_dims, .dims = {a, b, c}, .count = (size_t)a * (size_t)b * (size_t)c};
+    *p = (FolderPart){.n_dims = n_dims,
+                      .dims = {a, b, c},
+                      .count = (size_t)a * (size_t)b * (size_t)c};
     p->values = calloc(p->count + 1, sizeof *p->values);
     va_list args;
     va_start(args, format);
@@ -52,26 +56,33 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c, const char *f
  * halves. */
 static int row_in_pairs(const Config *c, int row) {
     const int half = c->rope.dims / 2, i = row % c->head_size;
-    return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1) : row;
+    return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1)
+                        : row;
 }
 
 static void copy_rows(float *to, const Tensor *w) {
-    for (int r = 0; r < w->rows; r++) dequantize_row(to + (size_t)r * (size_t)w->cols, w, r);
+    for (int r = 0; r < w->rows; r++)
+        dequantize_row(to + (size_t)r * (size_t)w->cols, w, r);
 }
 
-static void add_weight(Folder *f, const char *name, const Tensor *w, bool rotates) {
+static void add_weight(Folder *f, const char *name, const Tensor *w,
+                       bool rotates) {
     const Config *c = &f->model->config;
     const bool moves = rotates && !c->rope.halves;
     FolderPart *p = add(f, 2, w->rows, w->cols, 1, "%s.weight", name);
     for (int r = 0; r < w->rows; r++)
-        dequantize_row(p->values + (size_t)r * (size_t)w->cols, w, moves ? row_in_pairs(c, r) : r);
-    if (!w->bias) return;
+        dequantize_row(p->values + (size_t)r * (size_t)w->cols, w,
+                       moves ? row_in_pairs(c, r) : r);
+    if (!w->bias)
+        return;
     p = add(f, 1, w->rows, 1, 1, "%s.bias", name);
-    for (int r = 0; r < w->rows; r++) p->values[r] = w->bias[moves ? row_in_pairs(c, r) : r];
+    for (int r = 0; r < w->rows; r++)
+        p->values[r] = w->bias[moves ? row_in_pairs(c, r) : r];
 }
 
 static void add_norm(Folder *f, const char *name, const Norm *norm, int dim) {
-    if (!norm->gamma) return;
+    if (!norm->gamma)
+        return;
     FolderPart *p = add(f, 1, dim, 1, 1, "%s.weight", name);
     memcpy(p->values, norm->gamma, (size_t)dim * sizeof(float));
 }
@@ -82,8 +93,10 @@ static void add_experts(Folder *f, const char *prefix, const Mlp *experts) {
     const size_t size = (size_t)rows * (size_t)c->dim;
     char name[96];
     if (f->form->fused) {
-        const FolderPart in = *add(f, 3, n, 2 * rows, c->dim, "%sexperts.gate_up_proj", prefix);
-        const FolderPart down = *add(f, 3, n, c->dim, rows, "%sexperts.down_proj", prefix);
+        const FolderPart in =
+            *add(f, 3, n, 2 * rows, c->dim, "%sexperts.gate_up_proj", prefix);
+        const FolderPart down =
+            *add(f, 3, n, c->dim, rows, "%sexperts.down_proj", prefix);
         for (size_t e = 0; e < (size_t)n; e++) {
             copy_rows(in.values + 2 * e * size, &experts[e].gate);
             copy_rows(in.values + (2 * e + 1) * size, &experts[e].up);
@@ -104,7 +117,8 @@ static void add_experts(Folder *f, const char *prefix, const Mlp *experts) {
 static void add_layer(Folder *f, const Layer *layer, int l) {
     const Config *c = &f->model->config;
     char name[64];
-#define NAME(part) (snprintf(name, sizeof name, "model.layers.%d.%s", l, part), name)
+#define NAME(part)                                                             \
+    (snprintf(name, sizeof name, "model.layers.%d.%s", l, part), name)
     add_norm(f, NAME("input_layernorm"), &layer->attn_norm, c->dim);
     add_weight(f, NAME("self_attn.q_proj"), &layer->wq, true);
     add_weight(f, NAME("self_attn.k_proj"), &layer->wk, true);
@@ -140,15 +154,19 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
         const size_t end = at + p->count * (f->form->type == TYPE_F32 ? 4 : 2);
         fprintf(header, ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%d", p->name,
                 dtype(f->form->type), p->dims[0]);
-        for (int d = 1; d < p->n_dims; d++) fprintf(header, ", %d", p->dims[d]);
+        for (int d = 1; d < p->n_dims; d++)
+            fprintf(header, ", %d", p->dims[d]);
         fprintf(header, "], \"data_offsets\": [%zu, %zu]}", at, end);
         at = end;
     }
     fputc('}', header);
     fclose(header);
-    while ((8 + size) % 8 != (size_t)f->form->misaligned) { /* white space may follow the header */
+    while (
+        (8 + size) % 8 !=
+        (size_t)f->form->misaligned) { /* white space may follow the header */
         text = realloc(text, size + 1);
-        if (!text) abort();
+        if (!text)
+            abort();
         text[size++] = ' ';
     }
     const uint64_t length = size;
@@ -159,14 +177,17 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
 }
 
 /* Writes the tensors first, first + step, ... to one file. */
-static int write_tensors(const Folder *f, int first, int step, const char *path) {
+static int write_tensors(const Folder *f, int first, int step,
+                         const char *path) {
     FILE *out = fopen(path, "wb");
-    if (!out) return -1;
+    if (!out)
+        return -1;
     write_header(f, first, step, out);
     for (int i = first; i < f->n_parts; i += step) {
         const FolderPart *p = &f->parts[i];
         uint8_t *bytes = malloc(4 * p->count + 1);
-        if (!bytes) abort();
+        if (!bytes)
+            abort();
         quantize_row(bytes, f->form->type, p->values, (int)p->count);
         fwrite(bytes, f->form->type == TYPE_F32 ? 4 : 2, p->count, out);
         free(bytes);
@@ -190,7 +211,8 @@ static const char *shard_name(int i, int n) {
 
 static int write_index(const Folder *f, const char *folder, int n_files) {
     FILE *out = fopen(file_in(folder, "model.safetensors.index.json"), "wb");
-    if (!out) return -1;
+    if (!out)
+        return -1;
     fputs("{\n  \"metadata\": {\"total_size\": 1},\n  \"weight_map\": {", out);
     for (int i = 0; i < f->n_parts; i++)
         fprintf(out, "%s\n    \"%s\": \"%s\"", i ? "," : "", f->parts[i].name,
@@ -201,13 +223,16 @@ static int write_index(const Folder *f, const char *folder, int n_files) {
 
 static int write_weights(const Folder *f, const char *folder) {
     const int n = f->form->n_files;
-    if (n < 2) return write_tensors(f, 0, 1, file_in(folder, "model.safetensors"));
+    if (n < 2)
+        return write_tensors(f, 0, 1, file_in(folder, "model.safetensors"));
     int status = write_index(f, folder, n);
-    for (int i = 0; i < n; i++) status |= write_tensors(f, i, n, file_in(folder, shard_name(i, n)));
+    for (int i = 0; i < n; i++)
+        status |= write_tensors(f, i, n, file_in(folder, shard_name(i, n)));
     return status;
 }
 
-int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form) {
+int folder_write_parts(FolderPart *parts, int n, const char *folder,
+                       const FolderForm *form) {
     const Folder f = {.form = form, .parts = parts, .n_parts = n};
     mkdir(folder, 0700);
     return write_weights(&f, folder) ? -1 : 0;
@@ -221,49 +246,63 @@ static void write_experts_options(FILE *out, const Model *m, const char *type) {
     int n_dense = 0;
     if (!strcmp(type, "minimind"))
         fprintf(out, "  \"use_moe\": %s,\n", c->n_experts ? "true" : "false");
-    if (!c->n_experts) return;
-    fprintf(out, "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n", c->n_experts,
-            c->n_experts_used);
+    if (!c->n_experts)
+        return;
+    fprintf(out, "  \"num_experts\": %d,\n  \"num_experts_per_tok\": %d,\n",
+            c->n_experts, c->n_experts_used);
     fprintf(out, "  \"moe_intermediate_size\": %d,\n", c->expert_dim);
     fprintf(out, "  \"norm_topk_prob\": %s,\n  \"mlp_only_layers\": [",
             c->norm_topk ? "true" : "false");
     for (int l = 0; l < c->n_layers; l++)
-        if (!m->layers[l].experts) fprintf(out, n_dense++ ? ", %d" : "%d", l);
+        if (!m->layers[l].experts)
+            fprintf(out, n_dense++ ? ", %d" : "%d", l);
     fputs("],\n", out);
 }
 
-static int write_config(const Model *m, const FolderForm *form, const char *folder) {
+static int write_config(const Model *m, const FolderForm *form,
+                        const char *folder) {
     const Config *c = &m->config;
     const Layer *layer = m->layers;
     FILE *out = fopen(file_in(folder, "config.json"), "wb");
-    if (!out) return -1;
-    fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"silu\",\n", form->model_type);
-    fprintf(out, "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n", c->dim, c->hidden_dim);
-    fprintf(out, "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n", c->n_layers,
-            c->n_heads);
-    fprintf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n", c->n_kv_heads,
-            c->head_size);
-    fprintf(out, "  \"vocab_size\": %d,\n  \"max_position_embeddings\": %d,\n", c->vocab_size,
-            c->context);
+    if (!out)
+        return -1;
+    fprintf(out, "{\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"silu\",\n",
+            form->model_type);
+    fprintf(out, "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n",
+            c->dim, c->hidden_dim);
+    fprintf(out,
+            "  \"num_hidden_layers\": %d,\n  \"num_attention_heads\": %d,\n",
+            c->n_layers, c->n_heads);
+    fprintf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
+            c->n_kv_heads, c->head_size);
+    fprintf(out, "  \"vocab_size\": %d,\n  \"max_position_embeddings\": %d,\n",
+            c->vocab_size, c->context);
     fprintf(out, "  \"rms_norm_eps\": %.9g,\n", (double)layer->attn_norm.eps);
     write_experts_options(out, m, form->model_type);
-    if (layer->wo.bias) fputs("  \"attention_bias\": true,\n", out);
-    if (layer->mlp.gate.bias) fputs("  \"mlp_bias\": true,\n", out);
-    if (form->options) fprintf(out, "  %s,\n", form->options);
+    if (layer->wo.bias)
+        fputs("  \"attention_bias\": true,\n", out);
+    if (layer->mlp.gate.bias)
+        fputs("  \"mlp_bias\": true,\n", out);
+    if (form->options)
+        fprintf(out, "  %s,\n", form->options);
     fprintf(out, "  \"rope_theta\": %.17g,\n", c->rope.base);
-    fprintf(out, "  \"tie_word_embeddings\": %s\n}\n", m->tied ? "true" : "false");
+    fprintf(out, "  \"tie_word_embeddings\": %s\n}\n",
+            m->tied ? "true" : "false");
     return fclose(out);
 }
 
 int folder_write(const Model *m, const char *folder, const FolderForm *form) {
     Folder f = {.model = m, .form = form};
     add_weight(&f, "model.embed_tokens", &m->embedding, false);
-    for (int l = 0; l < m->config.n_layers; l++) add_layer(&f, &m->layers[l], l);
+    for (int l = 0; l < m->config.n_layers; l++)
+        add_layer(&f, &m->layers[l], l);
     add_norm(&f, "model.norm", &m->final_norm, m->config.dim);
-    if (!m->tied) add_weight(&f, "lm_head", &m->output, false);
-    const int status =
-        folder_write_parts(f.parts, f.n_parts, folder, form) | write_config(m, form, folder);
-    for (int i = 0; i < f.n_parts; i++) free(f.parts[i].values);
+    if (!m->tied)
+        add_weight(&f, "lm_head", &m->output, false);
+    const int status = folder_write_parts(f.parts, f.n_parts, folder, form) |
+                       write_config(m, form, folder);
+    for (int i = 0; i < f.n_parts; i++)
+        free(f.parts[i].values);
     free(f.parts);
     return status ? -1 : 0;
 }

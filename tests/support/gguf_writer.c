@@ -22,10 +22,13 @@
 
 /* ---- metadata --------------------------------------------------------------------------- */
 
-void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, size_t bytes) {
+void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value,
+              size_t bytes) {
     int i = 0;
-    while (i < f->n_keys && strcmp(f->keys[i].name, name)) i++;
-    if (i == f->n_keys) f->keys[f->n_keys++] = (GgufKey){0};
+    while (i < f->n_keys && strcmp(f->keys[i].name, name))
+        i++;
+    if (i == f->n_keys)
+        f->keys[f->n_keys++] = (GgufKey){0};
     GgufKey *key = &f->keys[i];
     free(key->value);
     snprintf(key->name, sizeof key->name, "%s", name);
@@ -55,7 +58,8 @@ void gguf_remove(GgufFile *f, const char *name) {
     for (int i = 0; i < f->n_keys; i++)
         if (!strcmp(f->keys[i].name, name)) {
             free(f->keys[i].value);
-            memmove(&f->keys[i], &f->keys[i + 1], (size_t)(--f->n_keys - i) * sizeof *f->keys);
+            memmove(&f->keys[i], &f->keys[i + 1],
+                    (size_t)(--f->n_keys - i) * sizeof *f->keys);
         }
     for (int i = 0; i < f->n_tensors; i++)
         if (!strcmp(f->tensors[i].name, name)) {
@@ -71,50 +75,60 @@ void gguf_remove(GgufFile *f, const char *name) {
 static size_t stored_bytes(Type type, size_t count) {
     return type == TYPE_F32    ? count * 4
            : type == TYPE_Q8_0 ? count / 32 * 34
-           : type > TYPE_Q8_0  ? tensor_bytes(&(Tensor){.type = type, .cols = (int)count}, 1)
-                               : count * 2;
+           : type > TYPE_Q8_0
+               ? tensor_bytes(&(Tensor){.type = type, .cols = (int)count}, 1)
+               : count * 2;
 }
 
 void gguf_place(GgufFile *f) {
     uint64_t at = 0;
     for (int i = 0; i < f->n_tensors; i++) {
         f->tensors[i].offset = at;
-        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) + 63) / 64 * 64;
+        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) +
+              63) /
+             64 * 64;
     }
 }
 
 GgufTensor *gguf_tensor(GgufFile *f, const char *name) {
     for (int i = 0; i < f->n_tensors; i++)
-        if (!strcmp(f->tensors[i].name, name)) return &f->tensors[i];
+        if (!strcmp(f->tensors[i].name, name))
+            return &f->tensors[i];
     return NULL;
 }
 
-GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width,
-                     uint64_t id) {
-    if (f->n_tensors == sizeof f->tensors / sizeof *f->tensors) abort();
+GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols,
+                     float mean, float width, uint64_t id) {
+    if (f->n_tensors == sizeof f->tensors / sizeof *f->tensors)
+        abort();
     GgufTensor *t = &f->tensors[f->n_tensors++];
-    *t = (GgufTensor){.n_dims = rows > 1 ? 2 : 1, .dims = {(uint64_t)cols, (uint64_t)rows, 1, 1}};
+    *t = (GgufTensor){.n_dims = rows > 1 ? 2 : 1,
+                      .dims = {(uint64_t)cols, (uint64_t)rows, 1, 1}};
     snprintf(t->name, sizeof t->name, "%s", name);
     t->count = (size_t)rows * (size_t)cols;
     t->values = malloc(t->count * sizeof *t->values);
     for (size_t i = 0; i < t->count; i++)
-        t->values[i] = mean + hash_uniform(id >> 32, id & 0xffffffff, i) * width;
+        t->values[i] =
+            mean + hash_uniform(id >> 32, id & 0xffffffff, i) * width;
     gguf_place(f);
     return t;
 }
 
 /* Adds n_matrices matrices with the weights of hashmodel.c as one tensor. */
-static void add_matrices(GgufFile *f, const HashModel *m, const char *name, int id, int n_matrices,
-                         int rows, int cols) {
-    GgufTensor *t = gguf_add(f, name, n_matrices * rows, cols, 0, id ? hash_factor(cols) : 2,
-                             m->seed << 32 | (uint64_t)id);
-    if (n_matrices == 1) return;
+static void add_matrices(GgufFile *f, const HashModel *m, const char *name,
+                         int id, int n_matrices, int rows, int cols) {
+    GgufTensor *t =
+        gguf_add(f, name, n_matrices * rows, cols, 0,
+                 id ? hash_factor(cols) : 2, m->seed << 32 | (uint64_t)id);
+    if (n_matrices == 1)
+        return;
     t->n_dims = 3;
     t->dims[1] = (uint64_t)rows;
     t->dims[2] = (uint64_t)n_matrices;
 }
 
-static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id, int dim) {
+static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id,
+                     int dim) {
     gguf_add(f, name, 1, dim, 1, 0.5f, m->seed << 32 | (uint64_t)id);
 }
 
@@ -122,12 +136,13 @@ static void add_norm(GgufFile *f, const HashModel *m, const char *name, int id, 
 enum { MORE_PARTS = 4096, PER_LAYER = 16 };
 enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
 
-static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l) {
+static void add_layer(GgufFile *f, const HashModel *m, const Relative *r,
+                      int l) {
     const int head_size = r->head_size ? r->head_size : m->dim / m->n_heads;
-    const int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size,
-              hidden = m->hidden_dim;
-    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l, n = r->n_experts,
-              expert_dim = r->expert_dim;
+    const int q_dim = m->n_heads * head_size,
+              kv_dim = m->n_kv_heads * head_size, hidden = m->hidden_dim;
+    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l,
+              n = r->n_experts, expert_dim = r->expert_dim;
     char name[64];
 #define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
     add_norm(f, m, NAME("attn_norm.weight"), id + 0, m->dim);
@@ -140,7 +155,8 @@ static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l)
         add_norm(f, m, NAME("attn_k_norm.weight"), more + K_NORM, head_size);
     }
     if (r->biases) {
-        gguf_add(f, NAME("attn_q.bias"), 1, q_dim, 0, 1, m->seed << 32 | (uint64_t)(more + Q_BIAS));
+        gguf_add(f, NAME("attn_q.bias"), 1, q_dim, 0, 1,
+                 m->seed << 32 | (uint64_t)(more + Q_BIAS));
         gguf_add(f, NAME("attn_k.bias"), 1, kv_dim, 0, 1,
                  m->seed << 32 | (uint64_t)(more + K_BIAS));
         gguf_add(f, NAME("attn_v.bias"), 1, kv_dim, 0, 1,
@@ -152,10 +168,14 @@ static void add_layer(GgufFile *f, const HashModel *m, const Relative *r, int l)
         add_matrices(f, m, NAME("ffn_down.weight"), id + 7, 1, m->dim, hidden);
         add_matrices(f, m, NAME("ffn_up.weight"), id + 8, 1, hidden, m->dim);
     } else {
-        add_matrices(f, m, NAME("ffn_gate_inp.weight"), more + ROUTER, 1, n, m->dim);
-        add_matrices(f, m, NAME("ffn_gate_exps.weight"), more + GATES, n, expert_dim, m->dim);
-        add_matrices(f, m, NAME("ffn_down_exps.weight"), more + DOWNS, n, m->dim, expert_dim);
-        add_matrices(f, m, NAME("ffn_up_exps.weight"), more + UPS, n, expert_dim, m->dim);
+        add_matrices(f, m, NAME("ffn_gate_inp.weight"), more + ROUTER, 1, n,
+                     m->dim);
+        add_matrices(f, m, NAME("ffn_gate_exps.weight"), more + GATES, n,
+                     expert_dim, m->dim);
+        add_matrices(f, m, NAME("ffn_down_exps.weight"), more + DOWNS, n,
+                     m->dim, expert_dim);
+        add_matrices(f, m, NAME("ffn_up_exps.weight"), more + UPS, n,
+                     expert_dim, m->dim);
     }
 #undef NAME
 }
@@ -164,7 +184,9 @@ const GoldenRelative GOLDEN_RELATIVES[N_GOLDEN_RELATIVES] = {
     {"qwen2",
      {48, 80, 2, 4, 2, 60, 64, true, 21},
      {.architecture = "qwen2", .head_size = 12, .biases = true}},
-    {"qwen3", {64, 96, 2, 4, 2, 60, 64, false, 22}, {.architecture = "qwen3", .head_size = 24}},
+    {"qwen3",
+     {64, 96, 2, 4, 2, 60, 64, false, 22},
+     {.architecture = "qwen3", .head_size = 24}},
     {"qwen3moe",
      {64, 96, 2, 4, 1, 60, 64, true, 23},
      {.architecture = "qwen3moe",
@@ -213,12 +235,15 @@ static void set_sizes(GgufFile *f, const HashModel *m, const Relative *r) {
     if (r->n_experts) {
         gguf_set_int(f, gguf_key(r, "expert_count"), r->n_experts);
         gguf_set_int(f, gguf_key(r, "expert_used_count"), r->n_experts_used);
-        gguf_set_int(f, gguf_key(r, "expert_feed_forward_length"), r->expert_dim);
+        gguf_set_int(f, gguf_key(r, "expert_feed_forward_length"),
+                     r->expert_dim);
     }
     if (r->plain_weights)
-        gguf_set(f, gguf_key(r, "expert_weights_norm"), GGUF_BOOL, &(bool){false}, 1);
+        gguf_set(f, gguf_key(r, "expert_weights_norm"), GGUF_BOOL,
+                 &(bool){false}, 1);
     if (r->rope_amplitude != 0)
-        gguf_set_real(f, gguf_key(r, "rope.scaling.attn_factor"), r->rope_amplitude);
+        gguf_set_real(f, gguf_key(r, "rope.scaling.attn_factor"),
+                      r->rope_amplitude);
 }
 
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
@@ -227,31 +252,37 @@ void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r) {
     gguf_set_text(f, "general.name", "a random model");
     set_sizes(f, m, r);
     add_matrices(f, m, "token_embd.weight", 0, 1, m->vocab_size, m->dim);
-    for (int l = 0; l < m->n_layers; l++) add_layer(f, m, r, l);
+    for (int l = 0; l < m->n_layers; l++)
+        add_layer(f, m, r, l);
     add_norm(f, m, "output_norm.weight", 1 + 9 * m->n_layers, m->dim);
     if (m->untied)
-        add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1, m->vocab_size, m->dim);
+        add_matrices(f, m, "output.weight", 2 + 9 * m->n_layers, 1,
+                     m->vocab_size, m->dim);
     if (r->rope_factors)
         gguf_add(f, "rope_freqs.weight", 1, r->head_size / 2, 4, 4,
                  m->seed << 32 | (MORE_PARTS - 1));
 }
 
 void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
-    gguf_make_relative(f, m, &(Relative){.architecture = "llama", .head_size = head_size});
+    gguf_make_relative(
+        f, m, &(Relative){.architecture = "llama", .head_size = head_size});
 }
 
 /* ---- families ------------------------------------------------------------------------------ */
 
-const char *const GGUF_FAMILIES[N_GGUF_FAMILIES] = {"olmo",    "olmo2", "gemma2",  "gemma3",
-                                                    "granite", "phi3",  "smollm3", "stablelm"};
+const char *const GGUF_FAMILIES[N_GGUF_FAMILIES] = {
+    "olmo",    "olmo2", "gemma2",  "gemma3",
+    "granite", "phi3",  "smollm3", "stablelm"};
 
 static void rename_all(GgufFile *f, const char *from, const char *to) {
     for (int i = 0; i < f->n_tensors; i++) {
         char rest[64], *at = strstr(f->tensors[i].name, from);
-        if (!at) continue;
+        if (!at)
+            continue;
         snprintf(rest, sizeof rest, "%s", at + strlen(from));
-        snprintf(at, sizeof f->tensors[i].name - (size_t)(at - f->tensors[i].name), "%s%s", to,
-                 rest);
+        snprintf(at,
+                 sizeof f->tensors[i].name - (size_t)(at - f->tensors[i].name),
+                 "%s%s", to, rest);
     }
 }
 
@@ -273,32 +304,40 @@ static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
         gguf_remove(f, full);
     }
     snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
-    memcpy(gguf_add(f, full, rows, cols, 0, 1, 0)->values, values, n * sizeof *values);
+    memcpy(gguf_add(f, full, rows, cols, 0, 1, 0)->values, values,
+           n * sizeof *values);
     free(values);
 }
 
-static void add_family_layer(GgufFile *f, const HashModel *m, const char *a, int l) {
+static void add_family_layer(GgufFile *f, const HashModel *m, const char *a,
+                             int l) {
     const int size = m->dim / m->n_heads, id = 1 << 20 | l << 4;
     char name[64];
 #define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
     const bool gemma = !strncmp(a, "gemma", 5), wide = !strcmp(a, "olmo2");
-    if (gemma) add_norm(f, m, NAME("post_attention_norm.weight"), id, m->dim);
-    if (gemma) add_norm(f, m, NAME("post_ffw_norm.weight"), id + 1, m->dim);
+    if (gemma)
+        add_norm(f, m, NAME("post_attention_norm.weight"), id, m->dim);
+    if (gemma)
+        add_norm(f, m, NAME("post_ffw_norm.weight"), id + 1, m->dim);
     if (wide || !strcmp(a, "gemma3")) {
-        add_norm(f, m, NAME("attn_q_norm.weight"), id + 2, size * (wide ? m->n_heads : 1));
-        add_norm(f, m, NAME("attn_k_norm.weight"), id + 3, size * (wide ? m->n_kv_heads : 1));
+        add_norm(f, m, NAME("attn_q_norm.weight"), id + 2,
+                 size * (wide ? m->n_heads : 1));
+        add_norm(f, m, NAME("attn_k_norm.weight"), id + 3,
+                 size * (wide ? m->n_kv_heads : 1));
     }
     if (!strcmp(a, "stablelm")) {
         gguf_add(f, NAME("attn_norm.bias"), 1, m->dim, 0, 1, (uint64_t)id + 4);
         gguf_add(f, NAME("ffn_norm.bias"), 1, m->dim, 0, 1, (uint64_t)id + 5);
     }
 #undef NAME
-    if (strcmp(a, "phi3") != 0) return;
+    if (strcmp(a, "phi3") != 0)
+        return;
     fuse(f, l, "attn_q attn_k attn_v", "attn_qkv");
     fuse(f, l, "ffn_gate ffn_up", "ffn_up");
 }
 
-static void add_family_keys(GgufFile *f, const HashModel *m, const Relative *r) {
+static void add_family_keys(GgufFile *f, const HashModel *m,
+                            const Relative *r) {
     const char *a = r->architecture;
     const int size = m->dim / m->n_heads;
     if (strchr("go", a[0]) && strcmp(a, "granite") && strcmp(a, "olmo"))
@@ -308,41 +347,54 @@ static void add_family_keys(GgufFile *f, const HashModel *m, const Relative *r) 
         gguf_set_real(f, gguf_key(r, "attention.layer_norm_epsilon"), 1e-5f);
     }
     if (!strcmp(a, "stablelm")) {
-        gguf_set(f, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){false}, 1);
+        gguf_set(f, "stablelm.use_parallel_residual", GGUF_BOOL, &(bool){false},
+                 1);
         gguf_add(f, "output_norm.bias", 1, m->dim, 0, 1, 6);
     }
-    if (!strcmp(a, "gemma2")) gguf_set_real(f, "gemma2.attn_logit_softcapping", 2);
-    if (!strcmp(a, "gemma2")) gguf_set_real(f, "gemma2.final_logit_softcapping", 3);
-    if (!strcmp(a, "gemma3")) gguf_set_real(f, "gemma3.rope.freq_base", 1e6f);
+    if (!strcmp(a, "gemma2"))
+        gguf_set_real(f, "gemma2.attn_logit_softcapping", 2);
+    if (!strcmp(a, "gemma2"))
+        gguf_set_real(f, "gemma2.final_logit_softcapping", 3);
+    if (!strcmp(a, "gemma3"))
+        gguf_set_real(f, "gemma3.rope.freq_base", 1e6f);
     if (!strcmp(a, "stablelm") || !strcmp(a, "phi3"))
         gguf_set_int(f, gguf_key(r, "rope.dimension_count"), size / 4 * 2);
     if (!strcmp(a, "phi3")) {
         gguf_add(f, "rope_factors_long.weight", 1, size / 4, 8, 4, 7);
         gguf_add(f, "rope_factors_short.weight", 1, size / 4, 2, 1, 8);
         gguf_set_real(f, "phi3.rope.scaling.attn_factor", 1.25f);
-        gguf_set_int(f, "phi3.rope.scaling.original_context_length", m->context - 8);
+        gguf_set_int(f, "phi3.rope.scaling.original_context_length",
+                     m->context - 8);
     }
-    if (strcmp(a, "granite") != 0) return;
+    if (strcmp(a, "granite") != 0)
+        return;
     gguf_set_real(f, "granite.embedding_scale", 3);
     gguf_set_real(f, "granite.residual_scale", 0.5f);
     gguf_set_real(f, "granite.attention.scale", 0.25f);
     gguf_set_real(f, "granite.logit_scale", 4);
 }
 
-void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture) {
+void gguf_make_family(GgufFile *f, const HashModel *m,
+                      const char *architecture) {
     const Relative r = {.architecture = architecture};
     gguf_make_relative(f, m, &r);
-    for (int l = 0; l < m->n_layers; l++) add_family_layer(f, m, architecture, l);
+    for (int l = 0; l < m->n_layers; l++)
+        add_family_layer(f, m, architecture, l);
     add_family_keys(f, m, &r);
-    if (!strcmp(architecture, "olmo2")) rename_all(f, ".attn_norm.", ".post_attention_norm.");
-    if (!strcmp(architecture, "olmo2")) rename_all(f, ".ffn_norm.", ".post_ffw_norm.");
+    if (!strcmp(architecture, "olmo2"))
+        rename_all(f, ".attn_norm.", ".post_attention_norm.");
+    if (!strcmp(architecture, "olmo2"))
+        rename_all(f, ".ffn_norm.", ".post_ffw_norm.");
     for (int i = f->n_tensors; !strcmp(architecture, "olmo") && i-- > 0;)
-        if (strstr(f->tensors[i].name, "_norm.")) gguf_remove(f, f->tensors[i].name);
+        if (strstr(f->tensors[i].name, "_norm."))
+            gguf_remove(f, f->tensors[i].name);
 }
 
 void gguf_free(GgufFile *f) {
-    for (int i = 0; i < f->n_keys; i++) free(f->keys[i].value);
-    for (int i = 0; i < f->n_tensors; i++) free(f->tensors[i].values);
+    for (int i = 0; i < f->n_keys; i++)
+        free(f->keys[i].value);
+    for (int i = 0; i < f->n_tensors; i++)
+        free(f->tensors[i].values);
     f->n_keys = f->n_tensors = 0;
 }
 
@@ -365,31 +417,38 @@ static float from_bf16(uint16_t half) {
 /* Quantizes 32 weights; returns their scale. */
 static uint16_t to_q8_0(int8_t *q, const float *x) {
     float max = 0;
-    for (int i = 0; i < 32; i++) max = fmaxf(max, fabsf(x[i]));
+    for (int i = 0; i < 32; i++)
+        max = fmaxf(max, fabsf(x[i]));
     const uint16_t half = f32_to_f16(max / 127);
     const float scale = f16_to_f32(half);
     for (int i = 0; i < 32; i++)
-        q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale))) : 0;
+        q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale)))
+                         : 0;
     return half;
 }
 
 static void round_values(GgufTensor *t) {
     for (size_t i = 0; i < t->count; i++) {
-        if (t->stored == TYPE_F16) t->values[i] = f16_to_f32(f32_to_f16(t->values[i]));
-        if (t->stored == TYPE_BF16) t->values[i] = from_bf16(to_bf16(t->values[i]));
+        if (t->stored == TYPE_F16)
+            t->values[i] = f16_to_f32(f32_to_f16(t->values[i]));
+        if (t->stored == TYPE_BF16)
+            t->values[i] = from_bf16(to_bf16(t->values[i]));
         if (t->stored == TYPE_Q8_0 && i % 32 == 0) {
             int8_t q[32];
             const float scale = f16_to_f32(to_q8_0(q, t->values + i));
-            for (int k = 0; k < 32; k++) t->values[i + (size_t)k] = q[k] * scale;
+            for (int k = 0; k < 32; k++)
+                t->values[i + (size_t)k] = q[k] * scale;
         }
     }
 }
 
 void gguf_convert(GgufFile *f, Type type) {
-    const uint32_t numbers[] = {[TYPE_F32] = 0, [TYPE_F16] = 1, [TYPE_BF16] = 30, [TYPE_Q8_0] = 8};
+    const uint32_t numbers[] = {
+        [TYPE_F32] = 0, [TYPE_F16] = 1, [TYPE_BF16] = 30, [TYPE_Q8_0] = 8};
     for (int i = 0; i < f->n_tensors; i++) {
         GgufTensor *t = &f->tensors[i];
-        if (t->n_dims < 2) continue;
+        if (t->n_dims < 2)
+            continue;
         t->stored = type;
         t->type = type > TYPE_Q8_0 ? (uint32_t)TYPES[type].gguf : numbers[type];
         round_values(t);
@@ -402,13 +461,16 @@ static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
     const size_t weights = (size_t)TYPES[t->stored].weights,
                  bytes = stored_bytes(t->stored, weights);
-    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f; /* of a scale or a min */
+    const float largest =
+        weights == 32 ? 0x1p-6f : 0x1p-13f; /* of a scale or a min */
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++)
             block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
         for (int i = 0; i <= TYPES[t->stored].min; i++) {
             const float uniform =
-                (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) / 8388608.0f - 1;
+                (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) /
+                    8388608.0f -
+                1;
             const uint16_t half = f32_to_f16(uniform * largest);
             memcpy(block + TYPES[t->stored].at + 2 * i, &half, sizeof half);
         }
@@ -423,14 +485,17 @@ static void write_values(FILE *out, const GgufTensor *t) {
     }
     for (size_t i = 0; i < t->count; i++) {
         int8_t q[32];
-        uint16_t half = t->stored == TYPE_F16 ? f32_to_f16(t->values[i]) : to_bf16(t->values[i]);
+        uint16_t half = t->stored == TYPE_F16 ? f32_to_f16(t->values[i])
+                                              : to_bf16(t->values[i]);
         if (t->stored == TYPE_Q8_0) {
-            if (i % 32) continue;
+            if (i % 32)
+                continue;
             half = to_q8_0(q, t->values + i);
         }
         fwrite(t->stored == TYPE_F32 ? (const void *)&t->values[i] : &half,
                t->stored == TYPE_F32 ? 4 : 2, 1, out);
-        if (t->stored == TYPE_Q8_0) fwrite(q, 1, sizeof q, out);
+        if (t->stored == TYPE_Q8_0)
+            fwrite(q, 1, sizeof q, out);
     }
 }
 
@@ -467,18 +532,22 @@ static void append_piece(Bytes *b, const char *text, int n) {
     append(b, marked, length);
 }
 
-int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last) {
+int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
+                       int n_last) {
     enum { NORMAL = 1, UNKNOWN, CONTROL, BYTE = 6 };
     static Bytes texts, scores, types;
     const char *path = temporary("pieces.bin");
     size_t size, at = 4;
-    if (hashtokenizer_write(path, vocab_size)) return -1;
-    char *pieces = file_read(path, &size); /* for each piece: score, length, text */
+    if (hashtokenizer_write(path, vocab_size))
+        return -1;
+    char *pieces =
+        file_read(path, &size); /* for each piece: score, length, text */
     start_array(&texts, GGUF_STRING, (uint64_t)vocab_size);
     start_array(&scores, GGUF_F32, (uint64_t)vocab_size);
     start_array(&types, GGUF_I32, (uint64_t)vocab_size);
     for (int i = 0; pieces && i < vocab_size; i++) {
-        const GgufPiece *other = i < vocab_size - n_last ? NULL : &last[i - (vocab_size - n_last)];
+        const GgufPiece *other =
+            i < vocab_size - n_last ? NULL : &last[i - (vocab_size - n_last)];
         const int type = other     ? other->type
                          : i == 0  ? UNKNOWN
                          : i < 3   ? CONTROL
@@ -506,7 +575,9 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n
 
 /* ---- writing ---------------------------------------------------------------------------- */
 
-static void write_u64(FILE *out, uint64_t value) { fwrite(&value, sizeof value, 1, out); }
+static void write_u64(FILE *out, uint64_t value) {
+    fwrite(&value, sizeof value, 1, out);
+}
 
 static void write_name(FILE *out, const char *name) {
     write_u64(out, strlen(name));
@@ -514,16 +585,19 @@ static void write_name(FILE *out, const char *name) {
 }
 
 static void pad(FILE *out, size_t to) {
-    while ((size_t)ftell(out) < to) fputc(0, out);
+    while ((size_t)ftell(out) < to)
+        fputc(0, out);
 }
 
 int gguf_write(const GgufFile *f, const char *path) {
     remove(path); /* overwriting a file would wait for the disk */
     FILE *out = fopen(path, "wb");
-    if (!out) return -1;
+    if (!out)
+        return -1;
     fwrite(&f->magic, sizeof f->magic, 1, out);
     fwrite(&f->version, sizeof f->version, 1, out);
-    write_u64(out, f->n_tensors_claimed ? f->n_tensors_claimed : (uint64_t)f->n_tensors);
+    write_u64(out, f->n_tensors_claimed ? f->n_tensors_claimed
+                                        : (uint64_t)f->n_tensors);
     write_u64(out, f->n_keys_claimed ? f->n_keys_claimed : (uint64_t)f->n_keys);
     for (int i = 0; i < f->n_keys; i++) {
         write_name(out, f->keys[i].name);
@@ -538,12 +612,16 @@ int gguf_write(const GgufFile *f, const char *path) {
         fwrite(&t->type, sizeof t->type, 1, out);
         write_u64(out, t->offset);
     }
-    const size_t start = ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
-    size_t at = 0; /* the data is at the original offsets, even if a test changed the table */
+    const size_t start =
+        ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
+    size_t at =
+        0; /* the data is at the original offsets, even if a test changed the table */
     for (int i = 0; i < f->n_tensors; i++) {
         pad(out, start + at);
         write_values(out, &f->tensors[i]);
-        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) + 63) / 64 * 64;
+        at = (at + stored_bytes(f->tensors[i].stored, f->tensors[i].count) +
+              63) /
+             64 * 64;
     }
     return fclose(out);
 }
@@ -552,8 +630,11 @@ int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t) {
     const char *path = temporary("reopened.gguf");
     const int status = gguf_write(f, path);
     gguf_free(f);
-    if (status || model_open(model, path)) return -1;
-    if (gguf_read_tokenizer(t, model->files, path, model->config.vocab_size, true) == 1) return 0;
+    if (status || model_open(model, path))
+        return -1;
+    if (gguf_read_tokenizer(t, model->files, path, model->config.vocab_size,
+                            true) == 1)
+        return 0;
     model_close(model);
     return -1;
 }

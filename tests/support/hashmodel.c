@@ -29,10 +29,13 @@ float hash_uniform(uint64_t seed, uint64_t tensor, uint64_t i) {
     return (float)(hash64(seed, tensor, i) >> 40) / 16777216.0f - 0.5f;
 }
 
-float hash_factor(int cols) { return (float)exp2(floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5)); }
+float hash_factor(int cols) {
+    return (float)exp2(floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5));
+}
 
 int hash_token(const HashModel *m, int i) {
-    return (int)(hash64(m->seed, 0xffffff, (uint64_t)i) % (uint64_t)m->vocab_size);
+    return (int)(hash64(m->seed, 0xffffff, (uint64_t)i) %
+                 (uint64_t)m->vocab_size);
 }
 
 /* ---- writing ---------------------------------------------------------------------------- */
@@ -45,7 +48,8 @@ typedef struct {
 
 static void write_norm(Writer *w, uint64_t id, int dim) {
     for (int i = 0; i < dim; i++) {
-        float gamma = (float)(1.0 + (double)hash_uniform(w->seed, id, (uint64_t)i) / 2);
+        float gamma =
+            (float)(1.0 + (double)hash_uniform(w->seed, id, (uint64_t)i) / 2);
         fwrite(&gamma, sizeof gamma, 1, w->out);
     }
 }
@@ -53,19 +57,24 @@ static void write_norm(Writer *w, uint64_t id, int dim) {
 static void write_matrix(Writer *w, uint64_t id, int rows, int cols) {
     const size_t n = (size_t)rows * (size_t)cols;
     const float factor = id ? hash_factor(cols) : 2;
-    float *values = malloc(n * sizeof *values), *scales = malloc(n * sizeof *scales);
+    float *values = malloc(n * sizeof *values),
+          *scales = malloc(n * sizeof *scales);
     int8_t *q = malloc(n);
-    for (size_t i = 0; i < n; i++) values[i] = hash_uniform(w->seed, id, i) * factor;
+    for (size_t i = 0; i < n; i++)
+        values[i] = hash_uniform(w->seed, id, i) * factor;
     if (!w->group) {
         fwrite(values, sizeof *values, n, w->out);
     } else {
         const size_t group = (size_t)w->group;
         for (size_t g = 0; g < n / group; g++) {
             float max = 0;
-            for (size_t i = 0; i < group; i++) max = fmaxf(max, fabsf(values[g * group + i]));
+            for (size_t i = 0; i < group; i++)
+                max = fmaxf(max, fabsf(values[g * group + i]));
             scales[g] = max / 127.0f;
             for (size_t i = 0; i < group; i++)
-                q[g * group + i] = max > 0 ? (int8_t)rintf(values[g * group + i] / scales[g]) : 0;
+                q[g * group + i] =
+                    max > 0 ? (int8_t)rintf(values[g * group + i] / scales[g])
+                            : 0;
         }
         fwrite(q, 1, n, w->out);
         fwrite(scales, sizeof *scales, n / group, w->out);
@@ -102,7 +111,8 @@ static void write_header(Writer *w, const HashModel *m, int version) {
     int32_t ints[7] = {m->dim,        m->hidden_dim, m->n_layers, m->n_heads,
                        m->n_kv_heads, m->vocab_size, m->context};
     if (version == 0) {
-        if (m->untied) ints[5] = -ints[5];
+        if (m->untied)
+            ints[5] = -ints[5];
         fwrite(ints, sizeof ints, 1, w->out);
         return;
     }
@@ -113,16 +123,23 @@ static void write_header(Writer *w, const HashModel *m, int version) {
     fwrite(header, sizeof header, 1, w->out);
 }
 
-int hashmodel_write(const HashModel *m, const char *path, int version, int group) {
-    static const int v0[] = {ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP};
+int hashmodel_write(const HashModel *m, const char *path, int version,
+                    int group) {
+    static const int v0[] = {ATTN_NORM, WQ,   WK,   WV, WO,
+                             MLP_NORM,  GATE, DOWN, UP};
     static const int weights[] = {WQ, WK, WV, WO, GATE, DOWN, UP};
-    const uint64_t final_norm = (uint64_t)(1 + PARTS * m->n_layers), output = final_norm + 1;
-    Writer w = {.out = fopen(path, "wb"), .seed = m->seed, .group = version == 2 ? group : 0};
-    if (!w.out) return -1;
+    const uint64_t final_norm = (uint64_t)(1 + PARTS * m->n_layers),
+                   output = final_norm + 1;
+    Writer w = {.out = fopen(path, "wb"),
+                .seed = m->seed,
+                .group = version == 2 ? group : 0};
+    if (!w.out)
+        return -1;
     write_header(&w, m, version);
     if (version == 0) {
         write_matrix(&w, 0, m->vocab_size, m->dim);
-        for (int i = 0; i < 9; i++) write_layers(&w, m, v0[i]);
+        for (int i = 0; i < 9; i++)
+            write_layers(&w, m, v0[i]);
         write_norm(&w, final_norm, m->dim);
         for (int i = 0; i < m->context * (m->dim / m->n_heads); i++)
             fwrite("\0\0\300\177", 4, 1, w.out); /* NaN: never read */
@@ -131,9 +148,11 @@ int hashmodel_write(const HashModel *m, const char *path, int version, int group
         write_layers(&w, m, MLP_NORM);
         write_norm(&w, final_norm, m->dim);
         write_matrix(&w, 0, m->vocab_size, m->dim);
-        for (int i = 0; i < 7; i++) write_layers(&w, m, weights[i]);
+        for (int i = 0; i < 7; i++)
+            write_layers(&w, m, weights[i]);
     }
-    if (m->untied) write_matrix(&w, output, m->vocab_size, m->dim);
+    if (m->untied)
+        write_matrix(&w, output, m->vocab_size, m->dim);
     return fclose(w.out);
 }
 
@@ -148,7 +167,8 @@ static void write_piece(FILE *out, float score, const char *text, int n) {
 int hashtokenizer_write(const char *path, int vocab_size) {
     FILE *out = fopen(path, "wb");
     const int max_length = 8;
-    if (!out) return -1;
+    if (!out)
+        return -1;
     fwrite(&max_length, sizeof max_length, 1, out);
     write_piece(out, 0, "<unk>", 5);
     write_piece(out, 0, "\n<s>\n", 5);
@@ -156,13 +176,17 @@ int hashtokenizer_write(const char *path, int vocab_size) {
     int n = 3;
     for (int byte = 0; byte < 256 && n < vocab_size; byte++, n++) {
         char text[8] = "";
-        write_piece(out, 0, text, snprintf(text, sizeof text, "<0x%02X>", byte));
+        write_piece(out, 0, text,
+                    snprintf(text, sizeof text, "<0x%02X>", byte));
     }
-    for (char c = 32; c < 127 && n < vocab_size; c++, n++) write_piece(out, -(float)n, &c, 1);
-    for (int i = 0; n < vocab_size; i++, n++) { /* aa, ba, ..., then " aa" and so on */
+    for (char c = 32; c < 127 && n < vocab_size; c++, n++)
+        write_piece(out, -(float)n, &c, 1);
+    for (int i = 0; n < vocab_size;
+         i++, n++) { /* aa, ba, ..., then " aa" and so on */
         char text[8];
-        const int length = snprintf(text, sizeof text, "%s%c%c", i / 676 % 2 ? " " : "",
-                                    'a' + i % 26, 'a' + i / 26 % 26);
+        const int length =
+            snprintf(text, sizeof text, "%s%c%c", i / 676 % 2 ? " " : "",
+                     'a' + i % 26, 'a' + i / 26 % 26);
         write_piece(out, -(float)n, text, length);
     }
     return fclose(out);

@@ -15,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const int NORM_DIMS[N_NORM_DIMS] = {8, 15, 16, 17, 64, 172, 288, 1000, 4096, 8192};
-const char *const NORM_SETS[N_NORM_SETS] = {"random",   "tiny",  "tiny_no_eps", "huge",
-                                            "constant", "spike", "offset",      "far_offset"};
+const int NORM_DIMS[N_NORM_DIMS] = {8,   15,  16,   17,   64,
+                                    172, 288, 1000, 4096, 8192};
+const char *const NORM_SETS[N_NORM_SETS] = {
+    "random",   "tiny",  "tiny_no_eps", "huge",
+    "constant", "spike", "offset",      "far_offset"};
 
 enum { GAMMA = 1, BETA = 2, X = 1000, DY = 2000 }; /* tensors of the hash */
 
@@ -43,7 +45,8 @@ static float input(NormSet set, uint64_t tensor, int dim, int t, int i) {
 
 void norm_inputs(NormInputs *in, NormSet set, int dim) {
     int d = 0;
-    while (NORM_DIMS[d] != dim) d++;
+    while (NORM_DIMS[d] != dim)
+        d++;
     in->dim = dim;
     in->eps = set == SET_TINY_NO_EPS ? 0 : 1e-5f;
     for (int i = 0; i < dim; i++) {
@@ -60,12 +63,15 @@ void norm_inputs(NormInputs *in, NormSet set, int dim) {
 
 /* y and the gradients of one token. The mean is computed from differences to x[0], so that a
  * constant token has no deviations. For RMSNorm the mean is 0 by definition. */
-static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind, int t) {
+static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind,
+                        int t) {
     const int dim = in->dim;
     const float *x = in->x + t * dim, *dy = in->dy + t * dim;
-    double *y = e->y + t * dim, *dx = e->dx + t * dim, *dgamma = e->dgamma + t * dim;
+    double *y = e->y + t * dim, *dx = e->dx + t * dim,
+           *dgamma = e->dgamma + t * dim;
     double mean = 0, square = 0, mean_g = 0, along = 0;
-    for (int i = 0; i < dim && kind == NORM_LAYER; i++) mean += ((double)x[i] - (double)x[0]) / dim;
+    for (int i = 0; i < dim && kind == NORM_LAYER; i++)
+        mean += ((double)x[i] - (double)x[0]) / dim;
     const double shift = kind == NORM_LAYER ? (double)x[0] : 0;
     for (int i = 0; i < dim; i++) {
         y[i] = (double)x[i] - shift - mean;
@@ -75,18 +81,22 @@ static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind, int t
     for (int i = 0; i < dim; i++) {
         const double g = (double)in->gamma[i] * (double)dy[i];
         y[i] *= scale;
-        if (kind == NORM_LAYER) mean_g += g / dim;
+        if (kind == NORM_LAYER)
+            mean_g += g / dim;
         along += g * y[i] / dim;
         dgamma[i] = (double)dy[i] * y[i];
     }
     for (int i = 0; i < dim; i++) {
-        dx[i] = ((double)in->gamma[i] * (double)dy[i] - mean_g - y[i] * along) * scale;
-        y[i] = y[i] * (double)in->gamma[i] + (kind == NORM_LAYER ? (double)in->beta[i] : 0);
+        dx[i] = ((double)in->gamma[i] * (double)dy[i] - mean_g - y[i] * along) *
+                scale;
+        y[i] = y[i] * (double)in->gamma[i] +
+               (kind == NORM_LAYER ? (double)in->beta[i] : 0);
     }
 }
 
 void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind) {
-    for (int t = 0; t < NORM_TOKENS; t++) exact_token(e, in, kind, t);
+    for (int t = 0; t < NORM_TOKENS; t++)
+        exact_token(e, in, kind, t);
 }
 
 double ulp(double value) {
@@ -96,10 +106,13 @@ double ulp(double value) {
 
 double error_in_ulp(const float *found, const double *exact, int n, bool each) {
     double largest = 0, worst = 0;
-    for (int i = 0; i < n; i++) largest = fmax(largest, fabs(exact[i]));
+    for (int i = 0; i < n; i++)
+        largest = fmax(largest, fabs(exact[i]));
     for (int i = 0; i < n; i++) {
-        const double error = fabs((double)found[i] - exact[i]) / ulp(each ? exact[i] : largest);
-        if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+        const double error =
+            fabs((double)found[i] - exact[i]) / ulp(each ? exact[i] : largest);
+        if (!(error <= worst))
+            worst = isnan(error) ? INFINITY : error;
     }
     return worst;
 }
@@ -108,10 +121,12 @@ double pytorch_error(NormKind kind, const char *quantity, NormSet set) {
     char norm[16], what[16], name[16];
     double error = -1, value;
     FILE *in = fopen("tests/golden/norm_errors.txt", "r");
-    while (in && fscanf(in, "%15s %15s %15s %lf", norm, what, name, &value) == 4)
-        if (!strcmp(norm, kind == NORM_RMS ? "rmsnorm" : "layernorm") && !strcmp(what, quantity) &&
-            !strcmp(name, NORM_SETS[set]))
+    while (in &&
+           fscanf(in, "%15s %15s %15s %lf", norm, what, name, &value) == 4)
+        if (!strcmp(norm, kind == NORM_RMS ? "rmsnorm" : "layernorm") &&
+            !strcmp(what, quantity) && !strcmp(name, NORM_SETS[set]))
             error = value;
-    if (in) fclose(in);
+    if (in)
+        fclose(in);
     return error;
 }

@@ -15,7 +15,8 @@
 
 static void record(const Tokens *text) {
     FILE *out = fopen("oracle", "wb");
-    if (!out) return;
+    if (!out)
+        return;
     fwrite(text->ids, sizeof *text->ids, (size_t)text->n, out);
     fclose(out);
 }
@@ -23,8 +24,10 @@ static void record(const Tokens *text) {
 /* The recorded ids from index `from` on, then token 1. */
 static void replay(int *tokens, int n, int from) {
     FILE *in = fopen("oracle", "rb");
-    for (int i = 0; i < n; i++) tokens[i] = 1;
-    if (!in) return;
+    for (int i = 0; i < n; i++)
+        tokens[i] = 1;
+    if (!in)
+        return;
     if (!fseek(in, from * (long)sizeof *tokens, SEEK_SET))
         (void)!fread(tokens, sizeof *tokens, (size_t)n, in);
     fclose(in);
@@ -35,13 +38,16 @@ int __wrap_guesser_guess(Guesser *g, const Tokens *text, int room);
 int __wrap_guesser_guess(Guesser *g, const Tokens *text, int room) {
     const char *oracle = getenv("NORMA_ORACLE");
     const int n = __real_guesser_guess(g, text, room);
-    if (!oracle) return n;
+    if (!oracle)
+        return n;
     const bool records = !strcmp(oracle, "record");
     g->n = records || room < 0 ? 0 : room < MAX_LOOKUP ? room : MAX_LOOKUP;
-    if (records) record(text);
+    if (records)
+        record(text);
     replay(g->tokens, g->n, text->n);
     for (int i = 0; i < g->n; i++)
-        if (hash64(7, 1, (uint64_t)(text->n + i)) % 100 < strtoull(oracle, NULL, 10))
+        if (hash64(7, 1, (uint64_t)(text->n + i)) % 100 <
+            strtoull(oracle, NULL, 10))
             g->tokens[i] = g->tokens[i] > 0 ? g->tokens[i] - 1 : 1;
     return g->n;
 }

@@ -11,12 +11,14 @@
 
 enum { GAP = 3 };
 
-int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads, bool bf16) {
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads,
+                      bool bf16) {
     Arena a = {0};
     *buffer = (InputBuffer){0};
     input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
     a = (Arena){.memory = allocate((size_t)a.used, 1)};
-    if (a.memory) input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
+    if (a.memory)
+        input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
     return a.memory ? 0 : -1;
 }
 
@@ -25,7 +27,9 @@ void input_buffer_close(InputBuffer *buffer) {
     *buffer = (InputBuffer){0};
 }
 
-float product_before(int i) { return 0.5f + (float)(i % 5); }
+float product_before(int i) {
+    return 0.5f + (float)(i % 5);
+}
 
 /* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not
  * change. */
@@ -34,20 +38,27 @@ static void check_pieces(const Product *p, int n_rows, int max) {
     const Tensor *w = p->w;
     const int rows = w->rows, stride = rows + GAP;
     for (int i = 0; i < p->n * stride; i++)
-        pieces[i] = i % stride < rows ? product_before(i / stride * rows + i % stride) : -9;
+        pieces[i] = i % stride < rows
+                        ? product_before(i / stride * rows + i % stride)
+                        : -9;
     for (int t = 0; t < p->n; t += max) {
         const int tokens = p->n - t < max ? p->n - t : max;
-        const Input in = input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
+        const Input in =
+            input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
         for (int r = 0; r < rows; r += n_rows)
             matmul_rows(pieces + t * stride, (size_t)stride, w, r,
-                        rows - r < n_rows ? rows - r : n_rows, &in, tokens, p->add);
+                        rows - r < n_rows ? rows - r : n_rows, &in, tokens,
+                        p->add);
     }
     for (int t = 0; t < p->n; t++) {
-        CHECK(!memcmp(pieces + t * stride, p->y + t * rows, (size_t)rows * sizeof *pieces),
-              "%s %d x %d, %d tokens, group %d: other bits with %d rows and %d tokens at a time",
-              type_name(w->type), rows, w->cols, p->n, w->group, n_rows, max);
+        CHECK(
+            !memcmp(pieces + t * stride, p->y + t * rows,
+                    (size_t)rows * sizeof *pieces),
+            "%s %d x %d, %d tokens, group %d: other bits with %d rows and %d tokens at a time",
+            type_name(w->type), rows, w->cols, p->n, w->group, n_rows, max);
         for (int i = rows; i < stride; i++)
-            CHECK(pieces[t * stride + i] == -9, "wrote past the requested rows");
+            CHECK(pieces[t * stride + i] == -9,
+                  "wrote past the requested rows");
     }
 }
 
@@ -55,15 +66,16 @@ static void check_pieces(const Product *p, int n_rows, int max) {
 static void check_threads(const Product *p) {
     static float shared[PRODUCT_TOKENS * PRODUCT_ROWS];
     const Tensor *w = p->w;
-    for (int i = 0; i < p->n * w->rows; i++) shared[i] = product_before(i);
+    for (int i = 0; i < p->n * w->rows; i++)
+        shared[i] = product_before(i);
 #pragma omp parallel num_threads(3)
     {
         const Input in = input_prepare(p->buffer, w, p->x, p->n);
         (p->add ? matmul_add : matmul)(shared, w, &in, p->n);
     }
     CHECK(!memcmp(shared, p->y, (size_t)(p->n * w->rows) * sizeof *shared),
-          "%s %d x %d, %d tokens, group %d: other bits with 3 threads", type_name(w->type), w->rows,
-          w->cols, p->n, w->group);
+          "%s %d x %d, %d tokens, group %d: other bits with 3 threads",
+          type_name(w->type), w->rows, w->cols, p->n, w->group);
 }
 
 void check_divisions(const Product *p) {
@@ -71,10 +83,12 @@ void check_divisions(const Product *p) {
     check_pieces(p, 5, p->n);
     check_pieces(p, 9, 2);
     check_threads(p);
-    static const Prefetch settings[] = {{0, false}, {64, true}, {1 << 20, false}};
+    static const Prefetch settings[] = {
+        {0, false}, {64, true}, {1 << 20, false}};
     uint8_t *panels = allocate(panels_bytes(p->w) + 1, 1);
     CHECK(panels, "no memory");
-    if (panels_bytes(p->w)) tensor_pack(p->w, panels, 2);
+    if (panels_bytes(p->w))
+        tensor_pack(p->w, panels, 2);
     for (int i = 0; i < 3; i++) { /* prefetching changes no bit */
         p->w->prefetch = settings[i];
         check_pieces(p, i == 1 ? 5 : p->w->rows, i == 2 ? p->n : 1);

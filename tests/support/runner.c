@@ -40,7 +40,8 @@ static char folder[PATH_MAX / 2];
 
 static Suite *find_suite(const char *name) {
     for (Suite *s = suites; s < suites + N_SUITES; s++)
-        if (s->run && !strcmp(s->name, name)) return s;
+        if (s->run && !strcmp(s->name, name))
+            return s;
     fprintf(stderr, "no suite is called '%s'\n", name);
     return NULL;
 }
@@ -55,7 +56,8 @@ static const char *log_path(const Suite *s) {
 static const char *program_name(const Suite *s, const char *program) {
     static char path[PATH_MAX];
     const char *slash = strrchr(program, '/');
-    if (!slash || strcmp(s->name, "growth") != 0) return program;
+    if (!slash || strcmp(s->name, "growth") != 0)
+        return program;
     snprintf(path, sizeof path, "%.*s/growth", (int)(slash - program), program);
     return path;
 }
@@ -64,9 +66,11 @@ static const char *program_name(const Suite *s, const char *program) {
 static void start(Suite *s, const char *program) {
     const char *path = program_name(s, program);
     s->start = now();
-    if ((s->process = fork())) return;
+    if ((s->process = fork()))
+        return;
     const int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0) _exit(127);
+    if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
+        _exit(127);
     execl(path, path, s->name, (char *)NULL);
     perror(path);
     _exit(127);
@@ -74,8 +78,10 @@ static void start(Suite *s, const char *program) {
 
 static void add_reason(const char *reason) {
     for (int i = 0; i < MAX_REASONS; i++) {
-        if (!*reasons[i]) snprintf(reasons[i], sizeof reasons[i], "%.255s", reason);
-        if (!strncmp(reasons[i], reason, sizeof reasons[i] - 1)) return;
+        if (!*reasons[i])
+            snprintf(reasons[i], sizeof reasons[i], "%.255s", reason);
+        if (!strncmp(reasons[i], reason, sizeof reasons[i] - 1))
+            return;
     }
 }
 
@@ -89,20 +95,25 @@ static void report(const Suite *s, int state) {
     while (log && fgets(line, sizeof line, log)) {
         int n[3];
         line[strcspn(line, "\n")] = '\0';
-        if (sscanf(line, "%d passed, %d failed, %d skipped", &n[0], &n[1], &n[2]) == 3)
+        if (sscanf(line, "%d passed, %d failed, %d skipped", &n[0], &n[1],
+                   &n[2]) == 3)
             memcpy(counts, n, sizeof counts), found = true;
         else if (!strncmp(line, "skipped: ", 9))
             add_reason(line + 9);
         else
             puts(line);
     }
-    if (log) fclose(log);
-    const bool ended = found && WIFEXITED(state) && WEXITSTATUS(state) == (counts[1] > 0);
-    if (WIFSIGNALED(state)) printf("killed by signal %d\n", WTERMSIG(state));
+    if (log)
+        fclose(log);
+    const bool ended =
+        found && WIFEXITED(state) && WEXITSTATUS(state) == (counts[1] > 0);
+    if (WIFSIGNALED(state))
+        printf("killed by signal %d\n", WTERMSIG(state));
     n_passed += counts[0];
     n_failed += counts[1] + !ended;
     n_skipped += counts[2];
-    printf("%-6s  %-12s %4d tests %6.1f s\n", ended && !counts[1] ? "ok" : "FAILED", s->name,
+    printf("%-6s  %-12s %4d tests %6.1f s\n",
+           ended && !counts[1] ? "ok" : "FAILED", s->name,
            counts[0] + counts[1], now() - s->start);
     fflush(stdout);
 }
@@ -111,7 +122,8 @@ static void wait_for_one(void) {
     int state;
     const pid_t process = wait(&state);
     for (Suite *s = suites; s < suites + N_SUITES; s++)
-        if (s->process == process) report(s, state);
+        if (s->process == process)
+            report(s, state);
 }
 
 static void run_chosen(const char *program) {
@@ -119,19 +131,25 @@ static void run_chosen(const char *program) {
     const long jobs = limit ? atol(limit) : sysconf(_SC_NPROCESSORS_ONLN);
     long running = 0;
     for (Suite *s = suites; s < suites + N_SUITES; s++) {
-        if (!s->chosen) continue;
-        if (running == (jobs > 0 ? jobs : 1)) wait_for_one(), running--;
+        if (!s->chosen)
+            continue;
+        if (running == (jobs > 0 ? jobs : 1))
+            wait_for_one(), running--;
         start(s, program);
         running++;
     }
-    while (running--) wait_for_one();
+    while (running--)
+        wait_for_one();
 }
 
 /* Runs a suite in this process; `growth` in the program that counts steps. */
 static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
-    if (strcmp(name, program) != 0) execl(name, name, s->name, (char *)NULL);
-    signal(SIGINT, SIG_DFL); /* a shell ignores it in background jobs, and children inherit that */
+    if (strcmp(name, program) != 0)
+        execl(name, name, s->name, (char *)NULL);
+    signal(
+        SIGINT,
+        SIG_DFL); /* a shell ignores it in background jobs, and children inherit that */
     ranks_open();
     test_begin();
     s->run();
@@ -143,15 +161,19 @@ int main(int argc, char **argv) {
     program_invocation_short_name = "run"; /* as in expected messages */
     for (int i = 1; i < argc; i++) {
         Suite *s = find_suite(argv[i]);
-        if (!s) return 2;
-        if (argc == 2) return run_here(s, argv[0]);
+        if (!s)
+            return 2;
+        if (argc == 2)
+            return run_here(s, argv[0]);
         s->chosen = true;
     }
-    for (int i = 0; i < N_SUITES && argc == 1; i++) suites[i].chosen = suites[i].run != NULL;
+    for (int i = 0; i < N_SUITES && argc == 1; i++)
+        suites[i].chosen = suites[i].run != NULL;
     temporary_folder(folder, sizeof folder);
     run_chosen(argv[0]);
     folder_remove(folder);
-    for (int i = 0; i < MAX_REASONS && *reasons[i]; i++) printf("skipped: %s\n", reasons[i]);
+    for (int i = 0; i < MAX_REASONS && *reasons[i]; i++)
+        printf("skipped: %s\n", reasons[i]);
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
     return n_failed > 0;
 }

@@ -28,12 +28,15 @@ static int write_text(const char *path, const char *text) {
 static int write_tokenizer(const char *from, const char *to) {
     static char text[1 << 15];
     FILE *source = fopen(from, "rb");
-    if (!source) return -1;
+    if (!source)
+        return -1;
     text[fread(text, 1, sizeof text - 1, source)] = '\0';
     fclose(source);
     char *end = strstr(text, "\"merges\":[");
-    for (int commas = 0; end && *end && commas < 16; end++) commas += *end == ',';
-    if (!end) return -1;
+    for (int commas = 0; end && *end && commas < 16; end++)
+        commas += *end == ',';
+    if (!end)
+        return -1;
     strcpy(end - 1, "]}}\n");
     return write_text(to, text);
 }
@@ -41,8 +44,10 @@ static int write_tokenizer(const char *from, const char *to) {
 static int copy_file(const char *from, const char *to) {
     char buffer[1 << 12];
     FILE *source = fopen(from, "rb"), *copy = fopen(to, "wb");
-    if (!source || !copy) return -1;
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, source)) > 0;) fwrite(buffer, 1, n, copy);
+    if (!source || !copy)
+        return -1;
+    for (size_t n; (n = fread(buffer, 1, sizeof buffer, source)) > 0;)
+        fwrite(buffer, 1, n, copy);
     fclose(source);
     return fclose(copy);
 }
@@ -56,18 +61,23 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
     gguf_set_text(&f, "tokenizer.chat_template",
                   "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
     gguf_set_int(&f, "tokenizer.ggml.eot_token_id", VOCAB - 1);
-    const int status = gguf_add_tokenizer(&f, VOCAB, markers, 2) || gguf_write(&f, path) ? -1 : 0;
+    const int status =
+        gguf_add_tokenizer(&f, VOCAB, markers, 2) || gguf_write(&f, path) ? -1
+                                                                          : 0;
     gguf_free(&f);
     return status;
 }
 
 /* Writes a folder with a model of vocab_size tokens, its weights in n_files files. */
-static int write_folder(const char *folder, const char *scratch, int vocab_size, int n_files) {
+static int write_folder(const char *folder, const char *scratch, int vocab_size,
+                        int n_files) {
     const HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
-    const FolderForm form = {
-        .model_type = "llama", .type = n_files > 1 ? TYPE_BF16 : TYPE_F32, .n_files = n_files};
+    const FolderForm form = {.model_type = "llama",
+                             .type = n_files > 1 ? TYPE_BF16 : TYPE_F32,
+                             .n_files = n_files};
     Model m;
-    if (hashmodel_write(&hash, scratch, 1, 0) || model_open(&m, scratch)) return -1;
+    if (hashmodel_write(&hash, scratch, 1, 0) || model_open(&m, scratch))
+        return -1;
     const int status = folder_write(&m, folder, &form);
     model_close(&m);
     remove(scratch);
@@ -83,15 +93,18 @@ static int write_folders(const char *folder) {
         "{\"add_bos_token\": true, \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", "
         "\"chat_template\": \"<|im_start|>{{ content }}<|im_end|> {{ eos_token }}\"}\n";
     return write_folder(in(folder, "bpe"), in(folder, "scratch"), N_BPE, 2) ||
-                   write_folder(in(folder, "words"), in(folder, "scratch"), N_WORDS, 1) ||
+                   write_folder(in(folder, "words"), in(folder, "scratch"),
+                                N_WORDS, 1) ||
                    write_tokenizer("tests/golden/bpe_llama3.json",
                                    in(folder, "bpe/tokenizer.json")) ||
                    copy_file("tests/golden/chat/llama-3.jinja",
                              in(folder, "bpe/chat_template.jinja")) ||
                    write_tokenizer("tests/golden/bpe_llama2.json",
                                    in(folder, "words/tokenizer.json")) ||
-                   write_text(in(folder, "bpe/generation_config.json"), generation) ||
-                   write_text(in(folder, "bpe/tokenizer_config.json"), tokens) ||
+                   write_text(in(folder, "bpe/generation_config.json"),
+                              generation) ||
+                   write_text(in(folder, "bpe/tokenizer_config.json"),
+                              tokens) ||
                    write_text(in(folder, "words/tokenizer_config.json"), words)
                ? -1
                : 0;
@@ -102,9 +115,12 @@ static int convert_folder(const char *folder) {
     Model m;
     Tokenizer t;
     int status = -1;
-    if (model_open(&m, in(folder, "bpe"))) return -1;
-    if (model_open_tokenizer(&t, &m, in(folder, "bpe"), NULL, TOKENIZER_NEEDED) > 0) {
-        status = gguf_write_model(&m, &t, TYPE_F16, false, "bpe", in(folder, "bpe.gguf"));
+    if (model_open(&m, in(folder, "bpe")))
+        return -1;
+    if (model_open_tokenizer(&t, &m, in(folder, "bpe"), NULL,
+                             TOKENIZER_NEEDED) > 0) {
+        status = gguf_write_model(&m, &t, TYPE_F16, false, "bpe",
+                                  in(folder, "bpe.gguf"));
         tokenizer_close(&t);
     }
     model_close(&m);
@@ -121,7 +137,8 @@ int samples_write(const char *folder) {
                               .expert_dim = 32};
     int status = 0;
     for (int version = 0; version < 3; version++) {
-        const char name[] = {'v', (char)('0' + version), '.', 'b', 'i', 'n', '\0'};
+        const char name[] = {'v', (char)('0' + version), '.', 'b', 'i', 'n',
+                             '\0'};
         status |= hashmodel_write(&small, in(folder, name), version, 8);
     }
     status |= hashtokenizer_write(in(folder, "tokenizer.bin"), VOCAB);
@@ -131,14 +148,17 @@ int samples_write(const char *folder) {
 }
 
 const char *const SAMPLE_FAMILIES[N_SAMPLE_FAMILIES] = {
-    "gemma2",   "gemma3_1b", "gemma3_nested", "olmo",     "olmo2",    "olmo3", "phi3",
-    "phi4",     "granite",   "smollm3",       "stablelm", "mixtral",  "glm4",  "olmoe",
-    "seed_oss", "hunyuan",   "cohere2",       "arcee",    "qwen2_moe"};
+    "gemma2",   "gemma3_1b", "gemma3_nested", "olmo",     "olmo2",
+    "olmo3",    "phi3",      "phi4",          "granite",  "smollm3",
+    "stablelm", "mixtral",   "glm4",          "olmoe",    "seed_oss",
+    "hunyuan",  "cohere2",   "arcee",         "qwen2_moe"};
 
 static int write_family(const char *folder, const char *name) {
     Family f;
-    if (family_open(&f, name)) return -1;
-    const int status = family_write(&f, in(folder, name), &(FolderForm){.type = TYPE_F16});
+    if (family_open(&f, name))
+        return -1;
+    const int status =
+        family_write(&f, in(folder, name), &(FolderForm){.type = TYPE_F16});
     family_close(&f);
     return status;
 }
@@ -146,7 +166,8 @@ static int write_family(const char *folder, const char *name) {
 /* Writes a model with seven layers, because every sixth layer of Gemma 3 has no window, and with a
  * context longer than a window's cache. Gemma 2 is always tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
-    const HashModel model = {32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
+    const HashModel model = {
+        32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
     static GgufFile f;
     char name[32];
     snprintf(name, sizeof name, "%s.gguf", architecture);
@@ -159,7 +180,9 @@ static int write_gguf_family(const char *folder, const char *architecture) {
 
 int samples_write_families(const char *folder) {
     int status = 0;
-    for (int i = 0; i < N_SAMPLE_FAMILIES; i++) status |= write_family(folder, SAMPLE_FAMILIES[i]);
-    for (int i = 0; i < N_GGUF_FAMILIES; i++) status |= write_gguf_family(folder, GGUF_FAMILIES[i]);
+    for (int i = 0; i < N_SAMPLE_FAMILIES; i++)
+        status |= write_family(folder, SAMPLE_FAMILIES[i]);
+    for (int i = 0; i < N_GGUF_FAMILIES; i++)
+        status |= write_gguf_family(folder, GGUF_FAMILIES[i]);
     return status ? -1 : 0;
 }

@@ -11,4 +11,6 @@
 uint64_t steps_taken;
 
 void __sanitizer_cov_trace_pc(void);
-void __sanitizer_cov_trace_pc(void) { steps_taken++; }
+void __sanitizer_cov_trace_pc(void) {
+    steps_taken++;
+}

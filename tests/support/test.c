@@ -36,7 +36,8 @@ void test_skip(const char *why) {
 void test_run(const char *name, void (*test)(void)) {
     failed = skipped = false;
     test();
-    if (failed) printf("FAILED %s\n", name);
+    if (failed)
+        printf("FAILED %s\n", name);
     fflush(stdout);
     n_failed += failed;
     n_skipped += skipped && !failed;
@@ -55,7 +56,9 @@ void replace_in_file(const char *path, const char *old, const char *new) {
     size_t size;
     char *text = file_read(path, &size), *at = text ? strstr(text, old) : NULL;
     FILE *out = at ? fopen(path, "wb") : NULL;
-    if (!out || fprintf(out, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old)) < 0 ||
+    if (!out ||
+        fprintf(out, "%.*s%s%s", (int)(at - text), text, new,
+                at + strlen(old)) < 0 ||
         fclose(out))
         abort();
     free(text);
@@ -64,7 +67,8 @@ void replace_in_file(const char *path, const char *old, const char *new) {
 const char *real_checkpoint(const char *name) {
     static char path[PATH_MAX];
     const char *where = getenv("NORMA_CHECKPOINTS");
-    if (!where) return NULL;
+    if (!where)
+        return NULL;
     snprintf(path, sizeof path, "%s/%s", where, name);
     return file_exists(path) ? path : NULL;
 }
@@ -74,7 +78,9 @@ static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1 << 14];
 
 void stderr_hide(void) {
-    char path[sizeof folder + 8]; /* not temporary(): the test may still use its last 8 strings */
+    char path
+        [sizeof folder +
+         8]; /* not temporary(): the test may still use its last 8 strings */
     snprintf(path, sizeof path, "%s/stderr", folder);
     fflush(stderr);
     true_stderr = dup(STDERR_FILENO);
@@ -92,22 +98,30 @@ int stderr_show(void) {
     lseek(hidden_stderr, 0, SEEK_SET);
     for (char c; read(hidden_stderr, &c, 1) == 1;) {
         lines += c == '\n';
-        if (n < sizeof hidden_text - 1) hidden_text[n++] = c;
+        if (n < sizeof hidden_text - 1)
+            hidden_text[n++] = c;
     }
     hidden_text[n] = 0;
     close(hidden_stderr);
     return lines;
 }
 
-const char *stderr_text(void) { return hidden_text; }
+const char *stderr_text(void) {
+    return hidden_text;
+}
 
-bool test_fast(void) { return getenv("NORMA_FAST") != NULL; }
-bool test_thorough(void) { return getenv("NORMA_THOROUGH") != NULL; }
+bool test_fast(void) {
+    return getenv("NORMA_FAST") != NULL;
+}
+bool test_thorough(void) {
+    return getenv("NORMA_THOROUGH") != NULL;
+}
 
 void temporary_folder(char *path, size_t room) {
     const char *parent = getenv("TMPDIR");
     snprintf(path, room, "%s/norma-tests-XXXXXX", parent ? parent : "/tmp");
-    if (mkdtemp(path)) return;
+    if (mkdtemp(path))
+        return;
     perror(path);
     exit(1);
 }
@@ -115,12 +129,17 @@ void temporary_folder(char *path, size_t room) {
 void folder_remove(const char *path) {
     char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", path);
-    if (system(command)) fprintf(stderr, "cannot remove %s\n", path);
+    if (system(command))
+        fprintf(stderr, "cannot remove %s\n", path);
 }
 
-void test_begin(void) { temporary_folder(folder, sizeof folder); }
+void test_begin(void) {
+    temporary_folder(folder, sizeof folder);
+}
 
-void test_end(void) { folder_remove(folder); }
+void test_end(void) {
+    folder_remove(folder);
+}
 
 int test_counts(void) {
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);

@@ -26,12 +26,12 @@ void test_skip(const char *why);
 #define TEST(f) test_run(#f, f)
 
 /* CHECK(condition, "found %d", value): ends the test with a failure if the condition is false. */
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            test_fail(__FILE__, __LINE__, __VA_ARGS__);                                            \
-            return;                                                                                \
-        }                                                                                          \
+#define CHECK(condition, ...)                                                  \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            test_fail(__FILE__, __LINE__, __VA_ARGS__);                        \
+            return;                                                            \
+        }                                                                      \
     } while (0)
 
 /* Called before and after a suite: make and remove its temporary folder. test_counts() prints the
@@ -86,7 +86,8 @@ double largest_difference(const float *x, const float *y, int n);
 /* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only
  * in tests/growth. */
 extern uint64_t steps_taken;
-void no_rope_factors_before_the_weights_fit(void); /* a test of suite growth, in test_folder.c */
+void no_rope_factors_before_the_weights_fit(
+    void); /* a test of suite growth, in test_folder.c */
 
 /* Defined under sanitizers, which map terabytes and may print more than one line. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -120,7 +121,8 @@ int hash_token(const HashModel *m, int i);
 
 /* Writes a llama2.c checkpoint of version 0, 1 or 2 (int8 in groups of `group`). Returns -1 on
  * failure. */
-int hashmodel_write(const HashModel *m, const char *path, int version, int group);
+int hashmodel_write(const HashModel *m, const char *path, int version,
+                    int group);
 
 /* Writes a tokenizer.bin of vocab_size pieces (>= 300): <unk>, BOS, EOS, the bytes, the printable
  * ASCII characters, then short words. */
@@ -162,7 +164,7 @@ typedef struct {
     int head_size;            /* 0: dim / n_heads */
     bool biases;              /* of queries, keys and values */
     int n_experts, n_experts_used, expert_dim;
-    int n_dense;          /* number of dense layers, before the layers with experts */
+    int n_dense; /* number of dense layers, before the layers with experts */
     bool plain_weights;   /* expert weights are not divided by their sum */
     float rope_amplitude; /* 0: 1 */
     bool rope_factors;
@@ -187,13 +189,15 @@ void gguf_free(GgufFile *f);
  * keys. */
 extern const char *const GGUF_FAMILIES[];
 enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
-void gguf_make_family(GgufFile *f, const HashModel *m, const char *architecture);
+void gguf_make_family(GgufFile *f, const HashModel *m,
+                      const char *architecture);
 
 /* The name of a key of the architecture. The string is valid until the next 4 calls. */
 const char *gguf_key(const Relative *r, const char *name);
 
 /* Adds or replaces a metadata key. */
-void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value, size_t bytes);
+void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value,
+              size_t bytes);
 void gguf_set_int(GgufFile *f, const char *name, int value);
 void gguf_set_real(GgufFile *f, const char *name, float value);
 void gguf_set_text(GgufFile *f, const char *name, const char *value);
@@ -205,8 +209,8 @@ void gguf_remove(GgufFile *f, const char *name);
 GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 
 /* Adds a tensor with random values, chosen by `id`: mean + width * [-0.5, 0.5). */
-GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols, float mean, float width,
-                     uint64_t id);
+GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols,
+                     float mean, float width, uint64_t id);
 
 /* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block
  * types random blocks are written, independent of `values`. */
@@ -222,7 +226,8 @@ typedef struct {
 
 /* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with last[n_last] as its last
  * pieces. Returns -1 on failure. */
-int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last, int n_last);
+int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
+                       int n_last);
 
 /* Writes the file. Returns -1 on failure. */
 int gguf_write(const GgufFile *f, const char *path);
@@ -234,11 +239,12 @@ int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
 typedef struct {
     const char *model_type;
-    Type type;           /* of all tensors: F32, F16 or BF16 */
-    int n_files;         /* 2 or more: with an index */
-    int misaligned;      /* offset of the data modulo 8 */
-    bool fused;          /* the experts of a layer are in two tensors */
-    const char *options; /* added to config.json: "key": value, ...; NULL: none */
+    Type type;      /* of all tensors: F32, F16 or BF16 */
+    int n_files;    /* 2 or more: with an index */
+    int misaligned; /* offset of the data modulo 8 */
+    bool fused;     /* the experts of a layer are in two tensors */
+    const char
+        *options; /* added to config.json: "key": value, ...; NULL: none */
 } FolderForm;
 
 /* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1
@@ -253,7 +259,8 @@ typedef struct {
 } FolderPart;
 
 /* Writes the tensors of a folder. Returns -1 on failure. */
-int folder_write_parts(FolderPart *parts, int n, const char *folder, const FolderForm *form);
+int folder_write_parts(FolderPart *parts, int n, const char *folder,
+                       const FolderForm *form);
 
 /* ---- family_writer.c: the models of tests/golden/families ----------------------------------- */
 
@@ -286,13 +293,18 @@ bool json_valid(const char *text);
 
 /* ---- norms of one token ----------------------------------------------------------------- */
 
-static inline void rmsnorm(float *y, const float *x, const float *gamma, int dim, float eps) {
-    norm_token(y, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
+static inline void rmsnorm(float *y, const float *x, const float *gamma,
+                           int dim, float eps) {
+    norm_token(y, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma},
+               dim);
 }
 
-static inline void layernorm(float *y, const float *x, const float *gamma, const float *beta,
-                             int dim, float eps) {
-    norm_token(y, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma, .beta = beta}, dim);
+static inline void layernorm(float *y, const float *x, const float *gamma,
+                             const float *beta, int dim, float eps) {
+    norm_token(
+        y, x,
+        &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma, .beta = beta},
+        dim);
 }
 
 /* ---- norm_inputs.c: inputs of norms, the same as in scripts/make_norm_golden.py ----- */
@@ -320,7 +332,8 @@ typedef struct {
     int dim;
     float eps;
     float gamma[NORM_MAX_DIM], beta[NORM_MAX_DIM];
-    float x[NORM_TOKENS * NORM_MAX_DIM], dy[NORM_TOKENS * NORM_MAX_DIM]; /* [NORM_TOKENS][dim] */
+    float x[NORM_TOKENS * NORM_MAX_DIM],
+        dy[NORM_TOKENS * NORM_MAX_DIM]; /* [NORM_TOKENS][dim] */
 } NormInputs;
 
 /* The inputs of a set for one of NORM_DIMS. */
@@ -363,7 +376,8 @@ typedef struct {
 float product_before(int i);
 
 /* Allocates a buffer for the inputs of products, as input_lay_out(). -1: out of memory. */
-int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads, bool bf16);
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads,
+                      bool bf16);
 void input_buffer_close(InputBuffer *buffer);
 
 /* Checks that the product has the same bits if it is computed in parts of rows and tokens, by three
@@ -400,51 +414,54 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
 
 /* ---- suites, the longest first -------------------------------------------------------- */
 
-#define SUITE_LIST(SUITE)                                                                          \
-    SUITE(lab)       /* norm_spec.c and --norm; -m norms */                                        \
-    SUITE(texts)     /* texts.c, prompts.c */                                                      \
-    SUITE(text)      /* text.c: stop strings, log-probabilities */                                 \
-    SUITE(chat)      /* chat.c, input.c */                                                         \
-    SUITE(memory)    /* failing allocations in every mode */                                       \
-    SUITE(sequences) /* the same bits whatever other sequences run; also with several ranks */     \
-    SUITE(convert)   /* convert.c, for the newer architectures */                                  \
-    SUITE(cli)       /* the binary */                                                              \
-    SUITE(bpe) /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */   \
-    SUITE(families)   /* folder.c, gguf_write.c: other families than LLaMA */                      \
-    SUITE(gguf)       /* gguf.c */                                                                 \
-    SUITE(tokenizer)  /* tokenizer.c */                                                            \
-    SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                               \
-    SUITE(folder)     /* folder.c, safetensors.c */                                                \
-    SUITE(profile)    /* profile.c, --profile */                                                   \
-    SUITE(mutants)    /* mutated files */                                                          \
-    SUITE(invariance) /* the same bits for any chunks and threads */                               \
-    SUITE(growth)     /* number of steps to open and encode, by the input's size */                \
-    SUITE(damage)     /* damaged files */                                                          \
-    SUITE(batching)   /* the statements of docs/batching.md */                                     \
-    SUITE(matmul)     /* matmul.c, quant.c */                                                      \
-    SUITE(pieces)     /* tokenizer.c against sentencepiece */                                      \
-    SUITE(jinja)      /* jinja.c */                                                                \
-    SUITE(template)   /* template.c */                                                             \
-    SUITE(guess)      /* guess.c */                                                                \
-    SUITE(json)       /* json.c */                                                                 \
-    SUITE(base)       /* error.c, memory.c, file.c, process.c */                                   \
-    SUITE(team)       /* the barrier */                                                            \
-    SUITE(simd)       /* simd.h */                                                                 \
-    SUITE(norm)       /* norm.c, forward */                                                        \
-    SUITE(half)       /* norm.c, half precision */                                                 \
-    SUITE(backward)   /* norm.c, backward */                                                       \
-    SUITE(amx)        /* amx.c */                                                                  \
-    SUITE(attention)  /* attention.c, mlp.c */                                                     \
-    SUITE(golden)     /* whole models against float64 */                                           \
-    SUITE(bits)       /* whole models: the pinned bits */                                          \
-    SUITE(sampler)    /* sampler.c */                                                              \
-    SUITE(stream)     /* stream.c */                                                               \
-    SUITE(checkpoint) /* llama2c.c */                                                              \
-    SUITE(pack)       /* pack.c */                                                                 \
-    SUITE(norms)      /* -m norms */                                                               \
-    SUITE(tune)       /* tune.c */                                                                 \
-    SUITE(stories)    /* the real checkpoint */                                                    \
-    SUITE(textbook)   /* the statements of docs/norms.md */                                        \
+#define SUITE_LIST(SUITE)                                                                      \
+    SUITE(lab)    /* norm_spec.c and --norm; -m norms */                                       \
+    SUITE(texts)  /* texts.c, prompts.c */                                                     \
+    SUITE(text)   /* text.c: stop strings, log-probabilities */                                \
+    SUITE(chat)   /* chat.c, input.c */                                                        \
+    SUITE(memory) /* failing allocations in every mode */                                      \
+    SUITE(                                                                                     \
+        sequences) /* the same bits whatever other sequences run; also with several ranks */   \
+    SUITE(convert) /* convert.c, for the newer architectures */                                \
+    SUITE(cli)     /* the binary */                                                            \
+    SUITE(                                                                                     \
+        bpe) /* merges.c, pretokenize.c, tokenizer_json.c against Hugging Face's tokenizers */ \
+    SUITE(families)   /* folder.c, gguf_write.c: other families than LLaMA */                  \
+    SUITE(gguf)       /* gguf.c */                                                             \
+    SUITE(tokenizer)  /* tokenizer.c */                                                        \
+    SUITE(quant)      /* quant.c, GGUF's weight types in matmul.c */                           \
+    SUITE(folder)     /* folder.c, safetensors.c */                                            \
+    SUITE(profile)    /* profile.c, --profile */                                               \
+    SUITE(mutants)    /* mutated files */                                                      \
+    SUITE(invariance) /* the same bits for any chunks and threads */                           \
+    SUITE(                                                                                     \
+        growth) /* number of steps to open and encode, by the input's size */                  \
+    SUITE(damage)     /* damaged files */                                                      \
+    SUITE(batching)   /* the statements of docs/batching.md */                                 \
+    SUITE(matmul)     /* matmul.c, quant.c */                                                  \
+    SUITE(pieces)     /* tokenizer.c against sentencepiece */                                  \
+    SUITE(jinja)      /* jinja.c */                                                            \
+    SUITE(template)   /* template.c */                                                         \
+    SUITE(guess)      /* guess.c */                                                            \
+    SUITE(json)       /* json.c */                                                             \
+    SUITE(base)       /* error.c, memory.c, file.c, process.c */                               \
+    SUITE(team)       /* the barrier */                                                        \
+    SUITE(simd)       /* simd.h */                                                             \
+    SUITE(norm)       /* norm.c, forward */                                                    \
+    SUITE(half)       /* norm.c, half precision */                                             \
+    SUITE(backward)   /* norm.c, backward */                                                   \
+    SUITE(amx)        /* amx.c */                                                              \
+    SUITE(attention)  /* attention.c, mlp.c */                                                 \
+    SUITE(golden)     /* whole models against float64 */                                       \
+    SUITE(bits)       /* whole models: the pinned bits */                                      \
+    SUITE(sampler)    /* sampler.c */                                                          \
+    SUITE(stream)     /* stream.c */                                                           \
+    SUITE(checkpoint) /* llama2c.c */                                                          \
+    SUITE(pack)       /* pack.c */                                                             \
+    SUITE(norms)      /* -m norms */                                                           \
+    SUITE(tune)       /* tune.c */                                                             \
+    SUITE(stories)    /* the real checkpoint */                                                \
+    SUITE(textbook)   /* the statements of docs/norms.md */                                    \
     SUITE(ranks)      /* with MPI: the program under mpirun */
 
 /* NULL if the suite's file is not linked. */

@@ -46,9 +46,9 @@
 #endif
 
 /* Declares the original function and its replacement. */
-#define WRAP(type, name, ...)                                                                      \
-    type __real_##name(__VA_ARGS__);                                                               \
-    type __wrap_##name(__VA_ARGS__);                                                               \
+#define WRAP(type, name, ...)                                                  \
+    type __real_##name(__VA_ARGS__);                                           \
+    type __wrap_##name(__VA_ARGS__);                                           \
     type __wrap_##name(__VA_ARGS__)
 
 /* ---- context switches, available memory
@@ -81,9 +81,11 @@ static bool is_selected(const char *which, long n) {
 void (*before_allocation)(void);
 
 static bool fails(void) {
-    if (before_allocation) before_allocation();
+    if (before_allocation)
+        before_allocation();
     const char *which = getenv("NORMA_FAIL_ALLOCATION");
-    if (!is_selected(which, ++n_allocations)) return false;
+    if (!is_selected(which, ++n_allocations))
+        return false;
     errno = ENOMEM;
     return true;
 }
@@ -94,30 +96,42 @@ __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
     unsetenv("NORMA_FAIL_ALLOCATION");
-    if (getenv("GCOV_PREFIX")) close(STDERR_FILENO);
+    if (getenv("GCOV_PREFIX"))
+        close(STDERR_FILENO);
     FILE *out = path ? fopen(path, "w") : NULL;
-    if (!out) return;
+    if (!out)
+        return;
     fprintf(out, "%ld\n", allocations);
     fclose(out);
 }
 
-WRAP(void *, malloc, size_t size) { return fails() ? NULL : __real_malloc(size); }
+WRAP(void *, malloc, size_t size) {
+    return fails() ? NULL : __real_malloc(size);
+}
 WRAP(void *, calloc, size_t count, size_t size) {
     return fails() ? NULL : __real_calloc(count, size);
 }
-WRAP(void *, realloc, void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
+WRAP(void *, realloc, void *old, size_t size) {
+    return fails() ? NULL : __real_realloc(old, size);
+}
 WRAP(void *, aligned_alloc, size_t unit, size_t size) {
     return fails() ? NULL : __real_aligned_alloc(unit, size);
 }
-WRAP(char *, strdup, const char *s) { return fails() ? NULL : __real_strdup(s); }
-WRAP(char *, strndup, const char *s, size_t max) { return fails() ? NULL : __real_strndup(s, max); }
+WRAP(char *, strdup, const char *s) {
+    return fails() ? NULL : __real_strdup(s);
+}
+WRAP(char *, strndup, const char *s, size_t max) {
+    return fails() ? NULL : __real_strndup(s, max);
+}
 WRAP(char *, realpath, const char *path, char *to) {
     return !to && fails() ? NULL : __real_realpath(path, to);
 }
 WRAP(FILE *, fopen, const char *path, const char *mode) {
     return fails() ? NULL : __real_fopen(path, mode);
 }
-WRAP(FILE *, fdopen, int fd, const char *mode) { return fails() ? NULL : __real_fdopen(fd, mode); }
+WRAP(FILE *, fdopen, int fd, const char *mode) {
+    return fails() ? NULL : __real_fdopen(fd, mode);
+}
 
 WRAP(int, asprintf, char **to, const char *format, ...) {
     va_list args;
@@ -131,7 +145,10 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
  * ---------------------------------------------------------------------------------------- */
 
 enum {
-    MAX_GUARDED = 16 << 20 /* bytes of a file; larger files are mapped without a guard page */,
+    MAX_GUARDED =
+        16
+        << 20 /* bytes of a file; larger files are mapped without a guard page */
+    ,
     MAX_MAPS = 256
 };
 
@@ -155,56 +172,73 @@ static size_t bytes_before_guard(int fd, size_t size) {
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
     const int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
-    if (copy < 0) return -1;
-    if (ftruncate(copy, (off_t)bytes) == 0 && lseek(copy, (off_t)at, SEEK_SET) >= 0)
-        while (from < (off_t)size && sendfile(copy, fd, &from, size - (size_t)from) > 0) {
+    if (copy < 0)
+        return -1;
+    if (ftruncate(copy, (off_t)bytes) == 0 &&
+        lseek(copy, (off_t)at, SEEK_SET) >= 0)
+        while (from < (off_t)size &&
+               sendfile(copy, fd, &from, size - (size_t)from) > 0) {
         }
-    if (from == (off_t)size) return copy;
+    if (from == (off_t)size)
+        return copy;
     close(copy);
     return -1;
 }
 
 static Guarded *find_map(const uint8_t *data) {
     for (int i = 0; i < MAX_MAPS; i++)
-        if (maps[i].data == data) return &maps[i];
+        if (maps[i].data == data)
+            return &maps[i];
     return NULL;
 }
 
-void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
+void *__real_mmap(void *at, size_t size, int access, int flags, int fd,
+                  off_t offset);
 int __real_munmap(void *data, size_t size);
 
 /* Maps a copy of the file before a guard page. Returns NULL on failure. */
 static void *map_guarded(int fd, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (size + 3 + page - 1) / page * page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
+                 pages = (size + 3 + page - 1) / page * page;
     const size_t at = pages - bytes_before_guard(fd, size) - size;
     Guarded *map = find_map(NULL);
     const int copy = map ? copy_of(fd, size, at, pages) : -1;
-    if (copy < 0) return NULL;
-    uint8_t *start = __real_mmap(NULL, pages + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy < 0)
+        return NULL;
+    uint8_t *start = __real_mmap(NULL, pages + page, PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const bool mapped =
         start != MAP_FAILED &&
-        __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy, 0) == (void *)start;
+        __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy,
+                    0) == (void *)start;
     close(copy);
-    if (!mapped && start != MAP_FAILED) __real_munmap(start, pages + page);
-    if (!mapped) return NULL;
+    if (!mapped && start != MAP_FAILED)
+        __real_munmap(start, pages + page);
+    if (!mapped)
+        return NULL;
     *map = (Guarded){start, pages + page, start + at};
     ASAN_POISON_MEMORY_REGION(start, at);
     ASAN_POISON_MEMORY_REGION(map->data + size, pages - at - size);
     return map->data;
 }
 
-WRAP(void *, mmap, void *at, size_t size, int access, int flags, int fd, off_t offset) {
+WRAP(void *, mmap, void *at, size_t size, int access, int flags, int fd,
+     off_t offset) {
     struct stat st;
-    if (fails()) return MAP_FAILED;
-    const bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE && fd >= 0 && !offset &&
-                       size <= MAX_GUARDED && fstat(fd, &st) == 0 && st.st_size == (off_t)size;
-    void *data = whole && !getenv("NORMA_REAL_MAPS") ? map_guarded(fd, size) : NULL;
+    if (fails())
+        return MAP_FAILED;
+    const bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE &&
+                       fd >= 0 && !offset && size <= MAX_GUARDED &&
+                       fstat(fd, &st) == 0 && st.st_size == (off_t)size;
+    void *data =
+        whole && !getenv("NORMA_REAL_MAPS") ? map_guarded(fd, size) : NULL;
     return data ? data : __real_mmap(at, size, access, flags, fd, offset);
 }
 
 WRAP(int, munmap, void *data, size_t size) {
     Guarded *map = find_map(data);
-    if (!map) return __real_munmap(data, size);
+    if (!map)
+        return __real_munmap(data, size);
     const Guarded old = *map;
     *map = (Guarded){0};
     ASAN_UNPOISON_MEMORY_REGION(old.start, old.bytes);
@@ -224,9 +258,12 @@ static void wait_longer(void) {
     struct timespec start, t;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do {
-        if (delay) MPI_Iprobe(MPI_ANY_SOURCE, 1000, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        if (delay)
+            MPI_Iprobe(MPI_ANY_SOURCE, 1000, MPI_COMM_WORLD, &there,
+                       MPI_STATUS_IGNORE);
         clock_gettime(CLOCK_MONOTONIC, &t);
-    } while ((double)(t.tv_sec - start.tv_sec) + 1e-9 * (double)(t.tv_nsec - start.tv_nsec) <
+    } while ((double)(t.tv_sec - start.tv_sec) +
+                 1e-9 * (double)(t.tv_nsec - start.tv_nsec) <
              seconds);
 }
 
@@ -234,16 +271,17 @@ int __real_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
 int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
 int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses) {
     const int result = __real_MPI_Waitall(n, requests, statuses);
-    if (n > 0) wait_longer();
+    if (n > 0)
+        wait_longer();
     return result;
 }
 
-int __real_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-                    MPI_Status *status);
-int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-                    MPI_Status *status);
-int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-                    MPI_Status *status) {
+int __real_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag,
+                    MPI_Comm comm, MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag,
+                    MPI_Comm comm, MPI_Status *status);
+int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag,
+                    MPI_Comm comm, MPI_Status *status) {
     const int result = __real_MPI_Recv(to, n, type, from, tag, comm, status);
     wait_longer();
     return result;

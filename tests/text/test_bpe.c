@@ -38,13 +38,15 @@ static void trained_tokenizers_match_the_library(void) {
         const char *name, *path;
         int n;
         TextCheck sort;
-    } files[] = {{"llama3", "tests/golden/bpe_llama3.json", N_LLAMA3, VALID_TEXT},
-                 {"qwen2", "tests/golden/bpe_qwen2.json", N_QWEN2, VALID_TEXT_CHANGES},
-                 {"llama2", "tests/golden/bpe_llama2.json", N_LLAMA2, VALID_TEXT_CHANGES}};
+    } files[] = {
+        {"llama3", "tests/golden/bpe_llama3.json", N_LLAMA3, VALID_TEXT},
+        {"qwen2", "tests/golden/bpe_qwen2.json", N_QWEN2, VALID_TEXT_CHANGES},
+        {"llama2", "tests/golden/bpe_llama2.json", N_LLAMA2,
+         VALID_TEXT_CHANGES}};
     for (int i = 0; i < 3; i++) {
         Tokenizer t;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open",
-              files[i].path);
+        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n),
+              "%s does not open", files[i].path);
         check_golden_tokens(&t, files[i].name, files[i].sort);
         tokenizer_close(&t);
     }
@@ -58,7 +60,8 @@ static void trained_tokenizers_match_the_library(void) {
 
 static const Pretokenizer *named(const char *name) {
     for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
-        if (!strncmp(p->names + 1, name, strlen(name))) return p;
+        if (!strncmp(p->names + 1, name, strlen(name)))
+            return p;
     abort();
 }
 
@@ -80,7 +83,8 @@ static void pretokenizers_match_the_library(void) {
                  {"space", {.steps = {PATTERN_GPT2}}, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer t;
-        CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
+        CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
+              "does not open");
         t.normalizer.composes = false;
         t.pretokenizer = cases[i].cut;
         t.space_prefix = cases[i].space ? SPACE_IF_NONE : SPACE_NEVER;
@@ -102,22 +106,27 @@ static void patterns_are_recognized_by_their_regular_expressions(void) {
         Tokenizer t;
         FILE *out_ = fopen(inside("pattern.json"), "wb");
         line[strcspn(line, "\n")] = '\0';
-        if (!out_) abort();
-        fprintf(out_, "%.*s%s%s", (int)(at + old - json), json, strchr(line, ' ') + 1, end);
+        if (!out_)
+            abort();
+        fprintf(out_, "%.*s%s%s", (int)(at + old - json), json,
+                strchr(line, ' ') + 1, end);
         fclose(out_);
-        CHECK(i < 4 && !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2),
+        CHECK(i < 4 &&
+                  !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2),
               "%s does not open", line);
-        CHECK(!strcmp(t.pretokenizer.steps[0], patterns[i]), "%s: pattern %s", line,
-              t.pretokenizer.steps[0]);
+        CHECK(!strcmp(t.pretokenizer.steps[0], patterns[i]), "%s: pattern %s",
+              line, t.pretokenizer.steps[0]);
         tokenizer_close(&t);
     }
     free(json);
-    if (list) fclose(list);
+    if (list)
+        fclose(list);
 }
 
 static void a_space_is_prepended_only_to_a_whole_text(void) {
     Tokenizer t;
-    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_llama2.json", N_LLAMA2), "does not open");
+    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_llama2.json", N_LLAMA2),
+          "does not open");
     t.space_prefix = SPACE_ONCE;
     check_golden_tokens(&t, "llama2_first", VALID_TEXT_CHANGES);
     tokenizer_close(&t);
@@ -151,19 +160,25 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     int i = 0;
     const Options options = {.model = "model"};
     if (!strcmp(family, "minimind"))
-        return tokenizer_open_json(t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
+        return tokenizer_open_json(
+                   t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
                        chat_template_open(chat, t, &options)
                    ? -1
                    : 0;
-    while (i < 3 && strcmp(family, families[i].family) != 0) i++;
-    if (tokenizer_open_json(t, families[i].path, families[i].n)) return -1;
+    while (i < 3 && strcmp(family, families[i].family) != 0)
+        i++;
+    if (tokenizer_open_json(t, families[i].path, families[i].n))
+        return -1;
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
     t->chat_template.bytes = file_read(path, &t->chat_template.n);
-    return t->chat_template.bytes && !chat_template_open(chat, t, &options) ? 0 : -1;
+    return t->chat_template.bytes && !chat_template_open(chat, t, &options)
+               ? 0
+               : -1;
 }
 
-static void check_turn(const char *family, bool system, int turn, const char *ids) {
+static void check_turn(const char *family, bool system, int turn,
+                       const char *ids) {
     static const Exchange messages[] = {{"hello there", "good day"},
                                         {"and you? [yes]\xc3\xa9", "I am well"},
                                         {"ab  abc </ s>", NULL}};
@@ -171,14 +186,15 @@ static void check_turn(const char *family, bool system, int turn, const char *id
     ChatTemplate chat;
     Tokens tokens;
     CHECK(!open_chat(&t, &chat, family), "%s does not open", family);
-    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL, messages, turn + 1,
-                       &tokens),
+    CHECK(!chat_tokens(&chat, &t, system ? "Be kind, and be brief." : NULL,
+                       messages, turn + 1, &tokens),
           "%s", family);
     for (int i = 0; i < tokens.n; i++) {
         char *end;
-        CHECK(strtol(ids, &end, 10) == tokens.ids[i] && *end == (i + 1 < tokens.n ? ',' : 0),
-              "%s, system %d, turn %d: token %d is %d, expected %s", family, system, turn, i,
-              tokens.ids[i], ids);
+        CHECK(strtol(ids, &end, 10) == tokens.ids[i] &&
+                  *end == (i + 1 < tokens.n ? ',' : 0),
+              "%s, system %d, turn %d: token %d is %d, expected %s", family,
+              system, turn, i, tokens.ids[i], ids);
         ids = end + 1;
     }
     CHECK(tokens.n > 0, "no tokens");
@@ -192,12 +208,15 @@ static void turns_match_transformers(void) {
     char family[16], ids[4096];
     int system, turn, n = 0;
     CHECK(in, "tests/golden/chat_bpe.txt is missing");
-    for (; fscanf(in, "%15s %d %d %4095s", family, &system, &turn, ids) == 4; n++)
-        if (strcmp(family, "minimind") != 0 || real_checkpoint("minimind/tokenizer.json"))
+    for (; fscanf(in, "%15s %d %d %4095s", family, &system, &turn, ids) == 4;
+         n++)
+        if (strcmp(family, "minimind") != 0 ||
+            real_checkpoint("minimind/tokenizer.json"))
             check_turn(family, system, turn, ids);
     fclose(in);
     CHECK(n == 5 * 2 * 3, "%d turns", n);
-    if (!real_checkpoint("minimind/tokenizer.json")) test_skip(NO_CHECKPOINTS);
+    if (!real_checkpoint("minimind/tokenizer.json"))
+        test_skip(NO_CHECKPOINTS);
 }
 
 /* The names of added tokens in a user or system prompt are encoded as plain text. */
@@ -209,14 +228,17 @@ static void messages_contain_no_added_tokens(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(&chat, &t,
-                                &(Conversation){.turns = &(ChatTurn){.user = (char *)message},
-                                                .n = 1,
-                                                .system = message},
-                                &tokens),
+    CHECK(!chat_template_render(
+              &chat, &t,
+              &(Conversation){.turns = &(ChatTurn){.user = (char *)message},
+                              .n = 1,
+                              .system = message},
+              &tokens),
           "does not render");
-    for (int i = 0; i < tokens.n; i++) n_added += tokens.ids[i] >= 900;
-    CHECK(n_added == 5, "%d added tokens, expected the five of the template", n_added);
+    for (int i = 0; i < tokens.n; i++)
+        n_added += tokens.ids[i] >= 900;
+    CHECK(n_added == 5, "%d added tokens, expected the five of the template",
+          n_added);
     free(tokens.ids);
     chat_template_close(&chat);
     tokenizer_close(&t);
@@ -229,13 +251,18 @@ static void closed_bytes_are_in_no_added_token(void) {
     Tokenizer t;
     Tokens tokens = {0}, all = {0};
     int n_ends = 0, n_spaces = 0;
-    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2), "does not open");
-    for (int id = 0; id < N_QWEN2; id++) t.pieces.list[id].raw = true;
-    CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) && all.n == 4, "%d tokens",
-          all.n);
-    for (int at = 10; at < 20; at++) open[at] = true;
+    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
+          "does not open");
+    for (int id = 0; id < N_QWEN2; id++)
+        t.pieces.list[id].raw = true;
+    CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) &&
+              all.n == 4,
+          "%d tokens", all.n);
+    for (int at = 10; at < 20; at++)
+        open[at] = true;
     open[26] = true;
-    CHECK(!tokenizer_append(&t, text, sizeof text - 1, open, true, &tokens), "does not encode");
+    CHECK(!tokenizer_append(&t, text, sizeof text - 1, open, true, &tokens),
+          "does not encode");
     for (int i = 0; i < tokens.n; i++)
         n_ends += tokens.ids[i] == 902, n_spaces += tokens.ids[i] == all.ids[2];
     CHECK(n_ends == 1 && n_spaces == 1, "%d ends, %d spaces", n_ends, n_spaces);
@@ -247,14 +274,18 @@ static void closed_bytes_are_in_no_added_token(void) {
 /* ---- options of the files
  * ------------------------------------------------------------------------ */
 
-static const char PIECES[] = "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
+static const char PIECES[] =
+    "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
 
 /* Opens a folder with these files; NULL: the file is absent. */
-static int open_files(Tokenizer *t, const char *json, const char *config, const char *generation) {
+static int open_files(Tokenizer *t, const char *json, const char *config,
+                      const char *generation) {
     mkdir(inside("t"), 0700);
     write_file("t/tokenizer.json", json);
-    if (config) write_file("t/tokenizer_config.json", config);
-    if (generation) write_file("t/generation_config.json", generation);
+    if (config)
+        write_file("t/tokenizer_config.json", config);
+    if (generation)
+        write_file("t/generation_config.json", generation);
     stderr_hide();
     const int status_ = tokenizer_open_json(t, inside("t/tokenizer.json"), 8);
     stderr_show();
@@ -270,14 +301,18 @@ static void unsupported_options_are_refused(void) {
     } cases[] = {
         {"[]", "model.type is missing"},
         {"{}", "model.type is missing"},
-        {"{\"model\":{\"type\":\"Unigram\",%s}}", "model.type is Unigram, expected BPE"},
+        {"{\"model\":{\"type\":\"Unigram\",%s}}",
+         "model.type is Unigram, expected BPE"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}",
          "model.vocab is a list, expected an object"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "model.merges is missing, expected a list"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}",
+         "model.merges is missing, expected a list"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":8},\"merges\":[]}}",
          "has id 8, expected one of the model's 8"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "has id -1"},
-        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}", "has id 0.5"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}",
+         "has id -1"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0.5},\"merges\":[]}}",
+         "has id 0.5"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}",
          "has id 0 twice, also for 'b'"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}",
@@ -290,7 +325,8 @@ static void unsupported_options_are_refused(void) {
          "a merge is 1, expected two"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0,\"a\":1,\"1a\":2},\"merges\":[[1,\"a\"]]}}",
          "a merge is a list, expected two"},
-        {"{\"model\":{\"dropout\":0.1,%s}}", "model.dropout '0.1' is not supported"},
+        {"{\"model\":{\"dropout\":0.1,%s}}",
+         "model.dropout '0.1' is not supported"},
         {"{\"model\":{\"end_of_word_suffix\":\"</w>\",%s}}",
          "model.end_of_word_suffix '</w>' is not supported"},
         {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{%s}}",
@@ -332,7 +368,8 @@ static void unsupported_options_are_refused(void) {
          "a merge is a list, expected two"},
         {"{\"model\":{\"continuing_subword_prefix\":\"##\",%s}}",
          "model.continuing_subword_prefix '##' is not supported"},
-        {"{\"model\":{\"dropout\":\"0\",%s}}", "model.dropout '0' is not supported"},
+        {"{\"model\":{\"dropout\":\"0\",%s}}",
+         "model.dropout '0' is not supported"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"\"}],\"model\":{%s}}",
          "an added token is , expected text"},
         {"{\"added_tokens\":[{\"content\":\"<s>\"}],\"model\":{%s}}",
@@ -404,14 +441,18 @@ static void unsupported_options_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
-        const char *at = strstr(cases[i].around, "%s"), *rest = at ? at + 2 : "";
-        snprintf(json, sizeof json, "%.*s%s%s", at ? (int)(at - cases[i].around) : 1000,
-                 cases[i].around, at ? PIECES : "", rest);
+        const char *at = strstr(cases[i].around, "%s"),
+                   *rest = at ? at + 2 : "";
+        snprintf(json, sizeof json, "%.*s%s%s",
+                 at ? (int)(at - cases[i].around) : 1000, cases[i].around,
+                 at ? PIECES : "", rest);
         Tokenizer t;
         CHECK(open_files(&t, json, NULL, NULL) < 0, "case %zu opens", i);
-        CHECK(one_line(stderr_text()) && strstr(stderr_text(), cases[i].mention), "case %zu: %s", i,
-              stderr_text());
-        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules && !t.pieces.slots,
+        CHECK(one_line(stderr_text()) &&
+                  strstr(stderr_text(), cases[i].mention),
+              "case %zu: %s", i, stderr_text());
+        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules &&
+                  !t.pieces.slots,
               "case %zu: not closed", i);
     }
 }
@@ -426,55 +467,72 @@ static void other_files_of_the_folder_are_read(void) {
     char text[1024];
     Tokenizer t;
     snprintf(text, sizeof text, json, PIECES);
-    CHECK(!open_files(&t, text, NULL, NULL) && !t.no_bos && t.bos == 3 && t.eos < 0,
+    CHECK(!open_files(&t, text, NULL, NULL) && !t.no_bos && t.bos == 3 &&
+              t.eos < 0,
           "BOS %d, EOS %d", t.bos, t.eos);
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text, "{\"add_bos_token\":false,\"eos_token\":{\"content\":\"b\"}}",
-                      "{\"eos_token_id\":[2,1]}"),
+    CHECK(!open_files(
+              &t, text,
+              "{\"add_bos_token\":false,\"eos_token\":{\"content\":\"b\"}}",
+              "{\"eos_token_id\":[2,1]}"),
           "%s", stderr_text());
-    CHECK(t.no_bos && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 && t.ends[1] == 1,
+    CHECK(t.no_bos && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 &&
+              t.ends[1] == 1,
           "EOS %d, %d ends", t.eos, t.n_ends);
     tokenizer_close(&t);
     CHECK(
-        !open_files(&t, text,
-                    "{\"chat_template\":[{\"name\":\"x\",\"template\":\"1\"},{\"name\":\"default\","
-                    "\"template\":\"23\"}]}",
-                    "{\"eos_token_id\":2}"),
+        !open_files(
+            &t, text,
+            "{\"chat_template\":[{\"name\":\"x\",\"template\":\"1\"},{\"name\":\"default\","
+            "\"template\":\"23\"}]}",
+            "{\"eos_token_id\":2}"),
         "%s", stderr_text());
-    CHECK(t.chat_template.n == 2 && !memcmp(t.chat_template.bytes, "23", 2) && t.eos == 2,
+    CHECK(t.chat_template.n == 2 && !memcmp(t.chat_template.bytes, "23", 2) &&
+              t.eos == 2,
           "template of %zu bytes", t.chat_template.n);
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text, "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}",
-                      NULL),
+    CHECK(!open_files(
+              &t, text,
+              "{\"chat_template\":[{\"name\":\"default\"},{\"name\":\"x\"}]}",
+              NULL),
           "%s", stderr_text());
     CHECK(!t.chat_template.bytes, "a default template without text is used");
     tokenizer_close(&t);
-    CHECK(
-        !open_files(&t, text, NULL, "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"),
-        "%s", stderr_text());
-    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 && t.ends[15] == 2, "%d ends, %d",
-          t.n_ends, t.ends[15]);
+    CHECK(!open_files(
+              &t, text, NULL,
+              "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"),
+          "%s", stderr_text());
+    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 &&
+              t.ends[15] == 2,
+          "%d ends, %d", t.n_ends, t.ends[15]);
     tokenizer_close(&t);
-    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") && t.n_ends == 0 && t.eos < 0,
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") &&
+              t.n_ends == 0 && t.eos < 0,
           "%d ends", t.n_ends);
     tokenizer_close(&t);
     char *name = strstr(text, "SpecialToken");
-    memcpy(name, "SpecialToken\":{\"id\":\"a\"  }", 26); /* token 0 is a valid BOS and EOS */
-    CHECK(
-        !open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}", "{\"eos_token_id\":2}"),
-        "%s", stderr_text());
-    CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos, t.eos);
+    memcpy(name, "SpecialToken\":{\"id\":\"a\"  }",
+           26); /* token 0 is a valid BOS and EOS */
+    CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}",
+                      "{\"eos_token_id\":2}"),
+          "%s", stderr_text());
+    CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos,
+          t.eos);
     tokenizer_close(&t);
     snprintf(text, sizeof text, json, PIECES);
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 &&
               strstr(stderr_text(), "eos_token_id has id 8"),
           "%s", stderr_text());
-    CHECK(!open_files(&t, text, NULL,
-                      "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"),
-          "%s", stderr_text());
-    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3, "%d ends", t.n_ends);
+    CHECK(
+        !open_files(
+            &t, text, NULL,
+            "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"),
+        "%s", stderr_text());
+    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3,
+          "%d ends", t.n_ends);
     tokenizer_close(&t);
-    CHECK(open_files(&t, text, "{", NULL) < 0 && strstr(stderr_text(), "t/tokenizer_config.json"),
+    CHECK(open_files(&t, text, "{", NULL) < 0 &&
+              strstr(stderr_text(), "t/tokenizer_config.json"),
           "%s", stderr_text());
 }
 
@@ -488,8 +546,10 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
         bool replaces_mark, composes, byte_level;
     } cases[] = {
         {"", SPACE_NEVER, 0, NULL, false, false, false},
-        {"\"normalizer\":null,\"pre_tokenizer\":null,", SPACE_NEVER, 0, NULL, false, false, false},
-        {"\"normalizer\":{\"type\":\"NFC\"},", SPACE_NEVER, 0, NULL, false, true, false},
+        {"\"normalizer\":null,\"pre_tokenizer\":null,", SPACE_NEVER, 0, NULL,
+         false, false, false},
+        {"\"normalizer\":{\"type\":\"NFC\"},", SPACE_NEVER, 0, NULL, false,
+         true, false},
         {"\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
          "\"},",
          SPACE_NEVER, 0, NULL, true, false, false},
@@ -501,10 +561,10 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
          "\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
          "\"},\"behavior\":\"MergedWithPrevious\",\"invert\":false},",
          SPACE_NEVER, 0, NULL, true, false, false}, /* Gemma's */
-        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},", SPACE_NEVER, 0, NULL, false,
-         false, false},
-        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1, PATTERN_GPT2, false, false,
-         true},
+        {"\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[]},",
+         SPACE_NEVER, 0, NULL, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"},", SPACE_NEVER, 1,
+         PATTERN_GPT2, false, false, true},
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":true,\"add_prefix_space\":true},",
          SPACE_IF_NONE, 1, PATTERN_GPT2, false, false, true},
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false},",
@@ -513,10 +573,10 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
          "\"individual_digits\":true},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,3}\"},\"behavior\":"
          "\"Isolated\"},{\"type\":\"ByteLevel\"}]},",
          SPACE_NEVER, 4, PATTERN_GPT2, false, false, true},
-        {"\"pre_tokenizer\":{\"type\":\"Digits\"},", SPACE_NEVER, 1, PATTERN_DIGITS, false, false,
-         false},
-        {"\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true},", SPACE_NEVER, 1,
-         PATTERN_DIGIT, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\"},", SPACE_NEVER, 1,
+         PATTERN_DIGITS, false, false, false},
+        {"\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true},",
+         SPACE_NEVER, 1, PATTERN_DIGIT, false, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| "
          "?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":true},",
          SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
@@ -525,7 +585,8 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
          SPACE_NEVER, 1, PATTERN_GPT2, false, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{N}{1,3}\"},\"behavior\":\"Isolated\"},",
          SPACE_NEVER, 1, "\\p{N}{1,3}", false, false, false},
-        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK "\"},",
+        {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+         "\"},",
          SPACE_IF_NONE, 1, PATTERN_SPACED, true, false, false},
         {"\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
          "\",\"add_prefix_space\":false,\"split\":true},",
@@ -546,21 +607,25 @@ static void normalizer_and_pretokenizer_set_the_pipeline(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
         Tokenizer t;
-        snprintf(json, sizeof json, "{%s\"model\":{%s}}", cases[i].pipeline, PIECES);
-        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
+        snprintf(json, sizeof json, "{%s\"model\":{%s}}", cases[i].pipeline,
+                 PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i,
+              stderr_text());
         const Pretokenizer *p = &t.pretokenizer;
         int n = 0;
-        while (p->steps[n]) n++;
+        while (p->steps[n])
+            n++;
         CHECK(t.space_prefix == cases[i].prefix && n == cases[i].n_steps,
               "case %zu: prefix %d, %d steps", i, t.space_prefix, n);
-        CHECK(!n || !strcmp(p->steps[n - 1], cases[i].last), "case %zu: the last step is %s", i,
-              p->steps[n - 1]);
+        CHECK(!n || !strcmp(p->steps[n - 1], cases[i].last),
+              "case %zu: the last step is %s", i, p->steps[n - 1]);
         CHECK(t.normalizer.replaces_mark == cases[i].replaces_mark &&
                   t.normalizer.composes == cases[i].composes,
               "case %zu: the normalizer", i);
-        CHECK(t.pieces.byte_level == cases[i].byte_level, "case %zu: byte level?", i);
-        CHECK(!t.pieces.fuses_unknown && !p->whole_words && t.pieces.unk < 0, "case %zu: the model",
-              i);
+        CHECK(t.pieces.byte_level == cases[i].byte_level,
+              "case %zu: byte level?", i);
+        CHECK(!t.pieces.fuses_unknown && !p->whole_words && t.pieces.unk < 0,
+              "case %zu: the model", i);
         tokenizer_close(&t);
     }
 }
@@ -574,8 +639,8 @@ static void default_values_are_accepted(void) {
     } cases[] = {
         {"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":\"\",\"dropout\":null,\"fuse_unk\":false,",
          -1, false, false},
-        {"\"type\":\"BPE\",\"dropout\":0.0,\"unk_token\":\"<s>\",\"fuse_unk\":true,", 3, true,
-         false},
+        {"\"type\":\"BPE\",\"dropout\":0.0,\"unk_token\":\"<s>\",\"fuse_unk\":true,",
+         3, true, false},
         {"\"unk_token\":\"<t>\",\"ignore_merges\":true,", -1, false, true},
         {"\"unk_token\":\"\",", -1, false, false},
         {"\"unk_token\":{\"content\":\"a\"},", 0, false, false},
@@ -584,13 +649,17 @@ static void default_values_are_accepted(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
         Tokenizer t;
-        snprintf(json, sizeof json, "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options,
+        snprintf(json, sizeof json,
+                 "{\"post_processor\":null,\"model\":{%s%s}}", cases[i].options,
                  PIECES);
-        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
-        CHECK(t.pieces.unk == cases[i].unk && t.pieces.fuses_unknown == cases[i].fuses &&
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i,
+              stderr_text());
+        CHECK(t.pieces.unk == cases[i].unk &&
+                  t.pieces.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
               "case %zu: <unk> is %d", i, t.pieces.unk);
-        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends && !*stderr_text(),
+        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends &&
+                  !*stderr_text(),
               "case %zu: other fields changed", i);
         tokenizer_close(&t);
     }
@@ -603,31 +672,41 @@ static void added_tokens_match_by_their_options(void) {
         int id;
         Piece piece;
     } cases[] = {
-        {"{\"id\":7,\"content\":\"<u>\"}", 7, {.kind = PIECE_USER, .raw = true}},
+        {"{\"id\":7,\"content\":\"<u>\"}",
+         7,
+         {.kind = PIECE_USER, .raw = true}},
         {"{\"id\":8,\"content\":\"<u>\"}", -1, {.kind = PIECE_CONTROL}},
         {"{\"id\":5,\"content\":\"<u>\",\"special\":true,\"normalized\":true,\"single_word\":false}",
          5,
          {.kind = PIECE_SPECIAL}},
         {"{\"id\":2,\"content\":\"ab\",\"lstrip\":true}",
          2,
-         {.kind = PIECE_USER, .also_merged = true, .raw = true, .strips_left = true}},
+         {.kind = PIECE_USER,
+          .also_merged = true,
+          .raw = true,
+          .strips_left = true}},
         {"{\"id\":0,\"content\":\"a\",\"rstrip\":true,\"normalized\":false}",
          0,
-         {.kind = PIECE_USER, .also_merged = true, .raw = true, .strips_right = true}},
+         {.kind = PIECE_USER,
+          .also_merged = true,
+          .raw = true,
+          .strips_right = true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[512];
         Tokenizer t;
-        snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}", cases[i].added,
-                 PIECES);
-        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i, stderr_text());
+        snprintf(json, sizeof json, "{\"added_tokens\":[%s],\"model\":{%s}}",
+                 cases[i].added, PIECES);
+        CHECK(!open_files(&t, json, NULL, NULL), "case %zu: %s", i,
+              stderr_text());
         for (int id = 4; id < 8; id++)
             CHECK((t.pieces.list[id].length > 0) == (id == cases[i].id),
                   "case %zu: wrong presence of token %d", i, id);
         if (cases[i].id >= 0) {
             const Piece *p = &t.pieces.list[cases[i].id], *e = &cases[i].piece;
-            CHECK(p->kind == e->kind && p->also_merged == e->also_merged && p->raw == e->raw &&
-                      p->strips_left == e->strips_left && p->strips_right == e->strips_right,
+            CHECK(p->kind == e->kind && p->also_merged == e->also_merged &&
+                      p->raw == e->raw && p->strips_left == e->strips_left &&
+                      p->strips_right == e->strips_right,
                   "case %zu: kind %d", i, p->kind);
         }
         tokenizer_close(&t);
@@ -640,11 +719,14 @@ static void normalized_special_tokens_match_after_a_space(void) {
     static const struct {
         const char *text;
         int n, tokens[3];
-    } cases[] = {{"<s>", 1, {3}},
-                 {"<s><s>", 1, {3}}, /* the vocabulary has no other characters of these texts */
-                 {"<s> <s>", 2, {3, 3}},
-                 {"a<s>", 1, {0}},
-                 {"a <s>b", 3, {0, 3, 1}}};
+    } cases[] = {
+        {"<s>", 1, {3}},
+        {"<s><s>",
+         1,
+         {3}}, /* the vocabulary has no other characters of these texts */
+        {"<s> <s>", 2, {3, 3}},
+        {"a<s>", 1, {0}},
+        {"a <s>b", 3, {0, 3, 1}}};
     char json[1024];
     Tokenizer t;
     snprintf(
@@ -658,10 +740,11 @@ static void normalized_special_tokens_match_after_a_space(void) {
     CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokens tokens;
-        CHECK(!tokenizer_encode(&t, cases[i].text, strlen(cases[i].text), false, &tokens),
+        CHECK(!tokenizer_encode(&t, cases[i].text, strlen(cases[i].text), false,
+                                &tokens),
               "does not encode");
-        CHECK(tokens.n == cases[i].n &&
-                  !memcmp(tokens.ids, cases[i].tokens, (size_t)tokens.n * sizeof(int)),
+        CHECK(tokens.n == cases[i].n && !memcmp(tokens.ids, cases[i].tokens,
+                                                (size_t)tokens.n * sizeof(int)),
               "'%s': %d tokens", cases[i].text, tokens.n);
         free(tokens.ids);
     }
@@ -674,11 +757,14 @@ static void merges_have_two_notations(void) {
     for (int i = 0; i < 2; i++) {
         char json[256];
         Tokenizer t;
-        snprintf(json, sizeof json,
-                 "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}", merges[i]);
+        snprintf(
+            json, sizeof json,
+            "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[%s]}}",
+            merges[i]);
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         const MergeRule *rule = merges_rule(&t.pieces, 0, 1);
-        CHECK(rule && rule->result == 2 && rule->rank == 0 && !merges_rule(&t.pieces, 1, 0),
+        CHECK(rule && rule->result == 2 && rule->rank == 0 &&
+                  !merges_rule(&t.pieces, 1, 0),
               "no rule");
         tokenizer_close(&t);
     }
@@ -695,27 +781,35 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         const char *template;
     } cases[] = {
         {"{}", -1, -1, true, false, NULL},
-        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 3, -1, false, false, NULL},
-        {"{\"bos_token\":\"<s>\",\"add_bos_token\":null}", 3, -1, true, false, NULL},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 3, -1, false, false,
+         NULL},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":null}", 3, -1, true, false,
+         NULL},
         {"{\"add_bos_token\":true}", -1, -1, true, false, NULL},
-        {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, true, NULL},
-        {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}", -1, -1, true,
-         false, "x"},
-        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"}]}", -1, -1, true, false, NULL},
+        {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, true,
+         NULL},
+        {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}",
+         -1, -1, true, false, "x"},
+        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"}]}", -1, -1,
+         true, false, NULL},
         {"{\"chat_template\":5}", -1, -1, true, false, NULL},
     };
     char json[256];
     snprintf(json, sizeof json, model, PIECES);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer t;
-        CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i, stderr_text());
-        CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos && t.no_bos == cases[i].no_bos,
+        CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i,
+              stderr_text());
+        CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos &&
+                  t.no_bos == cases[i].no_bos,
               "case %zu: BOS %d, EOS %d", i, t.bos, t.eos);
-        const char *found = t.chat_template.bytes, *expected = cases[i].template;
-        CHECK(!found == !expected && (!found || !strcmp(found, expected)), "case %zu: the template",
-              i);
+        const char *found = t.chat_template.bytes,
+                   *expected = cases[i].template;
+        CHECK(!found == !expected && (!found || !strcmp(found, expected)),
+              "case %zu: the template", i);
         CHECK(cases[i].noted
-                  ? one_line(stderr_text()) && strstr(stderr_text(), "adds tokens after every text")
+                  ? one_line(stderr_text()) &&
+                        strstr(stderr_text(), "adds tokens after every text")
                   : !*stderr_text(),
               "case %zu: %s", i, stderr_text());
         tokenizer_close(&t);
@@ -729,16 +823,20 @@ static void end_tokens_come_from_two_files(void) {
     mkdir(inside("t"), 0700);
     for (int i = 0; i < 3; i++) {
         Tokenizer t;
-        write_file("t/config.json", i < 2 ? "{\"eos_token_id\":1}" : "{\"eos_token_id\":[true]}");
-        const int opened = open_files(&t, json, NULL, i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
+        write_file("t/config.json", i < 2 ? "{\"eos_token_id\":1}"
+                                          : "{\"eos_token_id\":[true]}");
+        const int opened = open_files(&t, json, NULL,
+                                      i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
         remove(inside("t/config.json"));
         if (i == 2) {
-            CHECK(opened < 0 && strstr(stderr_text(), "t/config.json: eos_token_id has id true"),
+            CHECK(opened < 0 &&
+                      strstr(stderr_text(),
+                             "t/config.json: eos_token_id has id true"),
                   "%s", stderr_text());
             continue;
         }
-        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i, "%d ends, %s",
-              t.n_ends, stderr_text());
+        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i,
+              "%d ends, %s", t.n_ends, stderr_text());
         tokenizer_close(&t);
     }
 }
@@ -753,13 +851,15 @@ static void paths_of_any_length(void) {
     tokenizer_close(&t);
     write_file("t/tokenizer_config.json", "{\"eos_token\":\"b\"}");
     snprintf(path, sizeof path, "%s", inside("t"));
-    CHECK(getcwd(here, sizeof here) && !chdir(path), "cannot change the folder");
+    CHECK(getcwd(here, sizeof here) && !chdir(path),
+          "cannot change the folder");
     const int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
     CHECK(!chdir(here), "cannot change the folder back");
     CHECK(!opened && t.eos == 1, "EOS %d", t.eos);
     tokenizer_close(&t);
     size_t n = strlen(path);
-    while (n + 22 < PATH_MAX) n += (size_t)snprintf(path + n, sizeof path - n, "/.");
+    while (n + 22 < PATH_MAX)
+        n += (size_t)snprintf(path + n, sizeof path - n, "/.");
     snprintf(path + n, sizeof path - n, "/tokenizer.json");
     CHECK(!tokenizer_open_json(&t, path, 8) && t.eos == -1, "EOS %d", t.eos);
     tokenizer_close(&t);
@@ -768,18 +868,22 @@ static void paths_of_any_length(void) {
 
 /* Of a longer list only the first MAX_ENDS are used; nothing is written past the array. */
 static void at_most_16_end_tokens(void) {
-    static const char *const lists[] = {"[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]",
-                                        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
-                                        "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
+    static const char *const lists[] = {
+        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]",
+        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
+        "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
     char json[256], generation[128];
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
     for (int i = 0; i < 3; i++) {
         Tokenizer t;
-        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}", lists[i]);
+        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}",
+                 lists[i]);
         CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
-        CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i], t.n_ends);
+        CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i],
+              t.n_ends);
         for (int k = 0; k < MAX_ENDS; k++)
-            CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k, t.ends[k]);
+            CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k,
+                  t.ends[k]);
         tokenizer_close(&t);
     }
 }
@@ -793,15 +897,16 @@ static void a_repeated_merge_has_its_last_rank(void) {
     Tokens tokens;
     CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
     CHECK(!tokenizer_encode(&t, "abc", 3, false, &tokens), "does not encode");
-    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4, "%d tokens, %d first",
-          tokens.n, tokens.ids[0]);
+    CHECK(tokens.n == 2 && tokens.ids[0] == 0 && tokens.ids[1] == 4,
+          "%d tokens, %d first", tokens.n, tokens.ids[0]);
     free(tokens.ids);
     tokenizer_close(&t);
 }
 
 /* Without <unk>, unknown characters are dropped. */
 static void unknown_characters_without_unk(void) {
-    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,%s}}";
     char text[1024];
     Tokenizer t;
     Tokens tokens;
@@ -822,13 +927,16 @@ static void unknown_characters_with_unk(void) {
         Tokenizer t;
         Tokens tokens;
         const int n = fuse ? 4 : 6;
-        snprintf(json, sizeof json,
-                 "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":%s,"
-                 "\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
-                 fuse ? "true" : "false");
+        snprintf(
+            json, sizeof json,
+            "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":%s,"
+            "\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+            fuse ? "true" : "false");
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
-        CHECK(!tokenizer_encode(&t, "x\xc3\xa9zabx", 7, false, &tokens), "does not encode");
-        CHECK(tokens.n == n && !memcmp(tokens.ids, ids[fuse], (size_t)n * sizeof **ids),
+        CHECK(!tokenizer_encode(&t, "x\xc3\xa9zabx", 7, false, &tokens),
+              "does not encode");
+        CHECK(tokens.n == n &&
+                  !memcmp(tokens.ids, ids[fuse], (size_t)n * sizeof **ids),
               "%d tokens", tokens.n);
         free(tokens.ids);
         tokenizer_close(&t);
@@ -859,17 +967,20 @@ static void added_tokens_have_a_max_size(void) {
         Tokenizer t;
         Tokens tokens;
         memset(name, 'z', (size_t)n);
-        snprintf(json, sizeof json,
-                 "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}", n, name,
-                 PIECES);
-        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512), "%d bytes: %s", n,
-              stderr_text());
+        snprintf(
+            json, sizeof json,
+            "{\"added_tokens\":[{\"id\":5,\"content\":\"%.*s\"}],\"model\":{%s}}",
+            n, name, PIECES);
+        CHECK((open_files(&t, json, NULL, NULL) == 0) == (n == 512),
+              "%d bytes: %s", n, stderr_text());
         if (n > 512) {
-            CHECK(strstr(stderr_text(), "special piece 5 has 513 bytes, expected at most 512"),
+            CHECK(strstr(stderr_text(),
+                         "special piece 5 has 513 bytes, expected at most 512"),
                   "%s", stderr_text());
             continue;
         }
-        CHECK(!tokenizer_encode(&t, name, 512, false, &tokens), "does not encode");
+        CHECK(!tokenizer_encode(&t, name, 512, false, &tokens),
+              "does not encode");
         CHECK(tokens.n == 1 && tokens.ids[0] == 5, "%d tokens", tokens.n);
         free(tokens.ids);
         tokenizer_close(&t);
@@ -885,7 +996,8 @@ static void user_defined_names_are_decoded(void) {
         "\"added_tokens\":[{\"id\":1,\"content\":\"" SPACE_MARK SPACE_MARK
         "\",\"special\":false,\"normalized\":false}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"" SPACE_MARK
         "\":0,"
-        "\"" SPACE_MARK SPACE_MARK "\":1,\"a\":2},\"merges\":[\"" SPACE_MARK " " SPACE_MARK "\"]}}";
+        "\"" SPACE_MARK SPACE_MARK "\":1,\"a\":2},\"merges\":[\"" SPACE_MARK
+        " " SPACE_MARK "\"]}}";
     static const char *const texts[] = {"a  a", "a" SPACE_MARK SPACE_MARK "a"};
     Tokenizer t;
     CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
@@ -894,7 +1006,8 @@ static void user_defined_names_are_decoded(void) {
         char back[16] = "";
         CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), false, &tokens),
               "text %d does not encode", i);
-        CHECK(tokens.n == 3 && tokens.ids[1] == 1, "text %d: %d tokens", i, tokens.n);
+        CHECK(tokens.n == 3 && tokens.ids[1] == 1, "text %d: %d tokens", i,
+              tokens.n);
         for (int k = 0, n; k < 3; k++) {
             const char *piece = tokenizer_decode(&t, -1, tokens.ids[k], &n);
             strncat(back, piece, (size_t)n);
@@ -911,13 +1024,16 @@ static void without_a_tokenizer_the_model_sets_the_ends(void) {
     Model model;
     Tokenizer t;
     write_file("broken.json", "{");
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) &&
+              !model_open(&model, inside("m.bin")),
           "cannot make the model");
     stderr_hide();
-    const int found =
-        model_open_tokenizer(&t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
-    CHECK(stderr_show() == 1 && found == 0, "status %d: %s", found, stderr_text());
-    CHECK(t.bos == 1 && t.eos == 2 && t.eot == -1 && !t.pieces.n, "BOS %d, EOS %d", t.bos, t.eos);
+    const int found = model_open_tokenizer(
+        &t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
+    CHECK(stderr_show() == 1 && found == 0, "status %d: %s", found,
+          stderr_text());
+    CHECK(t.bos == 1 && t.eos == 2 && t.eot == -1 && !t.pieces.n,
+          "BOS %d, EOS %d", t.bos, t.eos);
     model_close(&model);
 }
 
@@ -933,13 +1049,15 @@ static void appended_tokens_cause_one_note(void) {
         Tokenizer t;
         int length = snprintf(json, sizeof json, start, PIECES);
         for (int i = 0; i < n; i++)
-            length += snprintf(json + length, sizeof json - (size_t)length, "%s", processor);
+            length += snprintf(json + length, sizeof json - (size_t)length,
+                               "%s", processor);
         snprintf(json + length, sizeof json - (size_t)length, "]}}");
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         CHECK(t.no_bos && t.bos < 0, "BOS %d", t.bos);
         tokenizer_close(&t);
         CHECK(n ? one_line(stderr_text()) &&
-                      strstr(stderr_text(), "adds tokens after every text; norma does not\n")
+                      strstr(stderr_text(),
+                             "adds tokens after every text; norma does not\n")
                 : !*stderr_text(),
               "%d: %s", n, stderr_text());
     }
@@ -948,8 +1066,9 @@ static void appended_tokens_cause_one_note(void) {
 /* A FIFO or a device in place of a file of the folder is refused; it neither blocks nor is read
  * without end. */
 static void other_files_of_the_folder_are_regular_files(void) {
-    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json",
-                                        "generation_config.json", "config.json", "tokenizer.json"};
+    static const char *const names[] = {
+        "chat_template.jinja", "tokenizer_config.json",
+        "generation_config.json", "config.json", "tokenizer.json"};
     char json[256], name[64];
     Tokenizer t;
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
@@ -958,10 +1077,12 @@ static void other_files_of_the_folder_are_regular_files(void) {
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
         tokenizer_close(&t);
         remove(inside(name));
-        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name)) : mkfifo(inside(name), 0600)), "no %s",
-              name);
+        CHECK(!(i % 2 ? symlink("/dev/zero", inside(name))
+                      : mkfifo(inside(name), 0600)),
+              "no %s", name);
         stderr_hide();
-        const int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
+        const int opened =
+            tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
         stderr_show();
         remove(inside(name));
         CHECK(opened < 0 && one_line(stderr_text()) &&
@@ -977,9 +1098,10 @@ static void a_template_may_be_a_separate_file(void) {
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
     mkdir(inside("t"), 0700);
     write_file("t/chat_template.jinja", "xxxxx");
-    CHECK(!open_files(&t, json, "{\"chat_template\":\"y\"}", NULL), "%s", stderr_text());
-    CHECK(t.chat_template.n == 5 && !strcmp(t.chat_template.bytes, "xxxxx"), "%s",
-          t.chat_template.bytes);
+    CHECK(!open_files(&t, json, "{\"chat_template\":\"y\"}", NULL), "%s",
+          stderr_text());
+    CHECK(t.chat_template.n == 5 && !strcmp(t.chat_template.bytes, "xxxxx"),
+          "%s", t.chat_template.bytes);
     tokenizer_close(&t);
     remove(inside("t/chat_template.jinja"));
 }
@@ -1000,8 +1122,9 @@ static void merge_lookup_matches_a_linear_search(void) {
         CHECK(!pieces_open(&p, N, 2 * N), "no memory");
         for (int id = 0; id < N; id++) {
             memcpy(p.text + 2 * id, names[id], strlen(names[id]));
-            p.list[id] = (Piece){
-                .text = p.text + 2 * id, .length = (int)strlen(names[id]), .kind = PIECE_TEXT};
+            p.list[id] = (Piece){.text = p.text + 2 * id,
+                                 .length = (int)strlen(names[id]),
+                                 .kind = PIECE_TEXT};
         }
         CHECK(!merges_begin(&p, N_RULES), "no memory");
         const int n = (int)(hash64(78, round, 0) % N_RULES);
@@ -1010,18 +1133,22 @@ static void merge_lookup_matches_a_linear_search(void) {
                       right = (int)(hash64(80, round, (uint64_t)i) % 3);
             twice += expected[left][right] >= 0;
             expected[left][right] = i;
-            CHECK(!merges_add_pair(&p, "x", names[left], 1, names[right], 1), "rule %d", i);
+            CHECK(!merges_add_pair(&p, "x", names[left], 1, names[right], 1),
+                  "rule %d", i);
         }
         CHECK(!merges_end(&p), "no memory");
         for (int left = 0; left < N; left++)
             for (int right = 0; right < N; right++) {
                 const MergeRule *rule = merges_rule(&p, left, right);
-                const int rank = left < 3 && right < 3 ? expected[left][right] : -1;
-                CHECK((rule ? rule->rank : -1) == rank, "%d and %d: rank %d, expected %d", left,
-                      right, rule ? rule->rank : -1, rank);
+                const int rank =
+                    left < 3 && right < 3 ? expected[left][right] : -1;
+                CHECK((rule ? rule->rank : -1) == rank,
+                      "%d and %d: rank %d, expected %d", left, right,
+                      rule ? rule->rank : -1, rank);
                 CHECK(!rule || (rule->left == left && rule->right == right &&
                                 rule->result == 3 + 3 * left + right),
-                      "%d and %d become %d", left, right, rule ? rule->result : -1);
+                      "%d and %d become %d", left, right,
+                      rule ? rule->result : -1);
             }
         pieces_close(&p);
     }
@@ -1040,8 +1167,9 @@ static void the_number_of_merges_has_a_limit(void) {
     const int lines = stderr_show();
     pieces_close(&p);
     CHECK(max == 0 && more == -1 && lines == 1, "%d, %d", max, more);
-    CHECK(!strcmp(stderr_text(), "run: 16777217 merges, expected at most 16777216\n"), "%s",
-          stderr_text());
+    CHECK(!strcmp(stderr_text(),
+                  "run: 16777217 merges, expected at most 16777216\n"),
+          "%s", stderr_text());
 }
 
 /* With ignore_merges a word that is a piece is one token, even with id 0 and without a merge. */
@@ -1064,12 +1192,17 @@ static void whole_words_may_be_token_0(void) {
 static void merges_may_make_token_0(void) {
     Tokenizer t;
     Tokens tokens;
-    CHECK(!open_files(&t, "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}",
-                      NULL, NULL),
-          "%s", stderr_text());
+    CHECK(
+        !open_files(
+            &t,
+            "{\"model\":{\"vocab\":{\"ab\":0,\"a\":1,\"b\":2},\"merges\":[\"a b\"]}}",
+            NULL, NULL),
+        "%s", stderr_text());
     for (int rules = 1; rules >= 0; rules--) {
-        CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens), "does not encode");
-        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 0,
+        CHECK(!tokenizer_encode(&t, "abbab", 5, false, &tokens),
+              "does not encode");
+        CHECK(tokens.n == 3 && tokens.ids[0] == 0 && tokens.ids[1] == 2 &&
+                  tokens.ids[2] == 0,
               "%d tokens", tokens.n);
         free(tokens.ids);
         free(t.pieces.rules);
@@ -1089,13 +1222,15 @@ static void long_names_are_cut_in_messages(void) {
         const int shown = n < 32 ? n : 32;
         CHECK(!pieces_open(&p, 1, 0) && !merges_begin(&p, 1), "no memory");
         stderr_hide();
-        const int pair = merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
+        const int pair =
+            merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
         stderr_show();
         snprintf(
             expected, sizeof expected,
             "run: x: merge 0 is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece\n",
             shown, left, shown, right);
-        CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s",
+              stderr_text());
         stderr_hide();
         const int one = merges_add(&p, "x", left, (size_t)n);
         stderr_show();
@@ -1103,7 +1238,8 @@ static void long_names_are_cut_in_messages(void) {
             expected, sizeof expected,
             "run: x: merge 0 is of '%.*s' and '', expected pieces whose concatenation is a piece\n",
             shown, left);
-        CHECK(one == -1 && !p.n_rules && !strcmp(stderr_text(), expected), "%s", stderr_text());
+        CHECK(one == -1 && !p.n_rules && !strcmp(stderr_text(), expected), "%s",
+              stderr_text());
         pieces_close(&p);
     }
 }
@@ -1118,23 +1254,28 @@ static void damaged_files(void) {
         Tokenizer t;
         const size_t at = hash64(41, i, 0) % size, cut = i % 4 ? size : at;
         char was = json[at];
-        json[at] = (char)(i % 3 ? "0\"{}[],:9e\\"[hash64(41, i, 1) % 11] : (char)hash64(41, i, 1));
+        json[at] = (char)(i % 3 ? "0\"{}[],:9e\\"[hash64(41, i, 1) % 11]
+                                : (char)hash64(41, i, 1));
         FILE *out_ = fopen(inside("damaged.json"), "wb");
         CHECK(out_, "cannot write");
         fwrite(json, 1, cut, out_);
         fclose(out_);
         json[at] = was;
         stderr_hide();
-        const bool opens = !tokenizer_open_json(&t, inside("damaged.json"), N_QWEN2);
+        const bool opens =
+            !tokenizer_open_json(&t, inside("damaged.json"), N_QWEN2);
         const int lines = stderr_show();
         CHECK(opens || lines == 1, "damage %d: %d lines", (int)i, lines);
-        if (!opens) continue;
+        if (!opens)
+            continue;
         Tokens tokens;
         opened++;
-        CHECK(!tokenizer_encode(&t, "Once upon \xff 12 <think>", 23, true, &tokens), "damage %d",
-              (int)i);
+        CHECK(!tokenizer_encode(&t, "Once upon \xff 12 <think>", 23, true,
+                                &tokens),
+              "damage %d", (int)i);
         for (int k = 0; k < tokens.n; k++)
-            CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < N_QWEN2, "damage %d", (int)i);
+            CHECK(tokens.ids[k] >= 0 && tokens.ids[k] < N_QWEN2, "damage %d",
+                  (int)i);
         free(tokens.ids);
         tokenizer_close(&t);
     }
@@ -1155,7 +1296,10 @@ static void texts_are_normalized(void) {
         {{0}, false, "", ""},
         {{0}, true, "", " "},
         {{0}, true, "\xe2\x96\x81\xff", " \xe2\x96\x81\xff"},
-        {{.composes = true}, false, "\xe2\x84\xab", "\xc3\x85"}, /* the Angstrom sign */
+        {{.composes = true},
+         false,
+         "\xe2\x84\xab",
+         "\xc3\x85"}, /* the Angstrom sign */
         {{.composes = true}, true, "e\xcc\x81", " \xc3\xa9"},
         {{.composes = true},
          false,
@@ -1166,11 +1310,17 @@ static void texts_are_normalized(void) {
         /* blocked by its own class */
         {{.composes = true}, false, "a\xcc\x81\xcc\x81", "\xc3\xa1\xcc\x81"},
         /* in order of their classes */
-        {{.composes = true}, false, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81"},
+        {{.composes = true},
+         false,
+         "a\xcc\x81\xcc\xa3",
+         "\xe1\xba\xa1\xcc\x81"},
         {{.composes = true}, false, "\xff\xcc\x81", "\xff\xcc\x81"},
         /* Korean: first and last syllables */
         {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xa1", "\xea\xb0\x80"},
-        {{.composes = true}, false, "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82", "\xed\x9e\xa3"},
+        {{.composes = true},
+         false,
+         "\xe1\x84\x92\xe1\x85\xb5\xe1\x87\x82",
+         "\xed\x9e\xa3"},
         {{.composes = true},
          false,
          "\xed\x9e\xa4\xe1\x86\xa8",
@@ -1188,21 +1338,32 @@ static void texts_are_normalized(void) {
          false,
          "\xe1\x84\x93\xe1\x85\xa1",
          "\xe1\x84\x93\xe1\x85\xa1"}, /* next to the composing range */
-        {{.composes = true}, false, "\xe1\x84\x80\xe1\x85\xb6", "\xe1\x84\x80\xe1\x85\xb6"},
-        {{.composes = true}, false, "\xea\xb0\x80\xe1\x87\x83", "\xea\xb0\x80\xe1\x87\x83"},
+        {{.composes = true},
+         false,
+         "\xe1\x84\x80\xe1\x85\xb6",
+         "\xe1\x84\x80\xe1\x85\xb6"},
+        {{.composes = true},
+         false,
+         "\xea\xb0\x80\xe1\x87\x83",
+         "\xea\xb0\x80\xe1\x87\x83"},
         {{.composes = true, .replaces_invalid = true, .replaces_mark = true},
          false,
          "\xff\xe2\x96\x81\xcc\x81",
          "\xef\xbf\xbd \xcc\x81"},
-        {{.replaces_invalid = true}, false, "a\x80\xe2\x96\x81", "a\xef\xbf\xbd\xe2\x96\x81"},
+        {{.replaces_invalid = true},
+         false,
+         "a\x80\xe2\x96\x81",
+         "a\xef\xbf\xbd\xe2\x96\x81"},
         {{.replaces_mark = true}, true, "\xe2\x96\x81\xff", "  \xff"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t n = 0;
-        char *found = normalize(&cases[i].normalizer, cases[i].text, strlen(cases[i].text), &n);
+        char *found = normalize(&cases[i].normalizer, cases[i].text,
+                                strlen(cases[i].text), &n);
         const char *from = found && !cases[i].space ? found + 1 : found;
         n += cases[i].space;
-        CHECK(found && n == strlen(cases[i].expected) && !memcmp(from, cases[i].expected, n),
+        CHECK(found && n == strlen(cases[i].expected) &&
+                  !memcmp(from, cases[i].expected, n),
               "case %zu: '%.*s'", i, (int)n, from);
         free(found);
     }
@@ -1216,7 +1377,8 @@ typedef struct {
 
 static int add_word(void *arg, const char *s, size_t n) {
     Cut *cut = arg;
-    if (cut->n) cut->words[cut->n++] = '|';
+    if (cut->n)
+        cut->words[cut->n++] = '|';
     memcpy(cut->words + cut->n, s, n);
     cut->n += n;
     return --cut->left == 0 ? 7 : 0;
@@ -1251,11 +1413,13 @@ static void texts_are_cut(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Cut cut = {.left = -1};
         const size_t size = strlen(cases[i].text);
-        CHECK(!pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut), "case %zu", i);
-        CHECK(!strcmp(cut.words, cases[i].expected), "case %zu: '%s', expected '%s'", i, cut.words,
-              cases[i].expected);
+        CHECK(!pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut),
+              "case %zu", i);
+        CHECK(!strcmp(cut.words, cases[i].expected),
+              "case %zu: '%s', expected '%s'", i, cut.words, cases[i].expected);
         cut = (Cut){.left = 1};
-        const int status_ = pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut);
+        const int status_ =
+            pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut);
         CHECK((status_ != 0) == (size > 0), "case %zu: status %d", i, status_);
     }
 }
@@ -1265,19 +1429,25 @@ static void texts_are_cut(void) {
 
 /* Opens, encodes, closes; also opens a refused file. */
 static void use_memory(const char *json, const char *refused) {
-    static const char text[] = "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
+    static const char text[] =
+        "Once upon e\xcc\x81 \xff 12<think>  x<s> y\xf0\x9f\x99\x82";
     static const char *const paths[] = {"tests/golden/bpe_llama2.json",
                                         "tests/golden/bpe_qwen2.json"};
     for (int i = 0; i < 4; i++) {
         Tokenizer t;
         Tokens tokens;
-        const int opened =
-            i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
-                  : open_files(&t, i == 2 ? json : refused, "{\"chat_template\":\"y\"}", NULL);
-        if (opened) continue;
-        if (i == 2) t.space_prefix = SPACE_IF_NONE;
-        if (tokenizer_set_chat_template(&t, text, 20)) abort();
-        if (tokenizer_encode(&t, text, sizeof text - 1, true, &tokens)) abort();
+        const int opened = i < 2
+                               ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+                               : open_files(&t, i == 2 ? json : refused,
+                                            "{\"chat_template\":\"y\"}", NULL);
+        if (opened)
+            continue;
+        if (i == 2)
+            t.space_prefix = SPACE_IF_NONE;
+        if (tokenizer_set_chat_template(&t, text, 20))
+            abort();
+        if (tokenizer_encode(&t, text, sizeof text - 1, true, &tokens))
+            abort();
         free(tokens.ids);
         tokenizer_close(&t);
     }
@@ -1286,14 +1456,18 @@ static void use_memory(const char *json, const char *refused) {
 /* Repeated use leaves no more memory allocated than one use. */
 static void memory_is_freed(void) {
     char json[512], refused[512];
-    snprintf(json, sizeof json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
+    snprintf(json, sizeof json,
+             "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}",
              PIECES);
-    snprintf(refused, sizeof refused, "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
+    snprintf(refused, sizeof refused,
+             "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
     use_memory(json, refused);
     const struct mallinfo2 before = mallinfo2();
-    for (int i = 0; i < 3; i++) use_memory(json, refused);
+    for (int i = 0; i < 3; i++)
+        use_memory(json, refused);
     const struct mallinfo2 after = mallinfo2();
-    CHECK(after.uordblks + after.hblkhd <= before.uordblks + before.hblkhd, "%zu bytes more",
+    CHECK(after.uordblks + after.hblkhd <= before.uordblks + before.hblkhd,
+          "%zu bytes more",
           after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
 }
 
@@ -1304,14 +1478,20 @@ static void memory_is_freed(void) {
 static int convert(const char *tokenizer, int vocab_size) {
     char here[PATH_MAX] = "";
     const HashModel m = {16, 16, 1, 2, 1, vocab_size, 16, true, 9};
-    if (*tokenizer != '/' && !realpath(tokenizer, here)) return -1;
+    if (*tokenizer != '/' && !realpath(tokenizer, here))
+        return -1;
     hashmodel_write(&m, inside("m.bin"), 0, 0);
-    return run("m.bin -z %s -m convert -q f16 -o m.gguf", *here ? here : tokenizer);
+    return run("m.bin -z %s -m convert -q f16 -o m.gguf",
+               *here ? here : tokenizer);
 }
 
-static int reopen(Tokenizer *t, Model *model, const char *name, int vocab_size) {
-    if (model_open(model, inside(name))) return -1;
-    return gguf_read_tokenizer(t, model->files, name, vocab_size, true) == 1 ? 0 : -1;
+static int reopen(Tokenizer *t, Model *model, const char *name,
+                  int vocab_size) {
+    if (model_open(model, inside(name)))
+        return -1;
+    return gguf_read_tokenizer(t, model->files, name, vocab_size, true) == 1
+               ? 0
+               : -1;
 }
 
 static void a_gguf_file_has_the_same_tokens(void) {
@@ -1324,17 +1504,20 @@ static void a_gguf_file_has_the_same_tokens(void) {
     for (int i = 0; i < 3; i += test_fast() ? 2 : 1) {
         Tokenizer t, t_gguf;
         Model model;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n), "%s does not open",
-              files[i].path);
-        CHECK(convert(files[i].path, files[i].n) == 0, "%s: %s", files[i].path, err);
-        CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n), "%s does not open", files[i].path);
+        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n),
+              "%s does not open", files[i].path);
+        CHECK(convert(files[i].path, files[i].n) == 0, "%s: %s", files[i].path,
+              err);
+        CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n),
+              "%s does not open", files[i].path);
         CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos &&
                   t.normalizer.composes == t_gguf.normalizer.composes,
               "BOS %d", t_gguf.bos);
         /* not stored in GGUF, or different in SentencePiece */
         for (int id = 0; id < t.pieces.n; id++) {
             t.pieces.list[id].raw = true;
-            t.pieces.list[id].strips_left = t.pieces.list[id].strips_right = false;
+            t.pieces.list[id].strips_left = t.pieces.list[id].strips_right =
+                false;
             if (i == 2 && t.pieces.list[id].kind == PIECE_SPECIAL)
                 t.pieces.list[id].kind = PIECE_CONTROL;
         }
@@ -1356,11 +1539,14 @@ static void a_gguf_file_has_the_same_tokens(void) {
     "\",\"split\":false}"
 
 /* Converts with a tokenizer.json in which the string `from` is replaced by `to`. */
-static int convert_changed(const char *path, int vocab_size, const char *from, const char *to) {
+static int convert_changed(const char *path, int vocab_size, const char *from,
+                           const char *to) {
     size_t size = 0;
-    char *json = file_read(path, &size), *at = json ? strstr(json, from) : NULL, changed[PATH_MAX];
+    char *json = file_read(path, &size), *at = json ? strstr(json, from) : NULL,
+         changed[PATH_MAX];
     FILE *out_ = at ? fopen(inside("changed.json"), "wb") : NULL;
-    if (!out_) abort();
+    if (!out_)
+        abort();
     fprintf(out_, "%.*s%s%s", (int)(at - json), json, to, at + strlen(from));
     fclose(out_);
     free(json);
@@ -1370,26 +1556,28 @@ static int convert_changed(const char *path, int vocab_size, const char *from, c
 
 static void differences_in_gguf_are_noted(void) {
     static const char
-        white_space
-            [] = "note: some added tokens treat the white space in them or next to them "
-                 "differently in GGUF\n",
- spaces[] =
-        "note: GGUF always inserts a space before a text; the folder does so only if the text has "
-        "none\n";
+        white_space[] =
+            "note: some added tokens treat the white space in them or next to them "
+            "differently in GGUF\n",
+        spaces[] =
+            "note: GGUF always inserts a space before a text; the folder does so only if the text has "
+            "none\n";
     static const struct {
         const char *from, *to, *note;
-    } cases[] = {
-        {"\"lstrip\":false", "\"lstrip\":false", ""},
-        {"\"lstrip\":false", "\"lstrip\":true", white_space},
-        {"\"rstrip\":false", "\"rstrip\":true", white_space},
-        {LLAMA2_NORMALIZER, METASPACE("first"), spaces},
-        /* as in Phi-3 */
-        {"false,\"special\":true},{\"id\":2", "false,\"special\":false},{\"id\":2", white_space},
-        {LLAMA2_NORMALIZER, METASPACE("always"), spaces},
-        {LLAMA2_NORMALIZER, METASPACE("never"), ""}};
+    } cases[] = {{"\"lstrip\":false", "\"lstrip\":false", ""},
+                 {"\"lstrip\":false", "\"lstrip\":true", white_space},
+                 {"\"rstrip\":false", "\"rstrip\":true", white_space},
+                 {LLAMA2_NORMALIZER, METASPACE("first"), spaces},
+                 /* as in Phi-3 */
+                 {"false,\"special\":true},{\"id\":2",
+                  "false,\"special\":false},{\"id\":2", white_space},
+                 {LLAMA2_NORMALIZER, METASPACE("always"), spaces},
+                 {LLAMA2_NORMALIZER, METASPACE("never"), ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        CHECK(convert_changed(LLAMA2, cases[i].from, cases[i].to) == 0, "case %zu: %s", i, err);
-        CHECK(!strcmp(err, cases[i].note), "case %zu: '%s', expected '%s'", i, err, cases[i].note);
+        CHECK(convert_changed(LLAMA2, cases[i].from, cases[i].to) == 0,
+              "case %zu: %s", i, err);
+        CHECK(!strcmp(err, cases[i].note), "case %zu: '%s', expected '%s'", i,
+              err, cases[i].note);
     }
 }
 
@@ -1408,22 +1596,27 @@ static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
          "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true},\"before\":{",
          "ByteLevel inserts a space before a text"},
         {LLAMA2, "<0x41>", "<0xXX>", "byte pieces are missing"},
-        {LLAMA2, "<0xE4>", "<0xXX>", "tokenize differently: characters without a piece"},
-        {LLAMA2, "<0x01>", "<0xXX>", "tokenize differently: characters without a piece"},
+        {LLAMA2, "<0xE4>", "<0xXX>",
+         "tokenize differently: characters without a piece"},
+        {LLAMA2, "<0x01>", "<0xXX>",
+         "tokenize differently: characters without a piece"},
         {LLAMA2,
          "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
          "\"content\":\"\xe2\x96\x81\"}",
          "null", "tokenize differently: U+2581"},
-        {LLAMA2, "[{\"id\":0,", "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
+        {LLAMA2, "[{\"id\":0,",
+         "[{\"id\":821,\"content\":\"used\",\"special\":true},{\"id\":0,",
          "tokenize differently: merges of added tokens"},
         {LLAMA2, "\"ignore_merges\":false", "\"ignore_merges\":true",
          "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int status_ = convert_changed(cases[i].path, cases[i].n, cases[i].from, cases[i].to);
+        const int status_ = convert_changed(cases[i].path, cases[i].n,
+                                            cases[i].from, cases[i].to);
         CHECK((status_ == 0) == !cases[i].mention, "case %zu: %s", i, err);
-        CHECK(!cases[i].mention || (strstr(err, cases[i].mention) && one_line(err)), "case %zu: %s",
-              i, err);
+        CHECK(!cases[i].mention ||
+                  (strstr(err, cases[i].mention) && one_line(err)),
+              "case %zu: %s", i, err);
     }
 }
 
@@ -1433,15 +1626,21 @@ static void pieces_too_long_to_check_are_refused(void) {
     char path[PATH_MAX];
     for (int n = 512; n <= 513; n++) {
         size_t at = (size_t)sprintf(
-            json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
-                  "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
+            json,
+            "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+            "\"content\":\"" SPACE_MARK "\"},\"model\":{\"vocab\":{");
         for (int b = 0; b < 256; b++)
-            at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+            at +=
+                (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
         sprintf(json + at, "\"%0*d\":256},\"merges\":[]}}", n, 0);
         write_file("long.json", json);
         snprintf(path, sizeof path, "%s", inside("long.json"));
-        CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n, status, err);
-        CHECK(n == 512 || strstr(err, "its merges are not those of a SentencePiece vocabulary"),
+        CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n,
+              status, err);
+        CHECK(n == 512 ||
+                  strstr(
+                      err,
+                      "its merges are not those of a SentencePiece vocabulary"),
               "%s", err);
     }
 }
@@ -1449,8 +1648,8 @@ static void pieces_too_long_to_check_are_refused(void) {
 /* As in Gemma: added tokens for line ends and for runs of spaces, which merge first. Only U+2581 in
  * a text differs. A run of spaces that merges do not produce is refused. */
 static void runs_of_spaces_are_kept(void) {
-    static const char *const texts[] = {"a  a\n\na", "   aa", "  ", "a    a a\n   a\n\n\n",
-                                        " a<b> a"};
+    static const char *const texts[] = {"a  a\n\na", "   aa", "  ",
+                                        "a    a a\n   a\n\n\n", " a<b> a"};
     static char json[1 << 14], path[PATH_MAX];
     for (int merges = 1; merges >= 0; merges--) {
         Tokenizer t, t_gguf;
@@ -1459,31 +1658,40 @@ static void runs_of_spaces_are_kept(void) {
             json,
             "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
             "\"},"
-            "\"added_tokens\":[{\"id\":256,\"content\":\"" SPACE_MARK SPACE_MARK "\"},"
+            "\"added_tokens\":[{\"id\":256,\"content\":\"" SPACE_MARK SPACE_MARK
+            "\"},"
             "{\"id\":257,\"content\":\"\\n\\n\"},{\"id\":258,\"content\":\"<b>\"}],\"model\":{\"vocab\":{");
         for (int b = 0; b < 256; b++)
-            at += (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
+            at +=
+                (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
         sprintf(json + at,
-                "\"" SPACE_MARK SPACE_MARK "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK
+                "\"" SPACE_MARK SPACE_MARK
+                "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK
                 "\":259,\"a\":260,"
                 "\"\\n\":261,\"" SPACE_MARK
-                "a\":262,\"aa\":263},\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK " a\",\"a a\"]}}",
+                "a\":262,\"aa\":263},\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK
+                " a\",\"a a\"]}}",
                 merges ? "\"" SPACE_MARK " " SPACE_MARK "\"," : "");
         write_file("spaces.json", json);
         snprintf(path, sizeof path, "%s", inside("spaces.json"));
         CHECK(convert(path, 300) == !merges, "status %d, %s", status, err);
-        CHECK(strstr(err, merges ? "note: some added tokens treat the white space"
-                                 : "text next to an added token"),
+        CHECK(strstr(err, merges
+                              ? "note: some added tokens treat the white space"
+                              : "text next to an added token"),
               "%s", err);
-        if (!merges) return;
-        CHECK(!tokenizer_open_json(&t, path, 300) && !reopen(&t_gguf, &model, "m.gguf", 300),
+        if (!merges)
+            return;
+        CHECK(!tokenizer_open_json(&t, path, 300) &&
+                  !reopen(&t_gguf, &model, "m.gguf", 300),
               "does not open");
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
             Tokens a, b;
             CHECK(!tokenizer_encode(&t, texts[i], strlen(texts[i]), true, &a) &&
-                      !tokenizer_encode(&t_gguf, texts[i], strlen(texts[i]), true, &b),
+                      !tokenizer_encode(&t_gguf, texts[i], strlen(texts[i]),
+                                        true, &b),
                   "no memory");
-            CHECK(a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids),
+            CHECK(a.n == b.n &&
+                      !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids),
                   "'%s': %d tokens, %d in GGUF", texts[i], a.n, b.n);
             free(a.ids);
             free(b.ids);
@@ -1504,7 +1712,8 @@ typedef struct {
     uint64_t seed, drawn;
     FILE *out;
     int n, n_texts;
-    char texts[24][32]; /* of the merged pieces, each made of two earlier ones */
+    char texts[24]
+              [32]; /* of the merged pieces, each made of two earlier ones */
 } Random;
 
 static int draw(Random *r, int n) {
@@ -1517,7 +1726,9 @@ static void add_piece(Random *r, const char *text) {
 
 static bool has_text(const Random *r, const char *text, int n) {
     for (int i = 0; i < r->n_texts; i++)
-        if ((int)strlen(r->texts[i]) == n && !strncmp(r->texts[i], text, (size_t)n)) return true;
+        if ((int)strlen(r->texts[i]) == n &&
+            !strncmp(r->texts[i], text, (size_t)n))
+            return true;
     return false;
 }
 
@@ -1525,14 +1736,18 @@ static bool has_text(const Random *r, const char *text, int n) {
 static void add_texts(Random *r, const char *const *characters, int n) {
     r->n_texts = 0;
     for (int i = 0; i < n; i++)
-        if (i < 4 || draw(r, 2)) strcpy(r->texts[r->n_texts++], characters[i]);
+        if (i < 4 || draw(r, 2))
+            strcpy(r->texts[r->n_texts++], characters[i]);
     for (int i = 0; i < 10; i++) {
         char text[64];
-        const char *left = r->texts[draw(r, r->n_texts)], *right = r->texts[draw(r, r->n_texts)];
+        const char *left = r->texts[draw(r, r->n_texts)],
+                   *right = r->texts[draw(r, r->n_texts)];
         const int length = snprintf(text, sizeof text, "%s%s", left, right);
-        if (length < 32 && !has_text(r, text, length)) strcpy(r->texts[r->n_texts++], text);
+        if (length < 32 && !has_text(r, text, length))
+            strcpy(r->texts[r->n_texts++], text);
     }
-    for (int i = 0; i < r->n_texts; i++) add_piece(r, r->texts[i]);
+    for (int i = 0; i < r->n_texts; i++)
+        add_piece(r, r->texts[i]);
 }
 
 /* Every pair that makes a piece, ordered by this piece, then by the longer left part. */
@@ -1541,35 +1756,44 @@ static void add_merges(const Random *r) {
     for (int i = 0; i < r->n_texts; i++)
         for (int n = (int)strlen(r->texts[i]) - 1; n > 0; n--) {
             const char *rest = r->texts[i] + n;
-            if (!has_text(r, r->texts[i], n) || !has_text(r, rest, (int)strlen(rest))) continue;
-            fprintf(r->out, "%s[\"%.*s\",\"%s\"]", first ? "" : ",", n, r->texts[i], rest);
+            if (!has_text(r, r->texts[i], n) ||
+                !has_text(r, rest, (int)strlen(rest)))
+                continue;
+            fprintf(r->out, "%s[\"%.*s\",\"%s\"]", first ? "" : ",", n,
+                    r->texts[i], rest);
             first = false;
         }
 }
 
 /* With all, most or no byte pieces; with U+2581 for spaces in one of five ways, or not at all. */
 static void write_characters(Random *r) {
-    static const char *const characters[] = {SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
+    static const char *const characters[] = {
+        SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
     static const char replace[] =
         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s{\"type\":\"Replace\",\"pattern\":"
         "{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"}]},";
     static const char *const ways[] = {"first", "always", "never"};
     const int bytes = draw(r, 4), way = draw(r, 11), missing = draw(r, 256);
     if (way > 7)
-        fprintf(r->out,
-                "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
-                "\",\"prepend_scheme\":\"%s\",\"split\":false},",
-                ways[way - 8]);
+        fprintf(
+            r->out,
+            "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE_MARK
+            "\",\"prepend_scheme\":\"%s\",\"split\":false},",
+            ways[way - 8]);
     else if (way)
         fprintf(r->out, replace,
-                way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK "\"}," : "");
+                way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
+                          "\"},"
+                        : "");
     fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{",
-            draw(r, 2) ? "true" : "false", draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+            draw(r, 2) ? "true" : "false",
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
     add_piece(r, "<unk>");
     for (int b = 0; b < 256; b++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", b);
-        if (bytes > 1 || (bytes == 1 && b != missing)) add_piece(r, name);
+        if (bytes > 1 || (bytes == 1 && b != missing))
+            add_piece(r, name);
     }
     add_texts(r, characters, 6);
 }
@@ -1577,14 +1801,16 @@ static void write_characters(Random *r) {
 static void write_byte_level(Random *r) {
     static const char *const letters[] = {"a", "b", "c", "d"};
     const int missing = draw(r, 2) ? 'z' : -1;
-    fprintf(r->out,
-            "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
-            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+    fprintf(
+        r->out,
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
+        draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
     add_piece(r, "<unk>");
     for (int b = 0; b < 256; b++) {
         char name[3] = {0};
         byte_name(name, (uint8_t)b);
-        if ((b < 'a' || b > 'd') && b != missing && b != '"' && b != '\\') add_piece(r, name);
+        if ((b < 'a' || b > 'd') && b != missing && b != '"' && b != '\\')
+            add_piece(r, name);
     }
     add_piece(r, "\\\"");
     add_piece(r, "\\\\");
@@ -1595,7 +1821,8 @@ static void write_byte_level(Random *r) {
  * make it. */
 static int write_random(Random *r, bool *byte_level) {
     const char *path = inside("random.json");
-    if (!(r->out = fopen(path, "wb"))) return -1;
+    if (!(r->out = fopen(path, "wb")))
+        return -1;
     fputc('{', r->out);
     *byte_level = draw(r, 4) == 0;
     (*byte_level ? write_byte_level : write_characters)(r);
@@ -1618,7 +1845,8 @@ static int write_random(Random *r, bool *byte_level) {
 /* Whether the text contains an added token that is a control token in the GGUF file. */
 static bool has_control(const Tokenizer *t, const char *text) {
     for (const Piece *p = t->pieces.list;
-         p < t->pieces.list + t->pieces.n && t->space_prefix != SPACE_NEVER; p++)
+         p < t->pieces.list + t->pieces.n && t->space_prefix != SPACE_NEVER;
+         p++)
         if (p->kind == PIECE_USER && p->raw &&
             memmem(text, strlen(text), p->text, (size_t)p->length))
             return true;
@@ -1628,24 +1856,43 @@ static bool has_control(const Tokenizer *t, const char *text) {
 /* Random texts have the same ids, except for the leading space and added tokens, which notes
  * mention. */
 static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
-    static const char *const parts[] = {
-        "a", "b",  "c",        "ab",  " ", "\xc3\xa9", "\xe4\xb8\xad",     "z", "zz",
-        "0", "\n", "\xc3\x9f", "<u>", "d", "<unk>",    "\xf0\x9f\x99\x82", "a", "b"};
-    const bool noted = t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
+    static const char *const parts[] = {"a",
+                                        "b",
+                                        "c",
+                                        "ab",
+                                        " ",
+                                        "\xc3\xa9",
+                                        "\xe4\xb8\xad",
+                                        "z",
+                                        "zz",
+                                        "0",
+                                        "\n",
+                                        "\xc3\x9f",
+                                        "<u>",
+                                        "d",
+                                        "<unk>",
+                                        "\xf0\x9f\x99\x82",
+                                        "a",
+                                        "b"};
+    const bool noted =
+        t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
     const Piece *last = &t->pieces.list[r->n];
-    const bool special =
-        last->kind == PIECE_SPECIAL || t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
+    const bool special = last->kind == PIECE_SPECIAL ||
+                         t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
     for (int i = 0; i < 50; i++) {
         char text[64] = "";
-        for (int k = draw(r, 12); k >= 0; k--) strcat(text, parts[draw(r, 18)]);
-        if ((noted && *text == ' ') || special || has_control(t, text)) continue;
+        for (int k = draw(r, 12); k >= 0; k--)
+            strcat(text, parts[draw(r, 18)]);
+        if ((noted && *text == ' ') || special || has_control(t, text))
+            continue;
         Tokens a, b;
         CHECK(!tokenizer_encode(t, text, strlen(text), true, &a) &&
                   !tokenizer_encode(gguf, text, strlen(text), true, &b),
               "no memory");
-        const bool same = a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
-        CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file", (int)r->seed, text, a.n,
-              b.n);
+        const bool same =
+            a.n == b.n && !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
+        CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file",
+              (int)r->seed, text, a.n, b.n);
         free(a.ids);
         free(b.ids);
     }
@@ -1656,7 +1903,8 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
     const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
     int written[2] = {0}, refused[2] = {0}, closed = 0;
     Model model;
-    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) && !model_open(&model, inside("m.bin")),
+    CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) &&
+              !model_open(&model, inside("m.bin")),
           "cannot make the model");
     for (uint64_t seed = 0; seed < (test_fast() ? 60 : 600); seed++) {
         Tokenizer t, t_gguf;
@@ -1665,27 +1913,32 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         r = (Random){.seed = seed};
         CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
         stderr_hide();
-        const bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
+        const bool opens =
+            !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
         const bool representable =
-            opens && !gguf_write_model(&model, &t, TYPE_F16, false, "m.bin", inside("m.gguf"));
+            opens && !gguf_write_model(&model, &t, TYPE_F16, false, "m.bin",
+                                       inside("m.gguf"));
         const int lines = stderr_show();
-        CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s", (int)seed, lines,
-              stderr_text());
+        CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s",
+              (int)seed, lines, stderr_text());
         (representable ? written : refused)[byte_level]++;
-        if (opens && !representable) closed++;
+        if (opens && !representable)
+            closed++;
         if (representable) {
-            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM), "tokenizer %d does not open",
-                  (int)seed);
+            CHECK(!reopen(&t_gguf, &again, "m.gguf", N_RANDOM),
+                  "tokenizer %d does not open", (int)seed);
             check_random(&t, &t_gguf, &r);
             tokenizer_close(&t_gguf);
             model_close(&again);
         }
-        if (opens) tokenizer_close(&t);
+        if (opens)
+            tokenizer_close(&t);
     }
     model_close(&model);
-    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 && refused[0] > 50 &&
-                          refused[1] > 10 && closed > 100),
-          "%d and %d written, %d and %d refused", written[0], written[1], refused[0], refused[1]);
+    CHECK(test_fast() || (written[0] > 50 && written[1] > 30 &&
+                          refused[0] > 50 && refused[1] > 10 && closed > 100),
+          "%d and %d written, %d and %d refused", written[0], written[1],
+          refused[0], refused[1]);
 }
 
 static int count_word(void *n, const char *s, size_t size) {
@@ -1701,16 +1954,20 @@ static void digits_are_those_of_the_library(void) {
     unsigned first = 0, last = 0;
     int n_digits = 0;
     FILE *in = fopen("tests/golden/digits.txt", "r");
-    CHECK(in && fscanf(in, "%x %x", &first, &last) == 2, "no tests/golden/digits.txt");
+    CHECK(in && fscanf(in, "%x %x", &first, &last) == 2,
+          "no tests/golden/digits.txt");
     for (unsigned code = 0; code < 0x110000; code++) {
         char text[8] = "a";
         int words = 0;
-        if (code >= 0xd800 && code < 0xe000) continue;
-        if (code > last && fscanf(in, "%x %x", &first, &last) != 2) first = last = UINT_MAX;
+        if (code >= 0xd800 && code < 0xe000)
+            continue;
+        if (code > last && fscanf(in, "%x %x", &first, &last) != 2)
+            first = last = UINT_MAX;
         const bool is_digit = code >= first && code <= last;
         const size_t n = 1 + (size_t)utf8_encode(text + 1, code);
         text[n] = 'b';
-        CHECK(!pretokenize(steps, text, n + 1, count_word, &words) && words == (is_digit ? 3 : 1),
+        CHECK(!pretokenize(steps, text, n + 1, count_word, &words) &&
+                  words == (is_digit ? 3 : 1),
               "U+%04X: %d words", code, words);
         n_digits += is_digit;
     }

@@ -21,17 +21,19 @@
 /* In the library control pieces match no text. */
 static void match_as_the_library(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++)
-        if (t->pieces.list[id].kind == PIECE_SPECIAL) t->pieces.list[id].kind = PIECE_CONTROL;
+        if (t->pieces.list[id].kind == PIECE_SPECIAL)
+            t->pieces.list[id].kind = PIECE_CONTROL;
 }
 
 static void stories_matches_the_library(void) {
     Model model;
     Tokenizer t;
     CHECK(!model_open(&model, "models/stories.gguf"), "does not open");
-    CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf", model.config.vocab_size,
-                              true) == 1,
+    CHECK(gguf_read_tokenizer(&t, model.files, "models/stories.gguf",
+                              model.config.vocab_size, true) == 1,
           "no tokenizer");
-    CHECK(t.normalizer.replaces_invalid, "replaces_invalid differs from the library");
+    CHECK(t.normalizer.replaces_invalid,
+          "replaces_invalid differs from the library");
     match_as_the_library(&t);
     check_golden_tokens(&t, "stories", ALL_BYTES);
     tokenizer_close(&t);
@@ -48,7 +50,8 @@ static void llama_2_matches_the_library(void) {
     CHECK(!tokenizer_open_bin(&t, path, 32000), "does not open");
     t.normalizer.replaces_invalid = true; /* as in a SentencePiece model */
     check_golden_tokens(&t, "llama32k", ALL_BYTES);
-    t.normalizer.replaces_invalid = false; /* llama2.c's rule: every byte is kept */
+    t.normalizer.replaces_invalid =
+        false; /* llama2.c's rule: every byte is kept */
     check_all_bytes_return(&t);
     tokenizer_close(&t);
 }
@@ -82,7 +85,8 @@ static void user_defined_pieces_match_as_in_the_library(void) {
     Model model;
     Tokenizer t;
     gguf_make(&file, &speaking, 0);
-    gguf_add_tokenizer(&file, speaking.vocab_size, pieces, (int)(sizeof pieces / sizeof *pieces));
+    gguf_add_tokenizer(&file, speaking.vocab_size, pieces,
+                       (int)(sizeof pieces / sizeof *pieces));
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
     match_as_the_library(&t);
     check_golden_tokens(&t, "user", ALL_BYTES);
@@ -94,9 +98,12 @@ static void user_defined_pieces_match_as_in_the_library(void) {
 static bool gives(const Tokenizer *t, const char *text, const int *ids) {
     Tokens tokens;
     int n = 0;
-    while (ids[n] >= 0) n++;
-    if (tokenizer_encode(t, text, strlen(text), false, &tokens)) return false;
-    const bool same = tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
+    while (ids[n] >= 0)
+        n++;
+    if (tokenizer_encode(t, text, strlen(text), false, &tokens))
+        return false;
+    const bool same =
+        tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
     free(tokens.ids);
     return same;
 }
@@ -104,14 +111,16 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
 /* Control pieces match the raw text; a space is inserted after them, as before any text. */
 static void control_pieces_match(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
-    static const GgufPiece control[] = {{"<|end|>", CONTROL}, {"<0x0A>b", CONTROL}};
+    static const GgufPiece control[] = {{"<|end|>", CONTROL},
+                                        {"<0x0A>b", CONTROL}};
     static GgufFile file;
     Model model;
     Tokenizer t;
     gguf_make(&file, &speaking, 0);
     gguf_add_tokenizer(&file, speaking.vocab_size, control, 2);
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
-    CHECK(gives(&t, "aa<|end|>ba\n</s>\n", (int[]){1030, 1598, 1031, 2, -1}), "between two words");
+    CHECK(gives(&t, "aa<|end|>ba\n</s>\n", (int[]){1030, 1598, 1031, 2, -1}),
+          "between two words");
     CHECK(gives(&t, "<|end|><|end|>", (int[]){1598, 1598, -1}), "no text");
     tokenizer_close(&t);
     model_close(&model);
@@ -128,18 +137,25 @@ static void a_space_mark_in_a_text_is_a_space(void) {
     gguf_make(&file, &speaking, 0);
     gguf_add_tokenizer(&file, speaking.vocab_size, &user, 1);
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
-    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 1031, -1}), "between two words");
-    CHECK(gives(&t, SPACE_MARK "aa" SPACE_MARK, (int[]){259, 1030, 259, -1}), "at both ends");
-    CHECK(gives(&t, SPACE_MARK SPACE_MARK, (int[]){259, 259, 259, -1}), "only U+2581");
-    CHECK(gives(&t, "x" SPACE_MARK "y", (int[]){259, 1599, -1}), "in a user-defined piece");
-    CHECK(gives(&t, "aa\xe2\x96\x82" SPACE_MARK "x y", (int[]){1030, 229, 153, 133, 259, 1599, -1}),
+    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 1031, -1}),
+          "between two words");
+    CHECK(gives(&t, SPACE_MARK "aa" SPACE_MARK, (int[]){259, 1030, 259, -1}),
+          "at both ends");
+    CHECK(gives(&t, SPACE_MARK SPACE_MARK, (int[]){259, 259, 259, -1}),
+          "only U+2581");
+    CHECK(gives(&t, "x" SPACE_MARK "y", (int[]){259, 1599, -1}),
+          "in a user-defined piece");
+    CHECK(gives(&t, "aa\xe2\x96\x82" SPACE_MARK "x y",
+                (int[]){1030, 229, 153, 133, 259, 1599, -1}),
           "U+2582 is not a space");
     tokenizer_close(&t);
     model_close(&model);
     hashtokenizer_write(temporary("tokenizer.bin"), 1600);
-    CHECK(!tokenizer_open_bin(&t, temporary("tokenizer.bin"), 1600), "does not open");
-    CHECK(gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 229, 153, 132, 355, -1}),
-          "in a tokenizer.bin");
+    CHECK(!tokenizer_open_bin(&t, temporary("tokenizer.bin"), 1600),
+          "does not open");
+    CHECK(
+        gives(&t, "aa" SPACE_MARK "ba", (int[]){1030, 229, 153, 132, 355, -1}),
+        "in a tokenizer.bin");
     tokenizer_close(&t);
 }
 
@@ -151,20 +167,24 @@ enum { N_PIECES = 60, MAX_LETTERS = 5 };
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
-    if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MAX_LETTERS)) abort();
+    if (pieces_open(p, N_PIECES, (size_t)N_PIECES * MAX_LETTERS))
+        abort();
     for (int id = 0; id < N_PIECES; id++) {
         const uint64_t bits = hash64(77, round, (uint64_t)id);
         char *text = p->text + (size_t)id * MAX_LETTERS;
-        for (int i = 0; i < MAX_LETTERS; i++) text[i] = letters[bits >> (8 + 2 * i) & 3];
+        for (int i = 0; i < MAX_LETTERS; i++)
+            text[i] = letters[bits >> (8 + 2 * i) & 3];
         p->list[id] = (Piece){.text = text,
                               .length = (int)(bits % (MAX_LETTERS + 1)),
                               .kind = (PieceKind)(bits >> 32 & 3),
                               .also_merged = (bits >> 40) & 1,
                               .raw = (bits >> 41) & 1};
         /* byte pieces have names, which this test does not make */
-        if (p->list[id].kind == PIECE_BYTE) p->list[id].kind = PIECE_CONTROL;
+        if (p->list[id].kind == PIECE_BYTE)
+            p->list[id].kind = PIECE_CONTROL;
     }
-    if (pieces_index(p)) abort();
+    if (pieces_index(p))
+        abort();
 }
 
 static bool starts(const Piece *p, const char *s, int left) {
@@ -179,7 +199,8 @@ static int match_naively(const Pieces *p, const char *s, int left, bool raw) {
         if (!x->length || (x->kind != PIECE_USER && x->kind != PIECE_SPECIAL) ||
             !starts(x, s, left))
             continue;
-        if (best < 0 || x->length >= p->list[best].length) best = id;
+        if (best < 0 || x->length >= p->list[best].length)
+            best = id;
     }
     /* if the longest piece has another `raw`, a shorter piece may match */
     while (best >= 0 && p->list[best].raw != raw) {
@@ -204,24 +225,30 @@ static void lookup_matches_a_linear_search(void) {
         random_pieces(&p, round);
         for (int at = 0; at < N_PIECES * MAX_LETTERS; at++) {
             const char *s = p.text + at;
-            const int left = N_PIECES * MAX_LETTERS - at < 7 ? N_PIECES * MAX_LETTERS - at : 7;
+            const int left = N_PIECES * MAX_LETTERS - at < 7
+                                 ? N_PIECES * MAX_LETTERS - at
+                                 : 7;
             for (int raw = 0; raw < 2; raw++) {
                 const int id = pieces_match(&p, s, (size_t)left, raw),
                           expected = match_naively(&p, s, left, raw);
-                CHECK(id == expected, "round %d, byte %d: match %d, expected %d", (int)round, at,
-                      id, expected);
+                CHECK(id == expected,
+                      "round %d, byte %d: match %d, expected %d", (int)round,
+                      at, id, expected);
                 matches += id >= 0;
             }
             for (int n = 1; n <= left; n++) {
-                const int id = pieces_find(&p, s, n), expected = find_naively(&p, s, n);
-                CHECK(id == expected, "round %d, byte %d: found %d, expected %d", (int)round, at,
-                      id, expected);
+                const int id = pieces_find(&p, s, n),
+                          expected = find_naively(&p, s, n);
+                CHECK(id == expected,
+                      "round %d, byte %d: found %d, expected %d", (int)round,
+                      at, id, expected);
                 found += id >= 0;
             }
         }
         pieces_close(&p);
     }
-    CHECK(matches > 1000 && found > 1000, "%d matches, %d found", matches, found);
+    CHECK(matches > 1000 && found > 1000, "%d matches, %d found", matches,
+          found);
 }
 
 /* If only names are given, "<0x4A>" is the name of a byte. */
@@ -229,24 +256,29 @@ static void byte_pieces_are_recognized_by_name(void) {
     static const struct {
         const char *name;
         int length, byte;
-    } cases[] = {{"<0x4A>", 6, 0x4a}, {"<0x4G>", 6, -1},    {"<0xG4>", 6, -1},   {"<0x4a>", 6, -1},
-                 {"<0x4A]", 6, -1},   {"<0X4A>", 6, -1},    {"<0x4A", 5, -1},    {"<0x4A>>", 7, -1},
-                 {"<0x4\0>", 6, -1},  {"<0x\0004>", 6, -1}, {"<0xFF>", 6, 0xff}, {"<0x00>", 6, 0}};
+    } cases[] = {{"<0x4A>", 6, 0x4a},  {"<0x4G>", 6, -1},   {"<0xG4>", 6, -1},
+                 {"<0x4a>", 6, -1},    {"<0x4A]", 6, -1},   {"<0X4A>", 6, -1},
+                 {"<0x4A", 5, -1},     {"<0x4A>>", 7, -1},  {"<0x4\0>", 6, -1},
+                 {"<0x\0004>", 6, -1}, {"<0xFF>", 6, 0xff}, {"<0x00>", 6, 0}};
     enum { N = sizeof cases / sizeof *cases };
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, N, 0), "no memory");
     for (int id = 0; id < N; id++)
-        p.list[id] =
-            (Piece){.text = cases[id].name, .length = cases[id].length, .kind = PIECE_TEXT};
+        p.list[id] = (Piece){.text = cases[id].name,
+                             .length = cases[id].length,
+                             .kind = PIECE_TEXT};
     CHECK(!pieces_index(&p), "no memory");
     for (int id = 0; id < N; id++) {
         const Piece *piece = &p.list[id];
-        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0), "%s: kind %d", cases[id].name,
-              piece->kind);
-        if (cases[id].byte < 0) continue;
-        CHECK(piece->n_decoded == 1 && (uint8_t)*piece->decoded == cases[id].byte, "%s is byte %d",
-              cases[id].name, (uint8_t)*piece->decoded);
-        CHECK(p.byte_piece[cases[id].byte] == id && pieces_find(&p, piece->text, piece->length) < 0,
+        CHECK((piece->kind == PIECE_BYTE) == (cases[id].byte >= 0),
+              "%s: kind %d", cases[id].name, piece->kind);
+        if (cases[id].byte < 0)
+            continue;
+        CHECK(piece->n_decoded == 1 &&
+                  (uint8_t)*piece->decoded == cases[id].byte,
+              "%s is byte %d", cases[id].name, (uint8_t)*piece->decoded);
+        CHECK(p.byte_piece[cases[id].byte] == id &&
+                  pieces_find(&p, piece->text, piece->length) < 0,
               "%s merges", cases[id].name);
     }
     pieces_close(&p);
@@ -257,40 +289,45 @@ static void byte_pieces_are_recognized_by_name(void) {
 static void names_of_bytes_are_decoded(void) {
     static const struct {
         const char *name, *bytes;
-    } cases[] = {{"a", "a"},
-                 {"\xc4\xa0"
-                  "a",
-                  " a"},               /* U+0120 */
-                 {"\xc4\x80", "\0"},   /* U+0100 */
-                 {"\xc5\x83", "\xad"}, /* U+0143, the last name */
-                 {"\xc3\xbf\xc2\xa1", "\xff\xa1"},
-                 {"\xc5\x84", NULL},  /* U+0144 */
-                 {"a\xc2\xad", NULL}, /* U+00AD, U+00A0, a space, U+007F: not names of bytes */
-                 {"\xc2\xa0", NULL},
-                 {" ", NULL},
-                 {"\x7f", NULL},
-                 {"\xe2\x96\x81", NULL}, /* characters of three and four bytes, the empty name */
-                 {"\xf0\x9f\x99\x82", NULL},
-                 {"a\xff", NULL},
-                 {"\xc4", NULL}};
+    } cases[] = {
+        {"a", "a"},
+        {"\xc4\xa0"
+         "a",
+         " a"},               /* U+0120 */
+        {"\xc4\x80", "\0"},   /* U+0100 */
+        {"\xc5\x83", "\xad"}, /* U+0143, the last name */
+        {"\xc3\xbf\xc2\xa1", "\xff\xa1"},
+        {"\xc5\x84", NULL}, /* U+0144 */
+        {"a\xc2\xad",
+         NULL}, /* U+00AD, U+00A0, a space, U+007F: not names of bytes */
+        {"\xc2\xa0", NULL},
+        {" ", NULL},
+        {"\x7f", NULL},
+        {"\xe2\x96\x81",
+         NULL}, /* characters of three and four bytes, the empty name */
+        {"\xf0\x9f\x99\x82", NULL},
+        {"a\xff", NULL},
+        {"\xc4", NULL}};
     enum { N = sizeof cases / sizeof *cases };
     Pieces p = {.unk = -1, .byte_level = true};
     CHECK(!pieces_open(&p, N, (size_t)N * 8), "no memory");
     for (int id = 0; id < N; id++) {
         char *text = p.text + 8 * id;
-        p.list[id] = (Piece){.text = strcpy(text, cases[id].name), .kind = PIECE_TEXT};
+        p.list[id] =
+            (Piece){.text = strcpy(text, cases[id].name), .kind = PIECE_TEXT};
         p.list[id].length = (int)strlen(text);
     }
     pieces_decode_names(&p);
     for (int id = 0; id < N; id++) {
         const Piece *piece = &p.list[id];
         const bool named = piece->kind == PIECE_TEXT;
-        CHECK(named == (cases[id].bytes != NULL) && (named || piece->kind == PIECE_CONTROL),
+        CHECK(named == (cases[id].bytes != NULL) &&
+                  (named || piece->kind == PIECE_CONTROL),
               "case %d: kind %d", id, piece->kind);
         const char *expected = named ? cases[id].bytes : cases[id].name;
         const int n = named && !*expected ? 1 : (int)strlen(expected);
-        CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n), "case %d: '%.*s'",
-              id, piece->length, piece->text);
+        CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n),
+              "case %d: '%.*s'", id, piece->length, piece->text);
     }
     pieces_close(&p);
 }
@@ -302,14 +339,16 @@ static void bytes_of_a_byte_level_vocabulary(void) {
     CHECK(!pieces_open(&p, N, N) && p.text, "no memory");
     for (int id = 0; id < N; id++) {
         p.text[id] = (char)(N - 1 - id);
-        p.list[id] =
-            (Piece){.text = p.text + id, .length = 1, .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
+        p.list[id] = (Piece){.text = p.text + id,
+                             .length = 1,
+                             .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
     }
     CHECK(!pieces_index(&p), "no memory");
     for (int byte = 0; byte < N; byte++) {
         const int expected = byte == N - 1 - 9 ? UNK : N - 1 - byte;
-        CHECK(p.byte_piece[byte] == expected, "byte %d is piece %d, expected %d", byte,
-              p.byte_piece[byte], expected);
+        CHECK(p.byte_piece[byte] == expected,
+              "byte %d is piece %d, expected %d", byte, p.byte_piece[byte],
+              expected);
     }
     pieces_close(&p);
     CHECK(!p.list && !p.text && !p.n, "not closed");
@@ -321,8 +360,9 @@ static void a_table_begins_empty(void) {
     CHECK(!pieces_open(&p, 3, 0), "no memory");
     CHECK(p.n == 3 && !p.text, "%d pieces, with text or without", p.n);
     for (int id = 0; id < 3; id++)
-        CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length && p.list[id].text, "piece %d",
-              id);
+        CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length &&
+                  p.list[id].text,
+              "piece %d", id);
     CHECK(!pieces_index(&p) && pieces_find(&p, "a", 1) == -1 &&
               pieces_match(&p, "a", 1, false) == -1,
           "finds one");
@@ -331,11 +371,12 @@ static void a_table_begins_empty(void) {
 
 /* Only a complete U+2581 is a space. */
 static void spaces_are_unmarked(void) {
-    char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
+    char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK
+               "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
     static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
     const int n = unmark_spaces(s, (int)sizeof s - 1);
-    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n), "%d bytes: %.*s", n, n,
-          s);
+    CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n),
+          "%d bytes: %.*s", n, n, s);
 }
 
 void suite_pieces(void) {

@@ -21,7 +21,9 @@
 
 static uint64_t state;
 
-static int any(int n) { return (int)(hash64(51, 7, state++) % (uint64_t)n); }
+static int any(int n) {
+    return (int)(hash64(51, 7, state++) % (uint64_t)n);
+}
 
 /* ---- a pipe or a terminal ----------------------------------------------------------------- */
 
@@ -33,7 +35,8 @@ typedef struct {
 
 static bool open_pipe(Channel *c) {
     int ends[2];
-    if (pipe(ends)) return false;
+    if (pipe(ends))
+        return false;
     c->reader = ends[0];
     c->out = fdopen(ends[1], "wb");
     stream_open(&c->stream, c->out);
@@ -44,9 +47,11 @@ static bool open_pipe(Channel *c) {
 static bool open_terminal(Channel *c) {
     struct termios raw;
     c->reader = posix_openpt(O_RDWR | O_NOCTTY);
-    if (c->reader < 0 || grantpt(c->reader) || unlockpt(c->reader)) return false;
+    if (c->reader < 0 || grantpt(c->reader) || unlockpt(c->reader))
+        return false;
     const int end = open(ptsname(c->reader), O_RDWR | O_NOCTTY);
-    if (end < 0 || tcgetattr(end, &raw)) return false;
+    if (end < 0 || tcgetattr(end, &raw))
+        return false;
     cfmakeraw(&raw);
     tcsetattr(end, TCSANOW, &raw);
     c->out = fdopen(end, "wb");
@@ -58,9 +63,11 @@ static bool open_terminal(Channel *c) {
 static int receive(Channel *c, char *text, int room) {
     int n = 0;
     fflush(c->out);
-    while (poll(&(struct pollfd){.fd = c->reader, .events = POLLIN}, 1, 0) > 0) {
+    while (poll(&(struct pollfd){.fd = c->reader, .events = POLLIN}, 1, 0) >
+           0) {
         const ssize_t got = read(c->reader, text + n, (size_t)(room - n - 1));
-        if (got <= 0) break;
+        if (got <= 0)
+            break;
         n += (int)got;
     }
     text[n] = '\0';
@@ -72,13 +79,16 @@ static void close_channel(Channel *c) {
     close(c->reader);
 }
 
-static void write_text(Channel *c, const char *s) { stream_write(&c->stream, s, (int)strlen(s)); }
+static void write_text(Channel *c, const char *s) {
+    stream_write(&c->stream, s, (int)strlen(s));
+}
 
 /* ---- a pipe -----------------------------------------------------------------------------------
  */
 
 static void characters_are_written_whole(void) {
-    static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad", "\xf0\x9f\x99\x82"};
+    static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad",
+                                             "\xf0\x9f\x99\x82"};
     for (int i = 0; i < 3; i++) {
         Channel c;
         char text[64];
@@ -87,7 +97,8 @@ static void characters_are_written_whole(void) {
         write_text(&c, "ab");
         for (int k = 0; k < n; k++) {
             receive(&c, text, sizeof text);
-            CHECK(!strcmp(text, k ? "" : "ab"), "after %d bytes of a character: %s", k, text);
+            CHECK(!strcmp(text, k ? "" : "ab"),
+                  "after %d bytes of a character: %s", k, text);
             stream_write(&c.stream, characters[i] + k, 1);
         }
         receive(&c, text, sizeof text);
@@ -103,18 +114,20 @@ static void a_pipe_gets_every_byte(void) {
         Channel c;
         char bytes[512], text[1024];
         const int n = any((int)sizeof bytes), low = any(2) ? 0x80 : 0;
-        for (int i = 0; i < n; i++) bytes[i] = (char)(low + any(256 - low));
+        for (int i = 0; i < n; i++)
+            bytes[i] = (char)(low + any(256 - low));
         CHECK(open_pipe(&c), "no pipe");
         CHECK(!c.stream.terminal, "the pipe is taken for a terminal");
         for (int at = 0, step; at < n; at += step) {
             step = any(6);
-            if (step > n - at) step = n - at;
+            if (step > n - at)
+                step = n - at;
             stream_write(&c.stream, bytes + at, step);
         }
         CHECK(stream_close(&c.stream) == 0, "does not close");
         const int got = receive(&c, text, sizeof text);
-        CHECK(got == n && !memcmp(text, bytes, (size_t)n), "round %d: %d bytes of %d", round, got,
-              n);
+        CHECK(got == n && !memcmp(text, bytes, (size_t)n),
+              "round %d: %d bytes of %d", round, got, n);
         close_channel(&c);
     }
 }
@@ -126,7 +139,8 @@ static void text_is_flushed_after_a_while(void) {
     CHECK(open_pipe(&c), "no pipe");
     c.stream.flushed = 0; /* long ago */
     write_text(&c, "a");
-    CHECK(poll(&(struct pollfd){.fd = c.reader, .events = POLLIN}, 1, 0) == 1, "nothing came");
+    CHECK(poll(&(struct pollfd){.fd = c.reader, .events = POLLIN}, 1, 0) == 1,
+          "nothing came");
     CHECK(read(c.reader, &byte, 1) == 1 && byte == 'a', "not the byte written");
     CHECK(stream_close(&c.stream) == 0, "does not close");
     close_channel(&c);
@@ -146,22 +160,25 @@ static void a_terminal_gets_only_text(void) {
         {"\xc2\x9b"
          "31m \xc2\x85 \xc2\xa0", /* C1: CSI, NEL; then a no-break space */
          "31m  \xc2\xa0"},
-        {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82"},
+        {"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82",
+         "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82"},
         {"a\xff"
          "b\x80"
          "c",
          "a\xef\xbf\xbd"
          "b\xef\xbf\xbd"
          "c"},
-        {"\xe4\xb8", "\xef\xbf\xbd"},   /* incomplete at the end */
-        {"\xe4\xb8z", "\xef\xbf\xbdz"}, /* incomplete before another character */
+        {"\xe4\xb8", "\xef\xbf\xbd"}, /* incomplete at the end */
+        {"\xe4\xb8z",
+         "\xef\xbf\xbdz"}, /* incomplete before another character */
         {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"},
-        {"\xc0\x9b", "\xef\xbf\xbd\xef\xbf\xbd"},                 /* ESC in two bytes */
-        {"\xe0\x80\x9b", "\xef\xbf\xbd"},                         /* in three */
-        {"\xf0\x80\x80\x9b", "\xef\xbf\xbd"},                     /* in four */
-        {"\xed\xa0\x80", "\xef\xbf\xbd"},                         /* a surrogate */
-        {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"}, /* next to surrogates */
-        {"\xf4\x90\x80\x80", "\xef\xbf\xbd"},                     /* beyond U+10FFFF */
+        {"\xc0\x9b", "\xef\xbf\xbd\xef\xbf\xbd"}, /* ESC in two bytes */
+        {"\xe0\x80\x9b", "\xef\xbf\xbd"},         /* in three */
+        {"\xf0\x80\x80\x9b", "\xef\xbf\xbd"},     /* in four */
+        {"\xed\xa0\x80", "\xef\xbf\xbd"},         /* a surrogate */
+        {"\xed\x9f\xbf\xee\x80\x80",
+         "\xed\x9f\xbf\xee\x80\x80"},         /* next to surrogates */
+        {"\xf4\x90\x80\x80", "\xef\xbf\xbd"}, /* beyond U+10FFFF */
         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
         /* the first characters of 3 and 4 bytes */
         {"\xe0\xa0\x80\xf0\x90\x80\x80", "\xe0\xa0\x80\xf0\x90\x80\x80"},
@@ -176,8 +193,8 @@ static void a_terminal_gets_only_text(void) {
                 stream_write(&c.stream, cases[i].in + k, bytewise ? 1 : n);
             CHECK(stream_close(&c.stream) == 0, "does not close");
             receive(&c, text, sizeof text);
-            CHECK(!strcmp(text, cases[i].out), "case %zu: '%s', expected '%s'", i, text,
-                  cases[i].out);
+            CHECK(!strcmp(text, cases[i].out), "case %zu: '%s', expected '%s'",
+                  i, text, cases[i].out);
             close_channel(&c);
         }
 }
@@ -186,36 +203,49 @@ static void a_terminal_gets_only_text(void) {
 static int decode(const char *s, int left, int *n) {
     static const int min[] = {0, 0, 0x80, 0x800, 0x10000};
     const uint8_t lead = (uint8_t)s[0];
-    *n = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
-    if (*n == 0 || *n > left) return -1;
+    *n = lead < 0x80       ? 1
+         : lead >> 5 == 6  ? 2
+         : lead >> 4 == 14 ? 3
+         : lead >> 3 == 30 ? 4
+                           : 0;
+    if (*n == 0 || *n > left)
+        return -1;
     int code = *n == 1 ? lead : lead & (0x7f >> *n);
     for (int i = 1; i < *n; i++) {
-        if ((uint8_t)s[i] >> 6 != 2) return -1;
+        if ((uint8_t)s[i] >> 6 != 2)
+            return -1;
         code = code << 6 | ((uint8_t)s[i] & 0x3f);
     }
-    return code < min[*n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? -1 : code;
+    return code < min[*n] || code > 0x10ffff ||
+                   (code >= 0xd800 && code < 0xe000)
+               ? -1
+               : code;
 }
 
 /* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control
  * characters. */
 static void a_terminal_gets_only_utf8(void) {
-    static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef, 0xf0, 0xf1, 0xf4, 0xf5};
+    static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef,
+                                    0xf0, 0xf1, 0xf4, 0xf5};
     Channel c;
     CHECK(open_terminal(&c), "no terminal");
     for (int round = 0; round < (test_fast() ? 100 : 3000); round++) {
         char bytes[32], text[256];
         for (int i = 0; i < 32; i++)
-            bytes[i] = (char)(any(3) == 0 ? leads[any(9)] : any(2) ? 0x80 + any(64) : any(256));
+            bytes[i] = (char)(any(3) == 0 ? leads[any(9)]
+                              : any(2)    ? 0x80 + any(64)
+                                          : any(256));
         stream_write(&c.stream, bytes, 32);
         stream_write(&c.stream, "|", 1); /* ends an incomplete character */
         const int n = receive(&c, text, sizeof text);
-        CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing", round);
+        CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing",
+              round);
         for (int at = 0, length; at < n; at += length) {
             const int code = decode(text + at, n - at, &length);
-            CHECK(code >= 0x20 || (code >= '\t' && code <= '\r'), "round %d: code %d at %d", round,
-                  code, at);
-            CHECK(code < 0x7f || code >= 0xa0, "round %d: control character %#x", round,
-                  (unsigned)code);
+            CHECK(code >= 0x20 || (code >= '\t' && code <= '\r'),
+                  "round %d: code %d at %d", round, code, at);
+            CHECK(code < 0x7f || code >= 0xa0,
+                  "round %d: control character %#x", round, (unsigned)code);
         }
     }
     CHECK(stream_close(&c.stream) == 0, "does not close");
@@ -228,15 +258,17 @@ static void a_terminal_gets_only_utf8(void) {
 static void check_failing(FILE *out, int bytes) {
     Stream s;
     stream_open(&s, out);
-    for (int i = 0; i < bytes; i++) stream_write(&s, "x", 1);
+    for (int i = 0; i < bytes; i++)
+        stream_write(&s, "x", 1);
     stderr_hide();
     const int status = stream_close(&s), lines = stderr_show();
-    CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr", bytes, status,
-          lines);
+    CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr",
+          bytes, status, lines);
 }
 
 static void a_full_disk_is_an_error(void) {
-    for (int bytes = 1; bytes <= 100000; bytes *= 100) { /* less and more than a buffer */
+    for (int bytes = 1; bytes <= 100000;
+         bytes *= 100) { /* less and more than a buffer */
         FILE *out = fopen("/dev/full", "wb");
         CHECK(out, "no /dev/full");
         check_failing(out, bytes);
@@ -262,7 +294,8 @@ static void check_early_error(bool flush) {
     Stream s;
     stream_open(&s, out);
     s.flushed = flush ? 0 : now() + 1e6; /* long ago, or not for a long time */
-    for (int i = 0; i < (flush ? 1 : 20000); i++) stream_write(&s, "lost", 4);
+    for (int i = 0; i < (flush ? 1 : 20000); i++)
+        stream_write(&s, "lost", 4);
     CHECK(s.error != 0, "no error yet");
     dup2(ends[1], fileno(out)); /* room again */
     stderr_hide();
@@ -292,7 +325,8 @@ static void no_write_follows_an_error(void) {
         static const char text[] = "0123456789abcdef\xc3\xa4"
                                    "0123456789\xc3";
         static char buffer[16];
-        FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = fail_to_write});
+        FILE *out = fopencookie(
+            NULL, "w", (cookie_io_functions_t){.write = fail_to_write});
         Stream s;
         CHECK(out && !setvbuf(out, buffer, _IOFBF, sizeof buffer), "no stream");
         stream_open(&s, out);
@@ -300,8 +334,8 @@ static void no_write_follows_an_error(void) {
         writes = 0;
         stream_write(&s, text, length < 29 ? length : 29);
         stderr_hide();
-        CHECK(stream_close(&s) == -1 && stderr_show() == 1 && writes == 1, "%d bytes: %d writes",
-              length, writes);
+        CHECK(stream_close(&s) == -1 && stderr_show() == 1 && writes == 1,
+              "%d bytes: %d writes", length, writes);
         fclose(out);
     }
 }
