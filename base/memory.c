@@ -66,9 +66,10 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t first = ((uintptr_t)data + page - 1) / page * page,
                     end = ((uintptr_t)data + bytes) / page * page;
-    /* may fail */
-    if (end > first)
-        madvise((void *)first, end - first,
+    /* the kernel reads only the beginning of a longer range ahead */
+    const size_t step = soon ? 1 << 17 : end - first;
+    for (uintptr_t at = first; at < end; at += step) /* may fail */
+        madvise((void *)at, end - at < step ? end - at : step,
                 soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 
