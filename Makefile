@@ -170,7 +170,7 @@ mutate: ## mutation test of FILE='a.c b.c', or of the branch's changes (gcc)
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := fuzz-model fuzz-folder fuzz-tokenizer fuzz-bpe fuzz-json fuzz-jinja
 fuzz: ## libFuzzer on all readers of files and texts, FUZZ_SECONDS each (needs clang)
-	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DUNROLL= -fsanitize=fuzzer-no-link'
+	@$(MAKE) --no-print-directory fuzzers VARIANT=fuzz CC=clang CFLAGS='$(SANITIZERS) -DNO_UNROLL=1 -fsanitize=fuzzer-no-link'
 
 .PHONY: fuzzers
 fuzzers:

@@ -145,7 +145,6 @@ static void write_part(KvType type, void *cache, size_t at, const float *rows,
     for (int i = 0; i < width; i++, at += KV_BLOCK) {
         vf v = vset(rows[i]);
         if (!one) {
-            UNROLL
             for (int k = 1; k < LANES; k++)
                 v[k] = rows[(size_t)k * stride + i];
         }

@@ -60,8 +60,7 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     vf sums[4] = {{0}};
     int i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        UNROLL
-        for (int j = 0; j < 4; j++) {
+        UNROLL(j, 4) {
             sums[j] = add_term(terms, sums[j],
                                vload(x + (i + j * LANES)) - vset(shift));
         }

@@ -66,31 +66,24 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
     const int size = a->queries->size;
     vf sums[KV_QUERIES][4];
     size_t at[4];
-    UNROLL
-    for (int j = 0; j < count; j++)
+    UNROLL(j, count)
         at[j] = vector_at(a, v + j * apart, size, 0);
-    UNROLL
-    for (int k = 0; k < n; k++)
-        UNROLL
-    for (int j = 0; j < count; j++)
-        sums[k][j] = (vf){0};
+    UNROLL(k, n)
+        UNROLL(j, count)
+            sums[k][j] = (vf){0};
     for (int i = 0; i < size; i++) {
         vf key[4];
-        UNROLL
-        for (int j = 0; j < count; j++)
+        UNROLL(j, count)
             key[j] =
                 load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
-        UNROLL
-        for (int k = 0; k < n; k++)
-            UNROLL
-        for (int j = 0; j < count; j++)
-            sums[k][j] = vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
+        UNROLL(k, n)
+            UNROLL(j, count)
+                sums[k][j] =
+                    vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
     }
-    UNROLL
-    for (int k = 0; k < n; k++)
-        UNROLL
-    for (int j = 0; j < count; j++)
-        vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
+    UNROLL(k, n)
+        UNROLL(j, count)
+            vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
 }
 
 /* Applies the cap and the mask to the scores of query k, and the softmax: e^(scale (scores - max)).
@@ -125,18 +118,15 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
                        const int count, const int n) {
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
-    UNROLL
-    for (int k = 0; k < n; k++) {
+    UNROLL(k, n) {
         p[k] = vload(a->queries->scores[k] + v * LANES);
         if (masked)
             mask[k] = visible(a, v, k);
     }
-    UNROLL
-    for (int i = 0; i < count; i++) {
+    UNROLL(i, count) {
         const vf value =
             load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
-        UNROLL
-        for (int k = 0; k < n; k++)
+        UNROLL(k, n)
             sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
                               sums[k][i]);
     }
@@ -147,11 +137,9 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
     vf sums[KV_QUERIES][KV_VALUE_PART];
-    UNROLL
-    for (int k = 0; k < n; k++)
-        UNROLL
-    for (int i = 0; i < count; i++)
-        sums[k][i] = (vf){0};
+    UNROLL(k, n)
+        UNROLL(i, count)
+            sums[k][i] = (vf){0};
     for (int v = a->from; v < a->end; v++) {
         const size_t at = vector_at(a, v, KV_VALUE_PART, first);
         if (v < a->whole || v >= a->whole_end)
@@ -159,11 +147,10 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
         else
             add_values(sums, a, type, at, v, false, count, n);
     }
-    UNROLL
-    for (int k = 0; k < n; k++) {
-        UNROLL
-        for (int i = 0; i < count;
-             i += 4) { /* with count 2, vsum4 gets two sums twice */
+    UNROLL(k, n) {
+        /* with count 2, vsum4 gets two sums twice */
+        UNROLL_NEXT
+        for (int i = 0; i < count; i += 4) {
             const f4 four =
                 vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count],
                       sums[k][(i + 3) % count]);

@@ -46,7 +46,6 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     pack_bytes((uint8_t *)words, rows, at, 192);
     pack_bytes(out, rows, at + 192, 16);
     out += 4 * VBYTES;
-    UNROLL
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
         const vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
                  c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);

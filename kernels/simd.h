@@ -29,12 +29,17 @@ typedef __m128i Halves;
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-/* Before a loop with a constant count: unrolls it, so that arrays of vectors that it indexes stay
- * in registers. Builds for fuzzing define it as empty and compile faster. */
-#if !defined(UNROLL) && defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#elif !defined(UNROLL)
-#define UNROLL _Pragma("GCC unroll 16")
+/* for i from 0 to n - 1, for a constant n: unrolled, so that arrays of vectors that it indexes stay
+ * in registers. Builds for fuzzing define NO_UNROLL and compile faster. */
+#define UNROLL(i, n)                                                           \
+    UNROLL_NEXT                                                                \
+    for (int i = 0; i < (n); i++)
+#if NO_UNROLL
+#define UNROLL_NEXT
+#elif defined(__clang__)
+#define UNROLL_NEXT _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_NEXT _Pragma("GCC unroll 16")
 #endif
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
@@ -192,11 +197,9 @@ INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
     const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
     f4 sums[LANES / 4];
     memcpy(sums, &all, sizeof all);
-    UNROLL
     for (int n = LANES / 8; n > 0; n /= 2)
-        UNROLL
-    for (int i = 0; i < n; i++)
-        sums[i] += sums[i + n];
+        UNROLL(i, n)
+            sums[i] += sums[i + n];
     return sums[0];
 }
 

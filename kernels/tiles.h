@@ -105,14 +105,11 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
                        const float *const *x, Type type, int c,
                        const int n_panels, const int tokens) {
     vf w[MAX_PANELS];
-    UNROLL
-    for (int p = 0; p < n_panels; p++)
+    UNROLL(p, n_panels)
         w[p] = load_column(type, panels + (size_t)p * stride, c);
-    UNROLL
-    for (int i = 0; i < tokens; i++) {
+    UNROLL(i, tokens) {
         const vf xi = vset(x[i][c]);
-        UNROLL
-        for (int p = 0; p < n_panels; p++)
+        UNROLL(p, n_panels)
             sums[p * tokens + i] = vfma(w[p], xi, sums[p * tokens + i]);
     }
 }
@@ -122,14 +119,11 @@ INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride,
                         const float *const *x, Type type, const int n,
                         const int n_panels, const int tokens) {
     vf sums[MAX_SUMS];
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         sums[k] = (vf){0};
-    UNROLL
-    for (int c = 0; c < n; c++)
+    UNROLL(c, n)
         add_column(sums, panels, stride, x, type, c, n_panels, tokens);
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         totals[k] += sums[k];
 }
 
@@ -138,25 +132,21 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
     const float *x[MAX_TILE_TOKENS];
     const size_t step = columns_bytes(type, SUM_COLUMNS);
     vf totals[MAX_SUMS];
-    UNROLL
-    for (int i = 0; i < tokens; i++)
+    UNROLL(i, tokens)
         x[i] = o.in->x + (size_t)(o.t + i) * o.in->cols + o.col;
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         totals[k] = o.col ? sums[k] : (vf){0};
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
         if (n_panels == 1)
             prefetch_ahead(o.prefetch, o.panels, step);
         add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels,
                     tokens);
-        UNROLL
-        for (int i = 0; i < tokens; i++)
+        UNROLL(i, tokens)
             x[i] += SUM_COLUMNS;
     }
     if (o.n)
         add_columns(totals, o.panels, o.stride, x, type, o.n, n_panels, tokens);
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         sums[k] = totals[k];
 }
 
@@ -237,15 +227,13 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
                        const uint8_t *block, int i, const InputGroup *x,
                        size_t next, const int tokens) {
     const vf scale = load_scale(l, block, i, false);
-    UNROLL
-    for (int j = 0; j < tokens; j++)
+    UNROLL(j, tokens)
         sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)),
                        scale * x[(size_t)j * next].scale, sums[j]);
     if (!l->mins)
         return;
     const vf min = load_scale(l, block, i, true);
-    UNROLL
-    for (int j = 0; j < tokens; j++)
+    UNROLL(j, tokens)
         sums[j] =
             vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
 }
@@ -256,14 +244,11 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
                      const Layout *l, int i, int k, const int8_t *q,
                      const int n_panels, const int tokens) {
     vb w[MAX_PANELS];
-    UNROLL
-    for (int p = 0; p < n_panels; p++)
+    UNROLL(p, n_panels)
         w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
-    UNROLL
-    for (int j = 0; j < tokens; j++) {
+    UNROLL(j, tokens) {
         const vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
-        UNROLL
-        for (int p = 0; p < n_panels; p++)
+        UNROLL(p, n_panels)
             dots[p][j] = vdot(dots[p][j], w[p], xj);
     }
 }
@@ -277,21 +262,18 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
     vi dots[MAX_PANELS][MAX_TILE_TOKENS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
-    UNROLL
-    for (int j = 0; j < tokens; j++)
-        UNROLL
-    for (int p = 0; p < n_panels; p++)
-        dots[p][j] = vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
-                              group_total(l, x + (size_t)j * next, i));
+    UNROLL(j, tokens)
+        UNROLL(p, n_panels)
+            dots[p][j] =
+                vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
+                         group_total(l, x + (size_t)j * next, i));
     for (; k + step <= l->quads; k += step) {
-        UNROLL
-        for (int s = 0; s < step; s++)
+        UNROLL(s, step)
             add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
     }
     for (; k < l->quads; k++)
         add_quad(dots, o, l, i, k, q, n_panels, tokens);
-    UNROLL
-    for (int p = 0; p < n_panels; p++)
+    UNROLL(p, n_panels)
         add_scaled(sums + p * tokens, dots[p], l,
                    o->panels + (size_t)p * o->stride, i, x, next, tokens);
 }
@@ -304,14 +286,12 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
     const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups +
                           o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         totals[k] = o.col ? sums[k] : (vf){0};
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
         if (n_panels == 1 && first == 0)
             prefetch_ahead(o.prefetch, o.panels, l.bytes);
-        UNROLL
-        for (int i = 0; i < step; i++)
+        UNROLL(i, step)
             add_group(totals, &o, &l, first + i, q + i * columns,
                       x + i / l.input_groups, n_panels, tokens);
         q += step * columns;
@@ -322,8 +302,7 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
             o.panels += l.bytes;
         }
     }
-    UNROLL
-    for (int k = 0; k < n_panels * tokens; k++)
+    UNROLL(k, n_panels * tokens)
         sums[k] = totals[k];
 }
 
@@ -335,8 +314,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
         prefetch_ahead(prefetch, panel, l.bytes);
         for (int i = 0; i < l.groups;
              i++, unpacked += group_bytes(l.quads, l.mins)) {
-            UNROLL
-            for (int k = 0; k < l.quads; k++) {
+            UNROLL(k, l.quads) {
                 const vi integers =
                     block_quad(type, panel, i, k) >> quad_shift(type, i);
                 const vub quad =

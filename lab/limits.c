@@ -33,8 +33,7 @@ INLINE float read_streams(const float *floats, size_t n, const size_t streams,
     for (size_t i = 0; i < part; i += STREAM_SUMS * LANES)
         for (const float *p = floats + i; p < floats + n; p += part) {
             prefetch_ahead(prefetch, (const uint8_t *)p, STREAM_SUMS * VBYTES);
-            UNROLL
-            for (int j = 0; j < STREAM_SUMS; j++)
+            UNROLL(j, STREAM_SUMS)
                 sums[j] += vload(p + j * LANES);
         }
     for (int j = 1; j < STREAM_SUMS; j++)
@@ -58,9 +57,8 @@ static float multiply_floats(const float *p, size_t n) {
     for (int j = 0; j < CHAINS; j++)
         sums[j] = vset((float)j);
     for (size_t i = 0; i < n; i += (size_t)CHAINS * LANES)
-        UNROLL
-    for (int j = 0; j < CHAINS; j++)
-        sums[j] = vfma(sums[j], a, b);
+        UNROLL(j, CHAINS)
+            sums[j] = vfma(sums[j], a, b);
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
     return vsum(sums[0]);
@@ -69,13 +67,11 @@ static float multiply_floats(const float *p, size_t n) {
 static float multiply_bytes(const float *p, size_t n) {
     vi sums[CHAINS];
     const vb a = (vb)vset_int((int)*p);
-    UNROLL
-    for (int j = 0; j < CHAINS; j++)
+    UNROLL(j, CHAINS)
         sums[j] = vset_int(j);
     for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES)
-        UNROLL
-    for (int j = 0; j < CHAINS; j++)
-        sums[j] = vdot(sums[j], a, a);
+        UNROLL(j, CHAINS)
+            sums[j] = vdot(sums[j], a, a);
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
     return vsum(vfloat(sums[0]));
