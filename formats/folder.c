@@ -366,18 +366,22 @@ static const struct Switch {
     {0},
 };
 
+static void read_activation(Reader *r) {
+    const char *key = option_of(r, GEMMA) ? "hidden_activation" : "hidden_act";
+    const Json *name = find(r, key);
+    if (json_null(name) || (option_of(r, OLD_GELU) && json_is(name, "gelu")))
+        return;
+    for (Activation a = 0; a < N_ACTIVATIONS; a++)
+        if (json_is(name, ACTIVATIONS[a].hf) ||
+            json_is(name, ACTIVATIONS[a].also_hf)) {
+            r->header.config.activation = a;
+            return;
+        }
+    refuse_key(r, key, "%s or another activation in docs/models.md",
+               ACTIVATIONS[r->family->activation].hf);
+}
+
 static void read_switches(Reader *r) {
-    const bool gelu = has(r, GELU), gemma = option_of(r, GEMMA);
-    const char *key = gemma ? "hidden_activation" : "hidden_act";
-    const char *other = !gelu   ? "swish"
-                        : gemma ? ""
-                                : "gelu"; /* in Gemma 1, also the tanh form */
-    const char *usual = gelu              ? "gelu_pytorch_tanh"
-                        : has(r, NO_GATE) ? "relu2"
-                                          : "silu";
-    const Json *act = find(r, key);
-    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other))
-        refuse_key(r, key, "%s", usual);
     if (option_of(r, QKV_BIASES))
         r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
@@ -411,6 +415,7 @@ static int read_model(Reader *r) {
     h->rms_eps = r->family->eps > 0 ? r->family->eps : 1e-6f;
     read_switches(r);
     reader_keys(r);
+    read_activation(r);
     read_experts(r);
     r->model->tied =
         get_bool(r, "tie_word_embeddings", option_of(r, TIED_DEFAULT));

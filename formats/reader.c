@@ -56,6 +56,7 @@ void reader_keys(Reader *r) {
         (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
             ? NAN
             : c->attention_scale;
+    c->activation = f->activation;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {

@@ -65,7 +65,6 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
 static void show_config(const Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
-    static const char *const activations[] = {"silu", "gelu", "relu squared"};
     int window = 0, in_window = 0, unrotated = 0;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
          layer++) {
@@ -93,7 +92,7 @@ static void show_config(const Run *run) {
         {"rope_base", NULL, c->rope.base},
         {"local_base", NULL, c->local_base},
         {"no_rope_layers", NULL, unrotated},
-        {"activation", activations[c->activation], 0},
+        {"activation", ACTIVATIONS[c->activation].name, 0},
         {"embedding_scale", NULL, c->embedding_scale},
         {"residual_scale", NULL, c->residual_scale},
         {"score_scale", NULL, c->attention_scale},
