@@ -90,8 +90,8 @@ const Key KEYS[] = {
     {"attention.head_count_kv", "num_key_value_heads", AT(config.n_kv_heads), FALLBACK(config.n_heads)},
     {"attention.key_length", "head_dim", AT(config.head_size)},
     {"attention.value_length", NULL, AT(value_length), FALLBACK(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", AT(rms_eps)},
-    {"attention.layer_norm_epsilon", "layer_norm_eps", AT(layer_eps), FALLBACK(rms_eps)},
+    {"attention.layer_norm_rms_epsilon", NULL, AT(rms_eps)}, /* from config.json: folder.c */
+    {"attention.layer_norm_epsilon", NULL, AT(layer_eps), FALLBACK(rms_eps)},
     {"rope.dimension_count", NULL, AT(config.rope.dims), FALLBACK(config.head_size)},
     {"rope.freq_base", "rope_theta", AT(config.rope.base)},
     {"rope.scaling.type", NULL, AT(scaling)},
@@ -169,17 +169,14 @@ static const struct {
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                Value name) {
-    for (const ModelFamily *f = FAMILIES;
-         (f->gguf || f->hf) && name.kind == VALUE_STRING; f++) {
+    for (const ModelFamily *f = FAMILIES; f->gguf || f->hf; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
         if (known && string_is(name.string, known))
             return f;
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED &&
-                       name.kind == VALUE_STRING;
-         i++)
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED; i++)
         if (strstr(UNSUPPORTED[i].names, word))
             o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
                              key, word, UNSUPPORTED[i].has);
@@ -255,8 +252,9 @@ bool family_has_key(const ModelFamily *f, const Key *key) {
 }
 
 const char *key_of(Naming naming, size_t field) {
-    const Key *key = KEYS;
-    while (key->field != field || !(naming == NAME_GGUF ? key->gguf : key->hf))
-        key++;
-    return naming == NAME_GGUF ? key->gguf : key->hf;
+    for (const Key *key = KEYS;; key++) {
+        const char *name = naming == NAME_GGUF ? key->gguf : key->hf;
+        if (name && key->field == field)
+            return name;
+    }
 }

@@ -55,10 +55,9 @@ static void check_key(Reader *r, String key) {
         return;
     /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be
      * refused */
-    const bool granite = r->family->may & SCALES && !r->header.n_experts;
-    if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4))
-        return;
-    if (granite && string_is(key, "expert_shared_feed_forward_length"))
+    if (r->family->may & SCALES &&
+        (!strncmp(key.text, "ssm.", 4) ||
+         string_is(key, "expert_shared_feed_forward_length")))
         return;
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) &&
@@ -231,18 +230,6 @@ bool gguf_is(const File *file) {
     return file->size >= 4 && !memcmp(file->data, "GGUF", 4);
 }
 
-/* Moves the tensors of a part to g, and closes the part. */
-static int move_tensors(Gguf *g, Gguf *part) {
-    Stored *all =
-        realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
-    for (size_t i = 0; all && i < part->n_tensors; i++)
-        all[g->n_tensors++] = part->tensors[i];
-    if (all)
-        g->tensors = all;
-    gguf_close(part);
-    return all ? 0 : fail("%s: out of memory", g->path);
-}
-
 /* If the file is part of a split model, g becomes the metadata of the first part and the tensors of
  * all parts. Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
@@ -257,10 +244,11 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
     if (count < 2)
         return o.status;
     gguf_close(g);
-    *g = (Gguf){.path = o.path = name};
+    *g = (Gguf){0};
+    o.path = name;
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
-        Gguf part;
+        Gguf part = {.tensors = g->tensors, .n_tensors = g->n_tensors};
         snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf",
                  (int)strlen(path) - ENDING, path, i + 1, count);
         if (model_map(m, name))
@@ -271,34 +259,37 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
                       REQUIRED);
         value_integer(&o, "split.count", gguf_get(&part, "split.count"), count,
                       count, REQUIRED);
-        if (i == 0)
-            *g = part;
-        else if (move_tensors(g, &part))
-            return -1;
+        if (i > 0) {
+            free(part.values);
+            part.values = g->values;
+            part.n_values = g->n_values;
+        }
+        *g = part;
         if (o.status)
             return -1;
     }
     g->path = path;
     for (size_t t = 0; t < g->n_tensors; t++)
         g->tensors[t].path = path;
-    return sort_tensors(g->tensors, g->n_tensors);
+    return 0;
 }
 
 int gguf_read_model(Model *m, const char *path) {
-    Gguf g;
+    Gguf g = {0};
     m->format = "GGUF";
     bool failed = gguf_open(&g, path, m->files);
     m->files->header = g.at;
-    failed = failed || open_parts(&g, m, path);
+    failed = failed || open_parts(&g, m, path) ||
+             sort_tensors(g.tensors, g.n_tensors);
     Reader r = {.path = path,
                 .origin = {.path = path},
                 .naming = NAME_GGUF,
                 .model = m,
                 .get = get,
                 .keys = {&g},
+                .tensors = g.tensors,
+                .n_tensors = g.n_tensors,
                 .header = DEFAULTS};
-    r.tensors = g.tensors;
-    r.n_tensors = g.n_tensors;
     failed = failed || (r.n_tensors ? read_model(&r) : read_vocabulary(&g, m));
     gguf_close(&g);
     return failed ? -1 : 0;

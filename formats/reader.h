@@ -15,6 +15,7 @@ struct Reader {
     Naming naming;    /* NAME_GGUF or NAME_HF */
     Model *model;
     const ModelFamily *family;
+    int options; /* the family's; 0: a GGUF file */
     Value (*get)(const Reader *r,
                  const char *key); /* the value of one of KEYS */
     const void *keys[3];           /* the sources of get() */

@@ -521,7 +521,7 @@ static void phi_options(void) {
          "sliding_window is 0"},
         {"phi3", "\"rope_scaling\": null",
          "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}",
-         "rope_type"},
+         ": type is"},
         {"phi3", "\"rope_scaling\": null",
          "\"rope_scaling\": {\"type\": \"longrope\"}",
          "short_factor is missing"},
