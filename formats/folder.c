@@ -97,9 +97,10 @@ static void read_experts(Reader *r) {
     const char *width = mixtral || r->options & WIDE_EXPERTS
                             ? "intermediate_size"
                             : "moe_intermediate_size";
-    const int min = r->options & ALL_EXPERTS ? 1 : 0;
-    h->n_experts = value_integer(&r->origin, count, get(r, count), min,
-                                 MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    /* only with EXPERTS there may be none */
+    h->n_experts =
+        value_integer(&r->origin, count, get(r, count), !(r->options & EXPERTS),
+                      MAX_EXPERTS, mixtral ? 8 : REQUIRED);
     if (h->n_experts == 0)
         return;
     h->n_experts_used =
@@ -218,11 +219,8 @@ static void read_longrope(Reader *r) {
 
 static void read_scaling(Reader *r, int original) {
     Config *c = &r->header.config;
-    size_t bytes = 0;
-    for (int i = 0; i < r->model->n_files; i++)
-        bytes += r->model->files[i].size;
-    /* the weights cannot fit in the files; reader_end() fails */
-    if ((size_t)c->rope.dims > bytes)
+    /* no tensor has the columns of `wo`; reader_end() fails */
+    if ((size_t)c->rope.dims > r->widest)
         return;
     const char *key = find(r, "rope_type") ? "rope_type" : "type";
     const Value v = get(r, key);
@@ -384,8 +382,8 @@ static void read_switches(Reader *r) {
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
-    r->family = family_find(&r->origin, NAME_HF, "model_type",
-                            value_of(find(r, "model_type")));
+    r->family =
+        family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
     if (!r->family)
         return -1;
     r->options = r->family->options;
@@ -442,9 +440,8 @@ int folder_read_model(Model *m, const char *folder) {
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX)
         return fail("%s: name too long", folder);
     m->format = "Hugging Face folder";
-    if (safetensors_open(&weights, m, folder))
-        return -1;
-    bool failed = json_open(&json, path);
+    bool failed =
+        safetensors_open(&weights, m, folder) || json_open(&json, path);
     Reader r = {.path = folder,
                 .origin = {.path = path},
                 .naming = NAME_HF,

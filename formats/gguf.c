@@ -141,19 +141,17 @@ static void read_layers(Reader *r) {
     const GgufValue *pattern =
         window ? gguf_find_value(r->keys[0], name) : NULL;
     if (pattern &&
-        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers)) {
-        refuse_key(r, key, "an array of %d elements, one for each layer",
+        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers ||
+         gguf_element(pattern, 0).kind != VALUE_INTEGER)) {
+        refuse_key(r, key, "an array of %d integers, one for each layer",
                    c->n_layers);
         return;
     }
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + c->n_layers; layer++) {
-        const Value v = pattern ? gguf_element(pattern, layer->index)
-                                : (Value){.kind = VALUE_INTEGER};
-        if (v.kind != VALUE_INTEGER)
-            refuse(&r->origin, key, v, "integers");
-        family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL,
-                              layer);
+        const int64_t flag =
+            pattern ? gguf_element(pattern, layer->index).integer : 0;
+        family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
         if (r->family->may & SCALES && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
@@ -172,9 +170,10 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
+    const Gguf *g = r->keys[0];
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
     r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
-                            gguf_get(r->keys[0], "general.architecture"));
+                            gguf_get(g, "general.architecture"));
     if (!r->family)
         return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
@@ -182,7 +181,6 @@ static int read_model(Reader *r) {
         h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
     h->config.rope.halves = !(r->family->may & NEIGHBOURS);
-    const Gguf *g = r->keys[0];
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
@@ -254,7 +252,6 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         if (model_map(m, name))
             return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
-        m->files[i].header = part.at;
         value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i,
                       REQUIRED);
         value_integer(&o, "split.count", gguf_get(&part, "split.count"), count,
@@ -277,10 +274,8 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
 int gguf_read_model(Model *m, const char *path) {
     Gguf g = {0};
     m->format = "GGUF";
-    bool failed = gguf_open(&g, path, m->files);
-    m->files->header = g.at;
-    failed = failed || open_parts(&g, m, path) ||
-             sort_tensors(g.tensors, g.n_tensors);
+    bool failed = gguf_open(&g, path, m->files) || open_parts(&g, m, path) ||
+                  sort_tensors(g.tensors, g.n_tensors);
     Reader r = {.path = path,
                 .origin = {.path = path},
                 .naming = NAME_GGUF,

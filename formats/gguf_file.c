@@ -196,7 +196,7 @@ static int read_tensor(Gguf *g, Stored *e) {
 }
 
 /* Every tensor must be inside the file, aligned, and must not overlap another. */
-static int read_tensors(Gguf *g, const File *file, uint64_t count) {
+static int read_tensors(Gguf *g, File *file, uint64_t count) {
     const size_t first = g->n_tensors;
     if (check_count(g, count, 8 + 4 + 8 + 4 + 8, "tensors"))
         return -1;
@@ -208,6 +208,7 @@ static int read_tensors(Gguf *g, const File *file, uint64_t count) {
     for (; g->n_tensors < first + count; g->n_tensors++)
         if (read_tensor(g, &g->tensors[g->n_tensors]))
             return -1;
+    file->header = g->at;
     const Value given = gguf_get(g, "general.alignment");
     const int64_t alignment =
         given.kind == VALUE_MISSING ? GGUF_ALIGNMENT : given.integer;
@@ -219,7 +220,7 @@ static int read_tensors(Gguf *g, const File *file, uint64_t count) {
     return place_tensors(g->tensors + first, count, file, start, alignment);
 }
 
-int gguf_open(Gguf *g, const char *path, const File *file) {
+int gguf_open(Gguf *g, const char *path, File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
     *g = (Gguf){.path = path,

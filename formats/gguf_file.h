@@ -46,7 +46,7 @@ typedef struct {
 
 /* Reads the metadata of a mapped file, and adds its tensors to those of g. The caller closes g, even
  * after a failure. */
-int gguf_open(Gguf *g, const char *path, const File *file);
+int gguf_open(Gguf *g, const char *path, File *file);
 void gguf_close(Gguf *g);
 
 /* Finds a key. Returns NULL if the file does not have it. */

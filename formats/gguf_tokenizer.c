@@ -179,7 +179,7 @@ static int read_tokenizer(Loader *l, bool needed) {
                 SHOWN(byte_level ? pre : model));
 }
 
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path,
+int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed) {
     Gguf g = {0};
     *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};

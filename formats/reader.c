@@ -122,17 +122,16 @@ void reader_begin(Reader *r) {
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
-    /* floats of all norms and biases; columns of a tensor, and so at least the ones [dim] */
-    size_t n = 0, widest = 0;
+    size_t n = 0; /* floats of all norms and biases */
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1)
             n += cols;
-        if (cols > widest)
-            widest = cols;
+        if (cols > r->widest)
+            r->widest = cols;
     }
-    r->ones = r->model->vectors = allocate(widest + n, sizeof(float));
-    r->vectors = r->ones + widest;
+    r->ones = r->model->vectors = allocate(r->widest + n, sizeof(float));
+    r->vectors = r->ones + r->widest;
     if (!r->ones || model_allocate_layers(r->model))
         r->origin.status = -1;
 }
@@ -294,8 +293,6 @@ static void read_part(Reader *r, const PartAt *at) {
 
 int reader_end(Reader *r) {
     Model *m = r->model;
-    if (r->origin.status)
-        return -1;
     m->config = r->header.config;
     for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);)
         read_part(r, &at);
@@ -314,7 +311,7 @@ int reader_end(Reader *r) {
         const bool is_unneeded =
             (is_output && m->tied) ||
             contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
-        if (!t->used && (r->naming == NAME_GGUF || !is_unneeded))
+        if (!t->used && !is_unneeded)
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));
     }

@@ -882,14 +882,14 @@ static void bad_families(void) {
     REFUSED_OF("olmo2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "olmo2.rope.freq_base_swa", 500));
     REFUSED_OF(
-        "olmo2", "sliding_window_pattern is 4, expected an array of 7 elements",
+        "olmo2", "sliding_window_pattern is 4, expected an array of 7 integers",
         gguf_set_int(&file, "olmo2.attention.sliding_window_pattern", 4));
     REFUSED_OF(
         "olmo2",
-        "sliding_window_pattern is a list, expected an array of 7 elements",
+        "sliding_window_pattern is a list, expected an array of 7 integers",
         gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY,
                  short_pattern, 14));
-    REFUSED_OF("olmo2", "sliding_window_pattern is 0, expected integers",
+    REFUSED_OF("olmo2", "sliding_window_pattern is 0, expected an array of",
                gguf_set(&file, "olmo2.attention.sliding_window_pattern",
                         GGUF_ARRAY, float_pattern, 12 + 28));
     REFUSED_OF("gemma2",
