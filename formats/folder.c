@@ -127,9 +127,10 @@ static void read_layers(Reader *r) {
     const bool used = r->options & SLIDES_IF_USED
                           ? get_bool(r, "use_sliding_window", false)
                           : r->options & SLIDES;
-    const bool null = get(r, "sliding_window").kind == VALUE_NULL;
-    const int window =
-        used && !null ? get_int(r, "sliding_window", 1, r->family->window) : 0;
+    const bool no_window = get(r, "sliding_window").kind == VALUE_NULL;
+    const int window = used && !no_window
+                           ? get_int(r, "sliding_window", 1, r->family->window)
+                           : 0;
     const bool by_type =
         types || (period && r->options & SLIDES && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers;
