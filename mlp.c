@@ -16,15 +16,24 @@
 
 /* ---- the formula ------------------------------------------------------------------ */
 
-static double activation_plain(Activation activation, double a) {
-    switch (activation) {
-    case ACTIVATION_SILU: return a / (1 + exp(-a));
-    case ACTIVATION_GELU:
-        return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
-    case ACTIVATION_RELU: return fmax(a, 0);
-    }
-    return NAN;
+static double silu_plain(double a) {
+    return a / (1 + exp(-a));
 }
+static double gelu_plain(double a) {
+    return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
+}
+static double relu2_plain(double a) {
+    return a * fmax(a, 0);
+}
+
+/* by Activation */
+const ActivationRow ACTIVATIONS[] = {
+    {"silu", "silu", "swish", silu_plain},
+    {"gelu", "gelu_pytorch_tanh", "gelu_new", gelu_plain},
+    {"relu squared", "relu2", "relu2", relu2_plain},
+};
+_Static_assert(sizeof ACTIVATIONS / sizeof *ACTIVATIONS == N_ACTIVATIONS,
+               "an activation has no row");
 
 /* The factor of the output for the logit of a shared expert. */
 static float sigmoid(float z) {
@@ -38,11 +47,13 @@ void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
         weight = sigmoid(weight);
     }
     matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
-    matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
+    if (m->up.data)
+        matmul_plain(s->chunk.up, &m->up, xn, s->chunk.row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation,
-                                                    s->chunk.gate[i]) *
-                                   s->chunk.up[i]);
+        s->chunk.gate[i] =
+            (float)(ACTIVATIONS[s->model->config.activation].plain(
+                        s->chunk.gate[i]) *
+                    (m->up.data ? s->chunk.up[i] : 1));
     matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
     for (int i = 0; i < m->down.rows; i++)
         y[i] *= weight;
@@ -63,24 +74,26 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
  * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */
 INLINE vf activate_vector(const Activation activation, vf a) {
-    vf z = a;
+    vf z = vset(NAN);
     switch (activation) {
-    case ACTIVATION_SILU: break;
+    case ACTIVATION_SILU: z = a; break;
     case ACTIVATION_GELU:
         z = 1.5957691216f * (a + 0.044715f * a * a * a);
         break;
-    case ACTIVATION_RELU: return vmax(a, vset(0));
+    case ACTIVATION_RELU2: return a * vmax(a, vset(0));
+    case N_ACTIVATIONS: break;
     }
     return a / (1.0f + vexp(-z));
 }
 
-/* gate = weight activation(gate) up */
+/* gate = weight activation(gate) up; `up` may be NULL */
 static void activate(Activation activation, float *gate, const float *up,
                      float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
-        const vf activated = activate_vector(activation, vload_n(gate + i, m));
-        vstore_n(gate + i, weight * (activated * vload_n(up + i, m)), m);
+        const vf activated = activate_vector(activation, vload_n(gate + i, m)),
+                 factor = up ? vload_n(up + i, m) : vset(1);
+        vstore_n(gate + i, weight * (activated * factor), m);
     }
 }
 
@@ -101,7 +114,7 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
             const float weight =
                 m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
             activate(s->model->config.activation, gate + at,
-                     (m->up.data ? up : gate) + at, weight, count);
+                     m->up.data ? up + at : NULL, weight, count);
         }
     }
 }

@@ -12,13 +12,11 @@
 #include "kernels/matmul.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "mlp.h"
 #include "norm.h"
 #include "rope.h"
 
 #define NORMA_VERSION "0.1.0"
-
-/* SiLU, or GELU in its tanh form. */
-typedef enum { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_RELU } Activation;
 
 typedef struct {
     int dim;        /* width of the residual stream */
@@ -54,7 +52,7 @@ enum { MAX_EXPERTS = 1024 };
 /* The weights of one SwiGLU: a layer's MLP, an expert, or the shared expert of a sparse layer. */
 typedef struct {
     Tensor gate; /* [hidden_dim, dim]; w1 in llama2.c */
-    /* [hidden_dim, dim]; w3 in llama2.c; absent: multiply by gate itself (relu squared) */
+    /* [hidden_dim, dim]; w3 in llama2.c; absent: activation(gate) is multiplied by 1 */
     Tensor up;
     Tensor down; /* [dim, hidden_dim]; w2 in llama2.c */
     Tensor
@@ -292,7 +290,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
 /* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
-/* gate[n][hidden_dim] = activation(gate(in)) * up(in). The threads share the rows; both products of
+/* gate[n][hidden_dim] = activation(gate(in)) * up(in), or without `up`, activation(gate(in)). The threads share the rows; both products of
  * a row are on one thread, so no barrier is needed between them. up[n][hidden_dim] is scratch. */
 void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n);

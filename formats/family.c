@@ -11,7 +11,6 @@ enum {
     LLAMA =
         LAYER_NORMS |
         ODD_HEADS, /* optional in GGUF files of LLaMA and its closest relatives */
-    GEMMA_FORM = POST_NORMS | GELU,
     GEMMA_KEYS =
         GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
     OLMO_NORMS = NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
@@ -39,14 +38,15 @@ const ModelFamily FAMILIES[] = {
      .eps = 1e-5f, .rotating = 1},
     {"olmo2", "olmo3", OLMO_NORMS | STORED_OUTPUT | LOCAL_ROPE, PERIODIC_WINDOWS,
      ATTENTION_BIAS | SLIDES | LAYER_TYPES, 500000, 2048, .eps = 1e-5f, .window = 4096, .period = 4},
-    {"gemma2", "gemma2", GEMMA_FORM | SCORE_CAP | LOGIT_CAP | TIED | DEFAULT_WINDOW,
+    {"gemma2", "gemma2", POST_NORMS | SCORE_CAP | LOGIT_CAP | TIED | DEFAULT_WINDOW,
      PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256,
-     .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46},
-    {"gemma3", "gemma3_text", GEMMA_FORM | HEAD_NORMS | LOCAL_ROPE,
+     .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46, .activation = ACTIVATION_GELU},
+    {"gemma3", "gemma3_text", POST_NORMS | HEAD_NORMS | LOCAL_ROPE,
      LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3 | PATTERN, 1e6, 131072,
-     .head_size = 256, .n_heads = 8, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62},
-    {"gemma", "gemma", GELU | TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS, 10000,
-     8192, .head_size = 256, .special_layers = -1},
+     .head_size = 256, .n_heads = 8, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62,
+     .activation = ACTIVATION_GELU},
+    {"gemma", "gemma", TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | OLD_GELU,
+     10000, 8192, .head_size = 256, .special_layers = -1, .activation = ACTIVATION_GELU},
     {"ernie4_5", "ernie4_5", 0, NEIGHBOURS | ODD_HEADS, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
      131072, .head_size = 128, .eps = 1e-5f},
     {"exaone4", "exaone4", NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | ROPE_IN_WINDOWS, ROPE_FACTORS | PERIODIC_WINDOWS,
@@ -61,7 +61,7 @@ const ModelFamily FAMILIES[] = {
     {"cohere2", "cohere2", LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL, NEIGHBOURS | PERIODIC_WINDOWS,
      TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN, 10000, 8192, .eps = 1e-5f, .window = 4096, .period = 4},
     {"arcee", "arcee", NO_GATE, NEIGHBOURS | ROPE_FACTORS | ODD_HEADS, ATTENTION_BIAS | MLP_BIASES,
-     10000, 4096, .eps = 1e-5f},
+     10000, 4096, .eps = 1e-5f, .activation = ACTIVATION_RELU2},
     {"olmoe", "olmoe", HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, 0,
      ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
     {"granitemoe", "granitemoe", SPARSE, SCALES | NEIGHBOURS | ROPE_FACTORS | ODD_HEADS,
@@ -90,8 +90,8 @@ const Key KEYS[] = {
     {"attention.head_count_kv", "num_key_value_heads", AT(config.n_kv_heads), FALLBACK(config.n_heads)},
     {"attention.key_length", "head_dim", AT(config.head_size)},
     {"attention.value_length", NULL, AT(value_length), FALLBACK(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", AT(rms_eps)},
-    {"attention.layer_norm_epsilon", "layer_norm_eps", AT(layer_eps), FALLBACK(rms_eps)},
+    {"attention.layer_norm_rms_epsilon", NULL, AT(rms_eps)}, /* from config.json: folder.c */
+    {"attention.layer_norm_epsilon", NULL, AT(layer_eps), FALLBACK(rms_eps)},
     {"rope.dimension_count", NULL, AT(config.rope.dims), FALLBACK(config.head_size)},
     {"rope.freq_base", "rope_theta", AT(config.rope.base)},
     {"rope.scaling.type", NULL, AT(scaling)},
@@ -169,17 +169,14 @@ static const struct {
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                Value name) {
-    for (const ModelFamily *f = FAMILIES; f->hf && name.kind == VALUE_STRING;
-         f++) {
+    for (const ModelFamily *f = FAMILIES; f->gguf || f->hf; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
         if (known && string_is(name.string, known))
             return f;
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED &&
-                       name.kind == VALUE_STRING;
-         i++)
+    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED; i++)
         if (strstr(UNSUPPORTED[i].names, word))
             o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
                              key, word, UNSUPPORTED[i].has);
@@ -224,9 +221,6 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
 void family_set_formulas(const ModelFamily *f, Config *c) {
     c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
     c->late_head_norms = f->has & LATE_HEAD_NORMS;
-    c->activation = f->has & GELU      ? ACTIVATION_GELU
-                    : f->has & NO_GATE ? ACTIVATION_RELU
-                                       : ACTIVATION_SILU;
     if (!f->special_layers)
         return;
     c->embedding_scale = sqrtf((float)c->dim);
@@ -258,8 +252,9 @@ bool family_has_key(const ModelFamily *f, const Key *key) {
 }
 
 const char *key_of(Naming naming, size_t field) {
-    const Key *key = KEYS;
-    while (key->field != field || !(naming == NAME_GGUF ? key->gguf : key->hf))
-        key++;
-    return naming == NAME_GGUF ? key->gguf : key->hf;
+    for (const Key *key = KEYS;; key++) {
+        const char *name = naming == NAME_GGUF ? key->gguf : key->hf;
+        if (name && key->field == field)
+            return name;
+    }
 }

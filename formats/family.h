@@ -20,7 +20,6 @@ enum {
     BARE_NORMS =
         1
         << 5, /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
-    GELU = 1 << 6,
     BIASES = 1 << 7, /* of attention's output and of the MLP */
     SPARSE = 1 << 8,
     SCORE_CAP = 1 << 9,
@@ -54,7 +53,7 @@ enum {
     /* beyond the original context queries are scaled; norma ends there */
     QUERY_SCALE = 1 << 26,
     LATE_HEAD_NORMS = 1 << 27, /* HEAD_NORMS come after RoPE */
-    /* the MLP is down(relu(up x)^2); `up` is called gate here, and Mlp.up is absent */
+    /* the MLP is down(activation(up x)); `up` is called gate here, and Mlp.up is absent */
     NO_GATE = 1 << 29,
     /* a mixture has one more expert, for all tokens, with a weight of its own; no layer is dense */
     SHARED_EXPERT = 1 << 30,
@@ -86,6 +85,7 @@ enum {
     MIXTRAL_EXPERTS = 1 << 9,
     GRANITE_EXPERTS =
         1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
+    OLD_GELU = 1 << 11, /* hidden_act: gelu means its tanh form */
     LESS_ONE = 1 << 13, /* the folder stores gamma - 1 */
     GEMMA =
         1 << 14, /* the options hidden_activation and query_pre_attn_scalar */
@@ -134,6 +134,8 @@ typedef struct {
     int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
                            number of layers divides scores by sqrt(dim / n_heads) instead of
                            sqrt(head_size); -1: no model does */
+    Activation
+        activation; /* of its GGUF files; config.json may name another one */
 } ModelFamily;
 
 /* The writer uses the first family that can store the model. The last row is empty. */
@@ -154,8 +156,7 @@ bool family_fuses(const ModelFamily *f, const Part *weight);
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
                        Naming naming);
 
-/* Sets what depends on the family's traits only: the activation, the width of head norms, Gemma's
- * scales. */
+/* Sets what depends on the family's traits only: the width of head norms, Gemma's scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
 /* Sets the window (0: none) and RoPE of a layer. `slides`: it has the window. */

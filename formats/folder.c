@@ -17,10 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool option_of(const Reader *r, int option) {
-    return r->family->options & option;
-}
-
 /* ---- options ------------------------------------------------------------------------------- */
 
 /* Reader.keys: the objects of RoPE, of the text model, of the file */
@@ -48,17 +44,9 @@ static const Json *find(const Reader *r, const char *key) {
     return value;
 }
 
-/* The value of a key in config.json. The eps of another kind of norm than the family's is
- * ignored. */
+/* The value of a key in config.json. */
 static Value get(const Reader *r, const char *key) {
-    const char *eps = has(r, BARE_NORMS)    ? ""
-                      : has(r, LAYER_NORMS) ? "layer_norm_eps"
-                                            : "rms_norm_eps";
-    const Json *value = find(r, key);
-    if (strstr(key, "_norm_eps") && strcmp(key, eps))
-        value = NULL;
-    return value_of(!value && !strcmp(key, "rope_type") ? find(r, "type")
-                                                        : value);
+    return value_of(find(r, key));
 }
 
 static int get_int(Reader *r, const char *key, int min, int64_t missing) {
@@ -98,20 +86,21 @@ static const Json *get_list(Reader *r, const char *key) {
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
-    const bool mixtral = option_of(r, MIXTRAL_EXPERTS | GRANITE_EXPERTS),
-               switched = option_of(r, MINIMIND);
-    if (!option_of(r, ALL_EXPERTS | EXPERTS) ||
+    const bool mixtral = r->options & (MIXTRAL_EXPERTS | GRANITE_EXPERTS),
+               switched = r->options & MINIMIND;
+    if (!(r->options & (ALL_EXPERTS | EXPERTS)) ||
         (switched && !get_bool(r, "use_moe", false)))
         return;
     const char *count = get(r, "num_experts").kind > VALUE_NULL
                             ? "num_experts"
                             : "num_local_experts";
-    const char *width = mixtral || option_of(r, WIDE_EXPERTS)
+    const char *width = mixtral || r->options & WIDE_EXPERTS
                             ? "intermediate_size"
                             : "moe_intermediate_size";
-    const int min = option_of(r, ALL_EXPERTS) != 0;
-    h->n_experts = value_integer(&r->origin, count, get(r, count), min,
-                                 MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+    /* only with EXPERTS there may be none */
+    h->n_experts =
+        value_integer(&r->origin, count, get(r, count), !(r->options & EXPERTS),
+                      MAX_EXPERTS, mixtral ? 8 : REQUIRED);
     if (h->n_experts == 0)
         return;
     h->n_experts_used =
@@ -123,36 +112,33 @@ static void read_experts(Reader *r) {
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
-    const bool some_without_rope = option_of(r, NO_ROPE_LAYERS);
+    const bool some_without_rope = r->options & NO_ROPE_LAYERS;
     const Json *types =
-        option_of(r, LAYER_TYPES) ? get_list(r, "layer_types") : NULL;
+        r->options & LAYER_TYPES ? get_list(r, "layer_types") : NULL;
     const Json *ropes =
         some_without_rope ? get_list(r, "no_rope_layers") : NULL;
     int period = r->family->period;
-    if (!types && option_of(r, PATTERN))
+    if (!types && r->options & PATTERN)
         period = get_int(r, "sliding_window_pattern", 1, period);
     if (!ropes && some_without_rope)
         period = get_int(r, "no_rope_layer_interval", 1, period);
     const int first =
-        option_of(r, WINDOW_ABOVE) ? get_int(r, "max_window_layers", 0, 28) : 0;
-    const bool used = option_of(r, SLIDES_IF_USED)
+        r->options & WINDOW_ABOVE ? get_int(r, "max_window_layers", 0, 28) : 0;
+    const bool used = r->options & SLIDES_IF_USED
                           ? get_bool(r, "use_sliding_window", false)
-                          : option_of(r, SLIDES);
-    /* null: no window */
-    const bool slides_at_all =
-        used && get(r, "sliding_window").kind != VALUE_NULL;
-    const int window =
-        slides_at_all ? get_int(r, "sliding_window", 1, r->family->window) : 0;
+                          : r->options & SLIDES;
+    const bool no_window = get(r, "sliding_window").kind == VALUE_NULL;
+    const int window = used && !no_window
+                           ? get_int(r, "sliding_window", 1, r->family->window)
+                           : 0;
     const bool by_type =
-        types || (period && option_of(r, SLIDES) && !has(r, ROPE_IN_WINDOWS));
+        types || (period && r->options & SLIDES && !has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (ropes && !json_integer(&ropes[layer->index], &rope))
             refuse_key(r, "no_rope_layers", "whole numbers");
-        const bool last = rope == 0, no_rope = last && some_without_rope;
-        bool slides =
-            some_without_rope ? no_rope : layer->index >= first && !last;
+        bool slides = some_without_rope ? !rope : rope && layer->index >= first;
         if (types)
             slides = json_is(&types[layer->index], "sliding_attention");
         if (types && !slides &&
@@ -161,7 +147,8 @@ static void read_layers(Reader *r) {
                        "full_attention and sliding_attention");
         if (slides && by_type && !window)
             refuse_key(r, "sliding_window", "a window in use, for some layers");
-        family_set_layer(r->family, window, slides, !no_rope, layer);
+        family_set_layer(r->family, window, slides, rope || !some_without_rope,
+                         layer);
     }
 }
 
@@ -231,20 +218,15 @@ static void read_longrope(Reader *r) {
     reader_end_context(r, original, BY_LONGROPE);
 }
 
-static void read_scaling(Reader *r) {
+static void read_scaling(Reader *r, int original) {
     Config *c = &r->header.config;
-    size_t bytes = 0;
-    for (int i = 0; i < r->model->n_files; i++)
-        bytes += r->model->files[i].size;
-    /* the weights cannot fit in the files; reader_end() fails */
-    if ((size_t)c->rope.dims > bytes)
+    /* no tensor has the columns of `wo`; reader_end() fails */
+    if ((size_t)c->rope.dims > r->widest)
         return;
-    const Value v = get(r, "rope_type");
+    const char *key = find(r, "rope_type") ? "rope_type" : "type";
+    const Value v = get(r, key);
     const String type = v.string;
-    const bool longrope = option_of(r, LONGROPE),
-               yarn = string_is(type, "yarn");
-    const int original =
-        get_int(r, "original_max_position_embeddings", 1, c->context);
+    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
         return;
     /* older names are accepted */
@@ -252,21 +234,21 @@ static void read_scaling(Reader *r) {
         (yarn || string_is(type, "longrope") || string_is(type, "su")))
         read_longrope(r);
     else if (longrope)
-        refuse_key(r, "rope_type", "default or longrope");
+        refuse_key(r, key, "default or longrope");
     else if (string_is(type, "llama3"))
         read_llama3(r, original);
     else if (yarn)
         read_yarn(r, original);
     else if (string_is(type, "linear"))
         c->rope.scale = get_real(r, "factor", NAN);
-    else if (string_is(type, "dynamic") && option_of(r, HUNYUAN))
+    else if (string_is(type, "dynamic") && r->options & HUNYUAN)
         c->rope.base *=
             pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
         c->context = original;
     else
-        refuse_key(r, "rope_type", "default, linear, dynamic, llama3 or yarn");
+        refuse_key(r, key, "default, linear, dynamic, llama3 or yarn");
 }
 
 /* The number of elements of a head that rotate. */
@@ -295,9 +277,9 @@ static void read_local_rope(Reader *r, const Json *sliding) {
     if (!json_null(type) && !json_is(type, "default"))
         refuse_key(r, "rope_type", "default, in sliding_attention");
     const char *key =
-        given || !option_of(r, GEMMA3) ? "rope_theta" : "rope_local_base_freq";
+        given || !(r->options & GEMMA3) ? "rope_theta" : "rope_local_base_freq";
     const double base = r->header.config.local_base = get_real(r, key, usual);
-    if (!given && !option_of(r, GEMMA3) && base != usual)
+    if (!given && !(r->options & GEMMA3) && base != usual)
         refuse_key(
             r, key,
             "rope_theta in sliding_attention, too: transformers' default differs between versions");
@@ -331,15 +313,13 @@ static void read_rope(Reader *r) {
                .scale = 1,
                .amplitude = 1,
                .dims = rotating_dims(r),
-               .halves = !option_of(r, NEIGHBOUR_ROPE)};
+               .halves = !(r->options & NEIGHBOUR_ROPE)};
+    const int original = get_int(r, "original_max_position_embeddings", 1,
+                                 r->header.config.context);
     if (!r->origin.status)
-        read_scaling(r);
-    if (get(r, "llama_4_scaling_beta").kind <= VALUE_NULL)
-        return;
-    reader_end_context(r,
-                       get_int(r, "original_max_position_embeddings", 1,
-                               r->header.config.context),
-                       BY_QUERIES);
+        read_scaling(r, original);
+    if (get(r, "llama_4_scaling_beta").kind > VALUE_NULL)
+        reader_end_context(r, original, BY_QUERIES);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -366,23 +346,27 @@ static const struct Switch {
     {0},
 };
 
+static void read_activation(Reader *r) {
+    const char *key = r->options & GEMMA ? "hidden_activation" : "hidden_act";
+    const Json *name = find(r, key);
+    if (json_null(name) || (r->options & OLD_GELU && json_is(name, "gelu")))
+        return;
+    for (Activation a = 0; a < N_ACTIVATIONS; a++)
+        if (json_is(name, ACTIVATIONS[a].hf) ||
+            json_is(name, ACTIVATIONS[a].also_hf)) {
+            r->header.config.activation = a;
+            return;
+        }
+    refuse_key(r, key, "%s or another activation in docs/models.md",
+               ACTIVATIONS[r->family->activation].hf);
+}
+
 static void read_switches(Reader *r) {
-    const bool gelu = has(r, GELU), gemma = option_of(r, GEMMA);
-    const char *key = gemma ? "hidden_activation" : "hidden_act";
-    const char *other = !gelu   ? "swish"
-                        : gemma ? ""
-                                : "gelu"; /* in Gemma 1, also the tanh form */
-    const char *usual = gelu              ? "gelu_pytorch_tanh"
-                        : has(r, NO_GATE) ? "relu2"
-                                          : "silu";
-    const Json *act = find(r, key);
-    if (!json_null(act) && !json_is(act, usual) && !json_is(act, other))
-        refuse_key(r, key, "%s", usual);
-    if (option_of(r, QKV_BIASES))
+    if (r->options & QKV_BIASES)
         r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
         const Value v = get(r, s->key);
-        if (s->needs && !option_of(r, s->needs))
+        if (s->needs && !(r->options & s->needs))
             continue;
         if (s->biases)
             r->biases |= get_bool(r, s->key, s->needs & GLM) ? s->biases : 0;
@@ -399,25 +383,31 @@ static void read_switches(Reader *r) {
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
-    r->family = family_find(&r->origin, NAME_HF, "model_type",
-                            value_of(find(r, "model_type")));
+    r->family =
+        family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
     if (!r->family)
         return -1;
+    r->options = r->family->options;
     *h = (Header){.config = {.context = r->family->context,
                              .head_size = r->family->head_size,
                              .n_heads = r->family->n_heads,
                              .n_kv_heads = r->family->n_heads / 2,
                              .vocab_size = embedding ? embedding->dims[1] : 0}};
+    /* by FALLBACK in KEYS also the eps of LayerNorms */
+    const char *eps = has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
     h->rms_eps = r->family->eps > 0 ? r->family->eps : 1e-6f;
+    if (!has(r, BARE_NORMS))
+        h->rms_eps = value_float(&r->origin, eps, get(r, eps), h->rms_eps);
     read_switches(r);
     reader_keys(r);
+    read_activation(r);
     read_experts(r);
     r->model->tied =
-        get_bool(r, "tie_word_embeddings", option_of(r, TIED_DEFAULT));
+        get_bool(r, "tie_word_embeddings", r->options & TIED_DEFAULT);
     reader_begin(r);
     if (r->origin.status)
         return -1;
-    if (option_of(r, GEMMA)) {
+    if (r->options & GEMMA) {
         const Value scalar = get(r, "query_pre_attn_scalar");
         h->config.attention_scale =
             1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar,
@@ -451,9 +441,8 @@ int folder_read_model(Model *m, const char *folder) {
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX)
         return fail("%s: name too long", folder);
     m->format = "Hugging Face folder";
-    if (safetensors_open(&weights, m, folder))
-        return -1;
-    int status = json_open(&json, path);
+    bool failed =
+        safetensors_open(&weights, m, folder) || json_open(&json, path);
     Reader r = {.path = folder,
                 .origin = {.path = path},
                 .naming = NAME_HF,
@@ -462,14 +451,11 @@ int folder_read_model(Model *m, const char *folder) {
                 .keys = {[FILE_KEYS] = json.values},
                 .tensors = weights.tensors,
                 .n_tensors = weights.n_tensors};
-    r.keys[OPTIONS] = get_object(&r, "text_config");
-    if (!status && r.keys[OPTIONS])
-        status = select_text(&r);
-    if (!status)
-        status = read_model(&r);
-    if (!status && r.keys[OPTIONS])
+    const Json *text = r.keys[OPTIONS] = get_object(&r, "text_config");
+    failed = failed || (text && select_text(&r)) || read_model(&r);
+    if (!failed && text)
         note("%s: only its text model is used", folder);
     json_close(&json);
     safetensors_close(&weights);
-    return status;
+    return failed ? -1 : 0;
 }

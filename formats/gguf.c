@@ -55,10 +55,9 @@ static void check_key(Reader *r, String key) {
         return;
     /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be
      * refused */
-    const bool granite = r->family->may & SCALES && !r->header.n_experts;
-    if (granite && key.n > 4 && !memcmp(key.text, "ssm.", 4))
-        return;
-    if (granite && string_is(key, "expert_shared_feed_forward_length"))
+    if (r->family->may & SCALES &&
+        (!strncmp(key.text, "ssm.", 4) ||
+         string_is(key, "expert_shared_feed_forward_length")))
         return;
     for (const Key *known = KEYS; known->gguf || known->hf; known++)
         if (known->gguf && string_is(key, known->gguf) &&
@@ -142,19 +141,17 @@ static void read_layers(Reader *r) {
     const GgufValue *pattern =
         window ? gguf_find_value(r->keys[0], name) : NULL;
     if (pattern &&
-        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers)) {
-        refuse_key(r, key, "an array of %d elements, one for each layer",
+        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers ||
+         gguf_element(pattern, 0).kind != VALUE_INTEGER)) {
+        refuse_key(r, key, "an array of %d integers, one for each layer",
                    c->n_layers);
         return;
     }
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + c->n_layers; layer++) {
-        const Value v = pattern ? gguf_element(pattern, layer->index)
-                                : (Value){.kind = VALUE_INTEGER};
-        if (v.kind != VALUE_INTEGER)
-            refuse(&r->origin, key, v, "integers");
-        family_set_gguf_layer(r->family, window, pattern ? &v.integer : NULL,
-                              layer);
+        const int64_t flag =
+            pattern ? gguf_element(pattern, layer->index).integer : 0;
+        family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
         if (r->family->may & SCALES && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
@@ -173,9 +170,10 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
+    const Gguf *g = r->keys[0];
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
     r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
-                            gguf_get(r->keys[0], "general.architecture"));
+                            gguf_get(g, "general.architecture"));
     if (!r->family)
         return -1;
     snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
@@ -183,7 +181,6 @@ static int read_model(Reader *r) {
         h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
     h->config.rope.halves = !(r->family->may & NEIGHBOURS);
-    const Gguf *g = r->keys[0];
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
@@ -231,18 +228,6 @@ bool gguf_is(const File *file) {
     return file->size >= 4 && !memcmp(file->data, "GGUF", 4);
 }
 
-/* Moves the tensors of a part to g, and closes the part. */
-static int move_tensors(Gguf *g, Gguf *part) {
-    Stored *all =
-        realloc(g->tensors, (g->n_tensors + part->n_tensors + 1) * sizeof *all);
-    for (size_t i = 0; all && i < part->n_tensors; i++)
-        all[g->n_tensors++] = part->tensors[i];
-    if (all)
-        g->tensors = all;
-    gguf_close(part);
-    return all ? 0 : fail("%s: out of memory", g->path);
-}
-
 /* If the file is part of a split model, g becomes the metadata of the first part and the tensors of
  * all parts. Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
@@ -257,48 +242,49 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
     if (count < 2)
         return o.status;
     gguf_close(g);
-    *g = (Gguf){.path = o.path = name};
+    *g = (Gguf){0};
+    o.path = name;
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
-        Gguf part;
+        Gguf part = {.tensors = g->tensors, .n_tensors = g->n_tensors};
         snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf",
                  (int)strlen(path) - ENDING, path, i + 1, count);
         if (model_map(m, name))
             return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
-        m->files[i].header = part.at;
         value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i,
                       REQUIRED);
         value_integer(&o, "split.count", gguf_get(&part, "split.count"), count,
                       count, REQUIRED);
-        if (i == 0)
-            *g = part;
-        else if (move_tensors(g, &part))
-            return -1;
+        if (i > 0) {
+            free(part.values);
+            part.values = g->values;
+            part.n_values = g->n_values;
+        }
+        *g = part;
         if (o.status)
             return -1;
     }
     g->path = path;
     for (size_t t = 0; t < g->n_tensors; t++)
         g->tensors[t].path = path;
-    return sort_tensors(g->tensors, g->n_tensors);
+    return 0;
 }
 
 int gguf_read_model(Model *m, const char *path) {
-    Gguf g;
+    Gguf g = {0};
     m->format = "GGUF";
-    bool failed = gguf_open(&g, path, m->files);
-    m->files->header = g.at;
-    failed = failed || open_parts(&g, m, path);
+    bool failed = gguf_open(&g, path, m->files) || open_parts(&g, m, path) ||
+                  sort_tensors(g.tensors, g.n_tensors);
     Reader r = {.path = path,
                 .origin = {.path = path},
                 .naming = NAME_GGUF,
                 .model = m,
                 .get = get,
                 .keys = {&g},
+                .tensors = g.tensors,
+                .n_tensors = g.n_tensors,
                 .header = DEFAULTS};
-    r.tensors = g.tensors;
-    r.n_tensors = g.n_tensors;
     failed = failed || (r.n_tensors ? read_model(&r) : read_vocabulary(&g, m));
     gguf_close(&g);
     return failed ? -1 : 0;

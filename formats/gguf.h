@@ -18,7 +18,7 @@ int gguf_read_model(Model *model, const char *path);
 
 /* Returns 1 if *t holds the tokenizer, 0 if it is of an unsupported kind and not needed (*t has no
  * pieces), -1 and a message if it is damaged, or unsupported and needed. */
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path,
+int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed);
 
 /* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits

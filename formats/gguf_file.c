@@ -83,19 +83,19 @@ static int read_value(Gguf *g, GgufValue *v) {
     return 0;
 }
 
-/* Allocates `count` items of `size` bytes. Fails if the file is too short: an item takes at least
- * `min_bytes` of it. */
-static void *allocate_items(const Gguf *g, uint64_t count, size_t size,
-                            size_t min_bytes, const char *items) {
-    if (count <= (g->size - g->at) / min_bytes)
-        return allocate(count, size);
-    fail("%s: %" PRIu64 " %s do not fit in the file", g->path, count, items);
-    return NULL;
+/* Fails if the file is too short for `count` items of at least min_bytes. */
+static int check_count(const Gguf *g, uint64_t count, size_t min_bytes,
+                       const char *items) {
+    return count <= (g->size - g->at) / min_bytes
+               ? 0
+               : fail("%s: %" PRIu64 " %s do not fit in the file", g->path,
+                      count, items);
 }
 
 static int read_values(Gguf *g, uint64_t count) {
-    g->values =
-        allocate_items(g, count, sizeof *g->values, 8 + 4 + 1, "metadata keys");
+    if (check_count(g, count, 8 + 4 + 1, "metadata keys"))
+        return -1;
+    g->values = allocate(count, sizeof *g->values);
     if (!g->values)
         return -1;
     for (; g->n_values < count; g->n_values++)
@@ -196,31 +196,38 @@ static int read_tensor(Gguf *g, Stored *e) {
 }
 
 /* Every tensor must be inside the file, aligned, and must not overlap another. */
-static int read_tensors(Gguf *g, const File *file, uint64_t count) {
-    int64_t alignment = GGUF_ALIGNMENT;
-    g->tensors = allocate_items(g, count, sizeof *g->tensors, 8 + 4 + 8 + 4 + 8,
-                                "tensors");
-    if (!g->tensors)
+static int read_tensors(Gguf *g, File *file, uint64_t count) {
+    const size_t first = g->n_tensors;
+    if (check_count(g, count, 8 + 4 + 8 + 4 + 8, "tensors"))
         return -1;
-    for (; g->n_tensors < count; g->n_tensors++)
+    Stored *tensors =
+        realloc(g->tensors, (first + count + 1) * sizeof *tensors);
+    if (!tensors)
+        return fail("%s: out of memory", g->path);
+    g->tensors = tensors;
+    for (; g->n_tensors < first + count; g->n_tensors++)
         if (read_tensor(g, &g->tensors[g->n_tensors]))
             return -1;
-    if (gguf_find_value(g, "general.alignment"))
-        alignment = gguf_get(g, "general.alignment").integer;
+    file->header = g->at;
+    const Value given = gguf_get(g, "general.alignment");
+    const int64_t alignment =
+        given.kind == VALUE_MISSING ? GGUF_ALIGNMENT : given.integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64
                     ", expected a power of two from 4 to 1048576",
                     g->path, alignment);
     const size_t start = (g->at + alignment - 1) / alignment * alignment;
-    if (place_tensors(g->tensors, g->n_tensors, file, start, alignment))
-        return -1;
-    return sort_tensors(g->tensors, g->n_tensors);
+    return place_tensors(g->tensors + first, count, file, start, alignment);
 }
 
-int gguf_open(Gguf *g, const char *path, const File *file) {
+int gguf_open(Gguf *g, const char *path, File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
-    *g = (Gguf){.path = path, .data = file->data, .size = file->size};
+    *g = (Gguf){.path = path,
+                .data = file->data,
+                .size = file->size,
+                .tensors = g->tensors,
+                .n_tensors = g->n_tensors};
     if (read_number(g, magic) || read_number(g, version))
         return -1;
     if (magic != GGUF_MAGIC || (version != 2 && version != 3))

@@ -18,9 +18,12 @@ enum {
     GGUF_F32,
     GGUF_BOOL,
     GGUF_STRING,
-    GGUF_ARRAY
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_N_TYPES
 };
-enum { GGUF_U64 = GGUF_ARRAY + 1, GGUF_I64, GGUF_F64, GGUF_N_TYPES };
 
 typedef struct {
     String key;
@@ -37,21 +40,21 @@ typedef struct {
     size_t size, at;   /* bytes of the file; bytes read so far */
     GgufValue *values; /* [n_values], sorted by key, owned */
     size_t n_values;
-    Stored *tensors; /* [n_tensors], sorted by name, owned */
+    Stored *tensors; /* [n_tensors], owned */
     size_t n_tensors;
 } Gguf;
 
-/* Reads the metadata and the tensor table of a mapped file. The caller closes it, even after a
- * failure. */
-int gguf_open(Gguf *g, const char *path, const File *file);
+/* Reads the metadata of a mapped file, and adds its tensors to those of g. The caller closes g, even
+ * after a failure. */
+int gguf_open(Gguf *g, const char *path, File *file);
 void gguf_close(Gguf *g);
 
 /* Finds a key. Returns NULL if the file does not have it. */
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 
-/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an array,
- * except that an array of equal numbers counts as this number (some converters write a size for
- * each layer). And element i of an array. */
+/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an
+ * array, except that an array of equal numbers counts as this number (some converters write a size
+ * for each layer). And element i of an array. */
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 

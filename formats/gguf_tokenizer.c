@@ -179,9 +179,9 @@ static int read_tokenizer(Loader *l, bool needed) {
                 SHOWN(byte_level ? pre : model));
 }
 
-int gguf_read_tokenizer(Tokenizer *t, const File *file, const char *path,
+int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed) {
-    Gguf g;
+    Gguf g = {0};
     *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
     const int found =

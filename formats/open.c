@@ -21,7 +21,7 @@
 static void complete(Model *m) {
     Config *c = &m->config;
     size_t expert_bytes = 0;
-    bool dense = false, sparse = false;
+    bool dense = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = part_size(c, at.part->cols);
@@ -38,9 +38,8 @@ static void complete(Model *m) {
             tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
         m->bf16 |= w->type == TYPE_BF16;
         dense |= at.part->owner == OF_MLP;
-        sparse |= at.part->owner == OF_EXPERT;
     }
-    if (!sparse)
+    if (!expert_bytes)
         c->n_experts = c->n_experts_used = c->expert_dim = 0;
     if (!dense)
         c->hidden_dim = c->expert_dim;

@@ -56,6 +56,7 @@ void reader_keys(Reader *r) {
         (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
             ? NAN
             : c->attention_scale;
+    c->activation = f->activation;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
@@ -66,21 +67,16 @@ void reader_keys(Reader *r) {
         if (name && family_has_key(f, key) &&
             !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
-        if (key->field == offsetof(Header, config.n_heads) && !c->head_size)
-            c->head_size = c->dim / c->n_heads > 0 ? c->dim / c->n_heads : 1;
+        if (key->field == offsetof(Header, config.n_heads) && !c->head_size &&
+            c->dim % c->n_heads == 0)
+            c->head_size = c->dim / c->n_heads;
     }
 }
 
 static void check_sizes(Reader *r) {
     const Config *c = &r->header.config;
-    const Value head_size =
-        r->get(r, key_of(r->naming, offsetof(Header, config.head_size)));
-    const bool has_default = r->naming == NAME_HF && r->family->head_size;
     if (c->n_heads % c->n_kv_heads)
         refuse_field(r, config.n_kv_heads, "a divisor of %d", c->n_heads);
-    else if (c->dim % c->n_heads && head_size.kind <= VALUE_NULL &&
-             !has_default)
-        refuse_field(r, config.dim, "a multiple of %d heads", c->n_heads);
     else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
         refuse_field(r, config.head_size, "an even number up to %d",
                      INT_MAX / c->n_heads);
@@ -126,17 +122,16 @@ void reader_begin(Reader *r) {
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family = r->family->gguf;
-    /* floats of all norms and biases; columns of a tensor, and so at least the ones [dim] */
-    size_t n = 0, widest = 0;
+    size_t n = 0; /* floats of all norms and biases */
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         const size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1)
             n += cols;
-        if (cols > widest)
-            widest = cols;
+        if (cols > r->widest)
+            r->widest = cols;
     }
-    r->ones = r->model->vectors = allocate(widest + n, sizeof(float));
-    r->vectors = r->ones + widest;
+    r->ones = r->model->vectors = allocate(r->widest + n, sizeof(float));
+    r->vectors = r->ones + r->widest;
     if (!r->ones || model_allocate_layers(r->model))
         r->origin.status = -1;
 }
@@ -202,15 +197,15 @@ void reader_end_context(Reader *r, int original, const char *why) {
 /* Whether the model has this part. */
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
-    if (part_weight(at) == &layer->router)
+    const Tensor *w = part_weight(at);
+    if (w == &layer->router)
         return r->model->config.n_experts &&
-               ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) ||
-                reader_find(r, name, ".weight"));
-    if (part_weight(at) == &layer->mlp.weight)
+               (r->options & ALL_EXPERTS || reader_find(r, name, ".weight"));
+    if (w == &layer->mlp.weight)
         return has(r, SHARED_EXPERT);
-    if (part_weight(at))
-        return !has(r, NO_GATE) || part_weight(at) != &layer->mlp.up;
-    if (!at->part->of_heads || !(r->family->options & MINIMIND))
+    if (w)
+        return w != &layer->mlp.up || !has(r, NO_GATE);
+    if (!at->part->of_heads || !(r->options & MINIMIND))
         return family_has_norm(r->family, at->part);
     return part_norm(at) == &layer->q_norm
                ? reader_find(r, name, ".weight") != NULL
@@ -226,8 +221,7 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
         layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
     float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
-    const bool less_one = r->naming == NAME_HF && r->family->options & LESS_ONE;
-    for (int i = 0; less_one && gamma && i < n; i++)
+    for (int i = 0; r->options & LESS_ONE && gamma && i < n; i++)
         gamma[i] += 1;
     for (int i = 0; bare && i < n; i++)
         gamma[i] = 1;
@@ -252,7 +246,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
               cols = part_size(c, at->part->cols);
     const bool gguf = r->naming == NAME_GGUF,
                expert = at->part->owner == OF_EXPERT;
-    const bool granite = r->family->options & GRANITE_EXPERTS && !gguf;
+    const bool granite = r->options & GRANITE_EXPERTS;
     Tensor *w = part_weight(at);
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
@@ -269,9 +263,10 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
         return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
     const size_t row =
-        part.first + (stacked ? (size_t)at->expert * part.all : 0);
-    w->data = t->data + row * tensor_bytes(w, 1);
-    w->offset = t->offset + row * tensor_bytes(w, 1);
+                     part.first + (stacked ? (size_t)at->expert * part.all : 0),
+                 begin = row * tensor_bytes(w, 1);
+    w->data = t->data + begin;
+    w->offset = t->offset + begin;
     if ((gguf && !expert && !fused && w != &r->model->embedding) ||
         r->biases & at->part->bias)
         w->bias = reader_vector(r, name, ".bias", !gguf, rows);
@@ -298,8 +293,6 @@ static void read_part(Reader *r, const PartAt *at) {
 
 int reader_end(Reader *r) {
     Model *m = r->model;
-    if (r->origin.status)
-        return -1;
     m->config = r->header.config;
     for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);)
         read_part(r, &at);
@@ -318,7 +311,7 @@ int reader_end(Reader *r) {
         const bool is_unneeded =
             (is_output && m->tied) ||
             contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
-        if (!t->used && (r->naming == NAME_GGUF || !is_unneeded))
+        if (!t->used && !is_unneeded)
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));
     }

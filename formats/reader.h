@@ -15,6 +15,7 @@ struct Reader {
     Naming naming;    /* NAME_GGUF or NAME_HF */
     Model *model;
     const ModelFamily *family;
+    int options; /* the family's; 0: a GGUF file */
     Value (*get)(const Reader *r,
                  const char *key); /* the value of one of KEYS */
     const void *keys[3];           /* the sources of get() */
@@ -23,8 +24,9 @@ struct Reader {
     Header header;
     /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
     int biases;
+    size_t widest;  /* max columns of a tensor; a head is not larger */
     float *vectors; /* where the next norm or bias goes */
-    float *ones;    /* [dim], gamma of norms without stored parameters */
+    float *ones;    /* [widest], gamma of norms without stored parameters */
 };
 
 static inline bool has(const Reader *r, int trait) {

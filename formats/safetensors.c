@@ -171,11 +171,7 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
             "files",
             folder, name);
     json_close(&index);
-    if (!status)
-        status = sort_tensors(s->tensors, s->n_tensors);
-    if (status)
-        safetensors_close(s);
-    return status ? -1 : 0;
+    return status ? -1 : sort_tensors(s->tensors, s->n_tensors);
 }
 
 void safetensors_close(Safetensors *s) {
@@ -185,5 +181,4 @@ void safetensors_close(Safetensors *s) {
         free(s->shards);
     }
     free(s->tensors);
-    *s = (Safetensors){0};
 }

@@ -12,7 +12,7 @@ typedef struct {
 
 /* Maps model.safetensors, or the files in model.safetensors.index.json, into the model, and lists
  * the tensors. Checks that each tensor is inside its file and in one file only. Returns -1 and a
- * message on failure. The caller closes the list; names and paths are valid until then. The files
- * stay mapped until the model is closed. */
+ * message on failure. The caller closes the list, even after a failure; names and paths are valid
+ * until then. The files stay mapped until the model is closed. */
 int safetensors_open(Safetensors *s, Model *m, const char *folder);
 void safetensors_close(Safetensors *s);

@@ -43,6 +43,10 @@ typedef struct {
     double number;           /* 0: does not apply */
 } Fact;
 
+/* A field of the config, by its name. */
+#define FIELD(name)                                                            \
+    { #name, NULL, c->name }
+
 /* `before`: what precedes the first fact in JSON. */
 static void show_facts(const Run *run, const char *before, const Fact *facts,
                        int n) {
@@ -65,7 +69,6 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
 static void show_config(const Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
-    static const char *const activations[] = {"silu", "gelu", "relu squared"};
     int window = 0, in_window = 0, unrotated = 0;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
          layer++) {
@@ -78,31 +81,31 @@ static void show_config(const Run *run) {
         {"model", run->options->model, 0},
         {"format", m->format, 0},
         {"architecture", m->family ? m->family : "llama", 0},
-        {"dim", NULL, c->dim},
-        {"hidden_dim", NULL, c->hidden_dim},
-        {"n_layers", NULL, c->n_layers},
-        {"n_heads", NULL, c->n_heads},
-        {"n_kv_heads", NULL, c->n_kv_heads},
-        {"head_size", NULL, c->head_size},
-        {"vocab_size", NULL, c->vocab_size},
+        FIELD(dim),
+        FIELD(hidden_dim),
+        FIELD(n_layers),
+        FIELD(n_heads),
+        FIELD(n_kv_heads),
+        FIELD(head_size),
+        FIELD(vocab_size),
         {"output", m->tied ? "tied to the embedding" : "separate", 0},
-        {"context", NULL, c->context},
+        FIELD(context),
         {"context_limit", m->ended_by, 0},
         {"window", NULL, window},
         {"window_layers", NULL, in_window},
         {"rope_base", NULL, c->rope.base},
-        {"local_base", NULL, c->local_base},
+        FIELD(local_base),
         {"no_rope_layers", NULL, unrotated},
-        {"activation", activations[c->activation], 0},
-        {"embedding_scale", NULL, c->embedding_scale},
-        {"residual_scale", NULL, c->residual_scale},
+        {"activation", ACTIVATIONS[c->activation].name, 0},
+        FIELD(embedding_scale),
+        FIELD(residual_scale),
         {"score_scale", NULL, c->attention_scale},
         {"score_cap", NULL, c->attention_cap},
-        {"logit_scale", NULL, c->logit_scale},
-        {"logit_cap", NULL, c->logit_cap},
-        {"n_experts", NULL, c->n_experts},
-        {"n_experts_used", NULL, c->n_experts_used},
-        {"expert_dim", NULL, c->expert_dim},
+        FIELD(logit_scale),
+        FIELD(logit_cap),
+        FIELD(n_experts),
+        FIELD(n_experts_used),
+        FIELD(expert_dim),
         {"group_size", NULL, m->embedding.group},
     };
     show_facts(run, "{", facts, sizeof facts / sizeof *facts);

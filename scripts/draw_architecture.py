@@ -20,8 +20,9 @@ WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: picture, its edges, betwe
 CENTERS = {  # x of each box that is not in the middle of its floor
     "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
     "attention.c": 240, "mlp.c": 440, "experts.c": 560,
-    "norm.c": 140, "rope.c": 265, "kv_cache.c": 390, "sampler.c": 690, "tokenizer.c": 810,
-    "norm.h": 140, "rope.h": 265, "kv_cache.h": 390, "model.h": 530, "sampler.h": 690, "tokenizer.h": 810, "text/": 970,
+    "norm.c": 112, "rope.c": 226, "kv_cache.c": 340, "sampler.c": 738, "tokenizer.c": 850,
+    "norm.h": 112, "rope.h": 226, "kv_cache.h": 340, "mlp.h": 454, "model.h": 592, "sampler.h": 738, "tokenizer.h": 850,
+    "text/": 985,
     "kernels/": 400,
 }  # fmt: skip
 WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "cluster/": 104, "text/": 150, "kernels/": 460, "base/": 620}  # of a folder

@@ -492,8 +492,8 @@ static void olmo_options(void) {
          NULL}, /* eps is always 1e-5 */
         {"olmo", "\"clip_qkv\": null", "\"layer_norm_eps\": 1", NULL},
         {"olmo", "\"silu\"", "\"gelu\"", "hidden_act is 'gelu'"},
-        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"",
-         "hidden_act is 'gelu_pytorch_tanh'"},
+        {"olmo2", "\"silu\"", "\"gelu_pytorch_tanh\"", ""},
+        {"olmo2", "\"silu\"", "\"swish\"", NULL},
         {"olmo2", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0",
          "rms_norm_eps is 0"},
         {"olmo2", "\"attention_bias\": false", "\"attention_bias\": true",
@@ -521,7 +521,7 @@ static void phi_options(void) {
          "sliding_window is 0"},
         {"phi3", "\"rope_scaling\": null",
          "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}",
-         "rope_type"},
+         ": type is"},
         {"phi3", "\"rope_scaling\": null",
          "\"rope_scaling\": {\"type\": \"longrope\"}",
          "short_factor is missing"},
@@ -639,7 +639,9 @@ static void newer_options(void) {
          "sliding_window is 0"},
         {"cohere2", "_pattern\": 4", "_pattern\": 0",
          "sliding_window_pattern is 0"},
-        {"arcee", "\"relu2\"", "\"silu\"", "hidden_act is 'silu'"},
+        {"arcee", "\"relu2\"", "\"silu\"", ""},
+        {"arcee", "\"relu2\"", "\"relu\"",
+         "hidden_act is 'relu', expected relu2"},
         {"arcee", "\"mlp_bias\": false", "\"mlp_bias\": true", "bias"},
     };
     CHECK_CHANGES(changes);

@@ -882,14 +882,14 @@ static void bad_families(void) {
     REFUSED_OF("olmo2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "olmo2.rope.freq_base_swa", 500));
     REFUSED_OF(
-        "olmo2", "sliding_window_pattern is 4, expected an array of 7 elements",
+        "olmo2", "sliding_window_pattern is 4, expected an array of 7 integers",
         gguf_set_int(&file, "olmo2.attention.sliding_window_pattern", 4));
     REFUSED_OF(
         "olmo2",
-        "sliding_window_pattern is a list, expected an array of 7 elements",
+        "sliding_window_pattern is a list, expected an array of 7 integers",
         gguf_set(&file, "olmo2.attention.sliding_window_pattern", GGUF_ARRAY,
                  short_pattern, 14));
-    REFUSED_OF("olmo2", "sliding_window_pattern is 0, expected integers",
+    REFUSED_OF("olmo2", "sliding_window_pattern is 0, expected an array of",
                gguf_set(&file, "olmo2.attention.sliding_window_pattern",
                         GGUF_ARRAY, float_pattern, 12 + 28));
     REFUSED_OF("gemma2",
@@ -1322,9 +1322,9 @@ static void bad_keys(void) {
             gguf_set_int(&file, "llama.context_length", 0));
     REFUSED("llama.attention.head_count is 0",
             gguf_set_int(&file, "llama.attention.head_count", 0));
-    REFUSED("expected a multiple of 6 heads",
+    REFUSED("key_length is missing, expected a whole number",
             gguf_set_int(&file, "llama.attention.head_count", 6));
-    REFUSED("expected a multiple of 2147483646",
+    REFUSED("key_length is missing, expected a whole number",
             gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe));
     REFUSED("key_length is 2, expected an even number up to 1",
             gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe);
@@ -2044,7 +2044,7 @@ static void lengths_that_change_during_reading(void) {
         0, 1, 7, 9, 1 << 20, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
     const char *path = temporary("changing.gguf");
     File map = {0};
-    Gguf g;
+    Gguf g = {0};
     int n_strings = 0;
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0) &&
@@ -2163,7 +2163,7 @@ static void a_file_may_end_with_its_header(void) {
         FILE *out = fopen(path, "wb");
         fwrite(bytes, 1, size, out);
         fclose(out);
-        Gguf g;
+        Gguf g = {0};
         File mapped;
         CHECK(file_map(&mapped, path) == 0, "not mapped");
         stderr_hide();
