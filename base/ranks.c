@@ -19,11 +19,16 @@
 
 enum { TELLING, GATHERING }; /* tags of messages */
 
+/* What ranks_agree() exchanges: the arguments of each rank. */
+typedef struct {
+    int64_t status, state;
+} Report;
+
 static int n_ranks = 1, own, n_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status
     *statuses; /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
-static int64_t *values; /* [n_ranks] one value per rank */
+static Report *reports; /* [n_ranks] */
 static bool agreed;     /* ranks_agree() has been called */
 
 /* Avoids starting MPI needlessly, which takes a third of a second. */
@@ -35,17 +40,16 @@ bool ranks_launched(void) {
 /* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1
  * and a message on failure. */
 static int make_ready(void) {
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const size_t n = (size_t)n_ranks;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 ||
                              dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own, strerror(errno));
-    if (!(requests = allocate(2 * n, sizeof *requests)) ||
-        !(statuses = allocate(2 * n, sizeof *statuses)))
-        return -1;
-    if (!(values = allocate(n, sizeof *values)))
-        return -1;
     close(null);
+    if (!(requests = allocate(2 * n, sizeof *requests)) ||
+        !(statuses = allocate(2 * n, sizeof *statuses)) ||
+        !(reports = allocate(n, sizeof *reports)))
+        return -1;
     return 0;
 }
 
@@ -74,7 +78,7 @@ int ranks_close(int status) {
         status = ranks_agree(status, 0); /* a rank may end before it is ready */
     free(requests);
     free(statuses);
-    free(values);
+    free(reports);
     MPI_Finalize();
     return status;
 }
@@ -96,50 +100,41 @@ int ranks_here(void) {
 
 /* ---- agreeing ------------------------------------------------------------------------- */
 
-/* Sets values[r] to the value of each rank r. */
-static void exchange_values(int64_t value) {
+int ranks_agree(int status, uint64_t state) {
+    const Report mine = {status, (int64_t)state};
     MPI_Request request;
     int done = 0;
-    MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T,
-                   MPI_COMM_WORLD, &request);
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
-        usleep(200); /* other ranks may be busy for long */
-}
-
-/* The first rank with a different value; n_ranks if there is none. */
-static int first_other(int64_t value) {
-    int r = 0;
-    while (r < n_ranks && values[r] == value)
-        r++;
-    return r;
-}
-
-int ranks_agree(int status, uint64_t state) {
     if (n_ranks == 1)
         return status; /* MPI may not have started */
     agreed = true;
-    exchange_values(status);
-    const int failed = first_other(0);
-    if (failed == own)
-        print_held_message(own);
-    if (failed < n_ranks)
-        return (int)values[failed];
-    exchange_values((int64_t)state);
-    const int other = first_other(values[0]);
-    if (other < n_ranks && own == 0)
-        fail(
-            "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
-            other);
-    return other < n_ranks ? EXIT_BAD_INPUT : 0;
+    MPI_Iallgather(&mine, 2, MPI_INT64_T, reports, 2, MPI_INT64_T,
+                   MPI_COMM_WORLD, &request);
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+        usleep(200); /* other ranks may be busy for long */
+    for (int r = 0; r < n_ranks; r++) {
+        if (reports[r].status == 0)
+            continue;
+        if (r == own)
+            print_held_message(own);
+        return (int)reports[r].status;
+    }
+    for (int r = 1; r < n_ranks; r++) {
+        if (reports[r].state == reports[0].state)
+            continue;
+        if (own == 0)
+            fail(
+                "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
+                r);
+        return EXIT_BAD_INPUT;
+    }
+    return 0;
 }
 
 /* ---- commands ---------------------------------------------------------------------------- */
 
 void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
-        MPI_Isend(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD,
-                  &requests[r - 1]);
-    MPI_Waitall(n_ranks - 1, requests, statuses);
+        MPI_Send(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD);
 }
 
 /* Rank 0 may be waiting for its user, so after a while this rank sleeps between polls. */

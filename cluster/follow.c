@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/ranks.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { END = -1 };
 
@@ -18,18 +17,14 @@ typedef struct {
 } Message;
 
 static void mirror(SessionChange change, int a, int b, const Step *steps) {
-    const size_t step_bytes = steps ? (size_t)a * sizeof *steps : 0,
-                 bytes = sizeof(Message) + step_bytes;
-    Message *message = allocate(bytes, 1);
-    if (!message) {
-        ranks_abort();
-        return;
-    }
-    *message = (Message){.change = (int)change, .a = a, .b = b};
+    Buffer message = {0};
+    buffer_append(&message, &(Message){(int)change, a, b}, sizeof(Message));
     if (steps)
-        memcpy(message->steps, steps, step_bytes);
-    ranks_tell(message, bytes);
-    free(message);
+        buffer_append(&message, steps, (size_t)a * sizeof *steps);
+    if (message.failed)
+        ranks_abort();
+    ranks_tell(message.bytes, message.n);
+    free(message.bytes);
 }
 
 Mirror *follow_mirror(void) {
@@ -53,14 +48,14 @@ static int repeat(Session *s, const Message *m) {
 
 int follow(Session *s, Tuning *tuning) {
     Message *m;
-    while ((m = ranks_hear()) && m->change != END) {
+    while ((m = ranks_hear())->change != END) {
         const int n = repeat(s, m);
         if (n < 0)
             ranks_abort();
         tune(tuning, n);
         free(m);
     }
-    const int status = m ? m->a : 0;
+    const int status = m->a;
     free(m);
     return status;
 }

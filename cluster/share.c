@@ -25,15 +25,8 @@ static int unit_rows(const Config *c, PartSize rows) {
     return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
 }
 
-/* The division of a weight's rows; Model.shares has one for every PartSize. */
-typedef struct {
-    Share share;
-    int unit;
-} RankShare;
-
 static void gather(const Share *share, float *y, int n, bool everywhere) {
-    ranks_gather(y, n, share->all, ((const RankShare *)share)->unit,
-                 everywhere);
+    ranks_gather(y, n, share->all, share->unit, everywhere);
 }
 
 /* Divides the rows of a weight (their number is `size`) and keeps only this rank's. */
@@ -41,8 +34,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int rows = part_size(&m->config, size),
               unit = unit_rows(&m->config, size);
     const int first = ranks_start(rows, unit, ranks_own());
-    RankShare *share = (RankShare *)m->shares + size;
-    *share = (RankShare){{first, rows, gather}, unit};
+    m->shares[size] = (Share){first, rows, unit, gather};
     const size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     /* NOLINTNEXTLINE */
@@ -52,7 +44,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     if (w->bias)
         w->bias += first;
     w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
-    w->share = &share->share;
+    w->share = &m->shares[size];
 }
 
 int model_share(Model *m) {
@@ -64,7 +56,7 @@ int model_share(Model *m) {
     if (ranks > (size_t)min_rows)
         return fail("%zu ranks cannot share a weight of %d rows", ranks,
                     min_rows);
-    m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
+    m->shares = allocate(N_PART_SIZES, sizeof *m->shares);
     if (!m->shares)
         return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
