@@ -44,25 +44,22 @@ static int swap_item(Model *model, const char *item) {
     char left[64] = "", kind[64];
     const int n_layers = model->config.n_layers,
               n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
-    const bool has_layers = n == 2 && strchr(left, '.');
-    long first = 0, last = n_layers - 1;
-    const char *site = n < 2 ? NULL
-                       : has_layers
-                           ? parse_layers(left, n_layers, &first, &last)
-                           : left;
+    long first = NO_LAYER, last = n_layers - 1;
+    const char *site = left;
     Norm swapped;
     bool found = false;
-    if (!parse_kind(&swapped, n == 2 ? kind : left) || (has_layers && !site))
+    if (n == 2 && strchr(left, '.'))
+        site = parse_layers(left, n_layers, &first, &last);
+    if (!site || !parse_kind(&swapped, n == 2 ? kind : left))
         return fail(
             "--norm: '%s' is not KIND or [LAYERS.]SITE=KIND, as in layer or 0-2.attn=rms; kinds are " NORM_KIND_LIST(
                 "and") " with a positive number, layers are 0 to %d",
             item, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const bool in_layers = at.part->owner == OF_MODEL
-                                   ? !has_layers
-                                   : at.layer >= first && at.layer <= last;
+        const int layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         Norm *norm = part_norm(&at);
-        if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0))
+        if (!norm || layer < first || layer > last ||
+            (n == 2 && strcmp(site, at.part->site) != 0))
             continue;
         norm->kind = swapped.kind;
         norm->alpha = swapped.alpha;

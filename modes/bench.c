@@ -38,8 +38,8 @@ static int time_round(void *context, double *rates) {
     if (interrupted)
         return 0; /* no report follows */
     rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, threads);
-    rates[FLOAT_PEAK] = 1e-9 * float_rate(threads);
-    rates[BYTE_PEAK] = 1e-9 * byte_rate(threads);
+    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(false, threads);
+    rates[BYTE_PEAK] = 1e-9 * multiply_rate(true, threads);
     if (!(rates[READ_BYTES] > 0) || time_text(t, seconds))
         return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
