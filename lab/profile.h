@@ -21,11 +21,7 @@ extern const SiteInfo SITES[N_SITES];
 /* Totals of one site in one layer and one phase. Counts are exact up to 2^53. */
 typedef struct {
     double calls, tokens;
-    double seconds; /* without the profiler and `lost` */
-    double lost;    /* sites of work: seconds that other programs took */
-    double
-        work; /* sites of work: seconds of all threads; of one thread for prefill, and for norms
-                    of one token */
+    double seconds; /* without the profiler */
     double squares_in,
         squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
     double vectors;  /* norms: number of normalized vectors (tokens or heads) */
@@ -35,7 +31,7 @@ typedef struct {
 } Record;
 
 /* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. */
-enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
+enum { BUCKETS = 8 * 39 };
 
 /* Number of calls by duration, in ticks per token that the site processed. */
 typedef uint32_t Histogram[BUCKETS];
@@ -75,9 +71,10 @@ typedef struct {
     int n_places;
     Record *records;       /* [n_threads][N_PHASES][n_places] */
     Histogram *histograms; /* [N_PHASES][n_places], first thread */
-    StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
-    Track *tracks;                           /* [n_threads] */
-    Dump *dump;                              /* --dump, not owned; NULL: off */
+    StreamSize (
+        *streams)[BUCKETS]; /* [n_layers], before attention, by position */
+    Track *tracks;          /* [n_threads] */
+    Dump *dump;             /* --dump, not owned; NULL: off */
 } Profile;
 
 /* Starts to observe a session. The caller calls profile_close before session_close. `clock` is
@@ -94,12 +91,16 @@ uint64_t ticks_of_reading(uint64_t (*clock)(void));
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site);
 
-/* A row of the report. Times are those of the first thread; `work` and activation statistics are of
- * all threads. */
+/* A row of the report. Times are those of the first thread, without `lost`; `work` and activation
+ * statistics are of all threads. */
 typedef struct {
     int layer; /* or NO_LAYER */
     Site site;
     Record record;
+    double lost; /* sites of work: seconds that other programs took */
+    /* sites of work: seconds of all threads; of one thread for prefill, and for norms of one
+     * token */
+    double work;
     double us; /* microseconds per token of the phase; sites add up */
     /* quantiles of calls: microseconds per token that the site processed */
     double median, p95;

@@ -705,7 +705,7 @@ static void sizes_of_the_residual_stream(void) {
         check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS),
                    size_of(y, TOKENS));
         StreamSize rest = {0};
-        for (int b = 1; b < POSITION_BUCKETS; b++) {
+        for (int b = 1; b < BUCKETS; b++) {
             rest.squares += profile->streams[0][b].squares;
             rest.tokens += profile->streams[0][b].tokens;
         }
