@@ -24,7 +24,7 @@ typedef struct {
     int64_t status, state;
 } Report;
 
-static int n_ranks = 1, own, n_here = 1;
+int n_ranks = 1, own_rank, n_ranks_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status
     *statuses; /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
@@ -42,9 +42,9 @@ bool ranks_launched(void) {
 static int make_ready(void) {
     const size_t n = (size_t)n_ranks;
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 ||
-                             dup2(null, STDOUT_FILENO) < 0)))
-        return fail("rank %d: /dev/null: %s", own, strerror(errno));
+    if (null < 0 || (own_rank && (dup2(null, STDIN_FILENO) < 0 ||
+                                  dup2(null, STDOUT_FILENO) < 0)))
+        return fail("rank %d: /dev/null: %s", own_rank, strerror(errno));
     close(null);
     if (!(requests = allocate(2 * n, sizeof *requests)) ||
         !(statuses = allocate(2 * n, sizeof *statuses)) ||
@@ -61,14 +61,14 @@ void ranks_open(void) {
     /* if it fails, MPI ends the program */
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
-    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    MPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
                         &here);
-    MPI_Comm_size(here, &n_here);
+    MPI_Comm_size(here, &n_ranks_here);
     MPI_Comm_free(&here);
     if (make_ready())
         MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-    hold_messages(own > 0);
+    hold_messages(own_rank > 0);
 }
 
 int ranks_close(int status) {
@@ -84,18 +84,8 @@ int ranks_close(int status) {
 }
 
 void ranks_abort(void) {
-    print_held_message(own);
+    print_held_message(own_rank);
     MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-}
-
-int ranks_number(void) {
-    return n_ranks;
-}
-int ranks_own(void) {
-    return own;
-}
-int ranks_here(void) {
-    return n_here;
 }
 
 /* ---- agreeing ------------------------------------------------------------------------- */
@@ -114,14 +104,14 @@ int ranks_agree(int status, uint64_t state) {
     for (int r = 0; r < n_ranks; r++) {
         if (reports[r].status == 0)
             continue;
-        if (r == own)
-            print_held_message(own);
+        if (r == own_rank)
+            print_held_message(own_rank);
         return (int)reports[r].status;
     }
     for (int r = 1; r < n_ranks; r++) {
         if (reports[r].state == reports[0].state)
             continue;
-        if (own == 0)
+        if (own_rank == 0)
             fail(
                 "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
                 r);
@@ -170,7 +160,7 @@ static int exchange(float *y, int n, int columns, int unit, int r, int with,
         return 0;
     MPI_Type_vector(n, count, columns, MPI_FLOAT, &part);
     MPI_Type_commit(&part);
-    if (r == own)
+    if (r == own_rank)
         MPI_Isend(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
     else
         MPI_Irecv(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
@@ -182,14 +172,14 @@ void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
     /* each starts with the next rank, so no rank receives all messages at once */
     for (int i = 1; i < n_ranks; i++) {
-        const int from = (own + n_ranks - i) % n_ranks,
-                  to = (own + i) % n_ranks;
-        if (all || own == 0)
+        const int from = (own_rank + n_ranks - i) % n_ranks,
+                  to = (own_rank + i) % n_ranks;
+        if (all || own_rank == 0)
             n_requests += exchange(y, n, columns, unit, from, from,
                                    &requests[n_requests]);
         if (all || to == 0)
-            n_requests +=
-                exchange(y, n, columns, unit, own, to, &requests[n_requests]);
+            n_requests += exchange(y, n, columns, unit, own_rank, to,
+                                   &requests[n_requests]);
     }
     MPI_Waitall(n_requests, requests, statuses);
 }

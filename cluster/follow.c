@@ -28,7 +28,7 @@ static void mirror(SessionChange change, int a, int b, const Step *steps) {
 }
 
 Mirror *follow_mirror(void) {
-    return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL;
+    return n_ranks > 1 && own_rank == 0 ? mirror : NULL;
 }
 
 void follow_end(int status) {

@@ -22,7 +22,7 @@ static int unit_rows(const Config *c, PartSize rows) {
         return c->head_size;
     if (rows == SIZE_QUERIES)
         return c->n_heads / c->n_kv_heads * c->head_size;
-    return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
+    return part_size(c, rows) / LANES < n_ranks ? 1 : LANES;
 }
 
 static void gather(const Share *share, float *y, int n, bool everywhere) {
@@ -33,7 +33,7 @@ static void gather(const Share *share, float *y, int n, bool everywhere) {
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int rows = part_size(&m->config, size),
               unit = unit_rows(&m->config, size);
-    const int first = ranks_start(rows, unit, ranks_own());
+    const int first = ranks_start(rows, unit, own_rank);
     m->shares[size] = (Share){first, rows, unit, gather};
     const size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
@@ -43,18 +43,17 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
                     weights / (size_t)w->group * sizeof(float);
     if (w->bias)
         w->bias += first;
-    w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
+    w->rows = ranks_start(rows, unit, own_rank + 1) - first;
     w->share = &m->shares[size];
 }
 
 int model_share(Model *m) {
     const Config *c = &m->config;
-    const size_t ranks = ranks_number();
     const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
-    if (ranks == 1)
+    if (n_ranks == 1)
         return 0;
-    if (ranks > (size_t)min_rows)
-        return fail("%zu ranks cannot share a weight of %d rows", ranks,
+    if (n_ranks > min_rows)
+        return fail("%d ranks cannot share a weight of %d rows", n_ranks,
                     min_rows);
     m->shares = allocate(N_PART_SIZES, sizeof *m->shares);
     if (!m->shares)
@@ -103,7 +102,7 @@ uint64_t model_hash(const Model *m) {
 }
 
 int model_agree(int status, const Session *s, const char *norms) {
-    if (ranks_number() == 1 || status)
+    if (n_ranks == 1 || status)
         return ranks_agree(status, 0);
     const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
     const uint64_t state[] = {program_hash(),

@@ -33,7 +33,7 @@ static int time_round(void *context, double *rates) {
     const Workload *t = context;
     const Model *m = t->tuning->model;
     const int threads = t->tuning->session->n_threads;
-    const double bytes = (double)m->decode_bytes / ranks_number();
+    const double bytes = (double)m->decode_bytes / n_ranks;
     double seconds[N_PHASES];
     if (interrupted)
         return 0; /* no report follows */
@@ -81,8 +81,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
         printf(
             ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
             "\"reads\": \"%s\", \"ranks\": %d}\n",
-            type, t->prompt, t->steps, rounds, m->decode_bytes, reads,
-            ranks_number());
+            type, t->prompt, t->steps, rounds, m->decode_bytes, reads, n_ranks);
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS],
