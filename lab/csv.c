@@ -35,12 +35,8 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
         const ThreadTime time = profile_thread(p, t, phase);
-        if (t)
-            fputc(',', out);
-        write_numbers(out,
-                      (const double[]){1e3 * time.others, 1e3 * time.norms,
-                                       1e3 * time.waiting},
-                      3);
+        fprintf(out, t ? ",[%.4g,%.4g,%.4g]" : "[%.4g,%.4g,%.4g]",
+                1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting);
     }
     fputs("]}", out);
 }

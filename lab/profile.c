@@ -325,6 +325,7 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
     const Estimate of_passes = estimate_ratio(&passes->norms);
+    const double error = of_passes.high - of_passes.value;
     Work w = {0};
     for (int place = 0; place < p->n_places; place++) {
         const SiteRow row = profile_row(p, phase, place);
@@ -337,8 +338,7 @@ Work profile_work(const Profile *p, Phase phase) {
         w.us += row.us;
     }
     const double share = w.norms / w.work;
-    w.share = (Estimate){share, share + of_passes.low - of_passes.value,
-                         share + of_passes.high - of_passes.value};
+    w.share = (Estimate){share, share - error, share + error};
     return w;
 }
 
