@@ -50,7 +50,7 @@ static int open_session(Run *run, const Mode *mode) {
         return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!own_rank && (o->profile || o->dump) &&
-        !(run->profile = profile_open(&run->session, about, nanoseconds)))
+        !(run->profile = profile_open(&run->session, about)))
         return -1;
     /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);

@@ -57,7 +57,7 @@ static void mark(Probe *probe, int layer, Site site) {
     Track *track = &p->tracks[thread];
     if (site == SITE_WAIT && omp_get_num_threads() == 1)
         return;
-    const uint64_t all = p->clock() - track->last,
+    const uint64_t all = nanoseconds() - track->last,
                    ticks = all < p->reading ? 0 : all - p->reading;
     if (thread == 0 ||
         site != SITE_START) { /* other threads were idle before the start */
@@ -80,7 +80,7 @@ static void mark(Probe *probe, int layer, Site site) {
         if (is_work(site) && !repeated)
             track->work += seconds;
     }
-    track->last = p->clock();
+    track->last = nanoseconds();
 }
 
 static void begin(Probe *probe, bool decode) {
@@ -88,7 +88,7 @@ static void begin(Probe *probe, bool decode) {
     p->phase = decode ? DECODE : PREFILL;
     memset(p->tracks, 0, (size_t)p->session->n_threads * sizeof *p->tracks);
     p->switches = lost_processors();
-    p->began = p->tracks[0].last = p->clock();
+    p->began = p->tracks[0].last = nanoseconds();
 }
 
 static void end(Probe *probe) {
@@ -181,25 +181,25 @@ static void norm(Probe *probe, int layer, Site site, bool out, const float *x,
             stream->squares += sizes.squares / dim;
             stream->tokens++;
         }
-    p->tracks[thread].last = p->clock();
+    p->tracks[thread].last = nanoseconds();
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
+uint64_t ticks_of_reading(void) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 10; i++) {
-        const uint64_t start = clock();
+        const uint64_t start = nanoseconds();
         for (int n = 1; n < 100; n++)
-            clock();
-        const uint64_t ticks = clock() - start;
+            nanoseconds();
+        const uint64_t ticks = nanoseconds() - start;
         if (ticks < min)
             min = ticks;
     }
     return min / 100;
 }
 
-Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
+Profile *profile_open(Session *session, About about) {
     enum { MAX_LAYERS = 256 }; /* limits memory */
     const size_t n_layers = session->model->config.n_layers,
                  n_threads = session->n_threads;
@@ -213,9 +213,8 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     *p = (Profile){.probe = {begin, end, mark, norm},
                    .session = session,
                    .about = about,
-                   .clock = clock,
                    .n_places = (int)n_places,
-                   .reading = ticks_of_reading(clock)};
+                   .reading = ticks_of_reading()};
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site of a small model */
     if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,

@@ -61,10 +61,9 @@ typedef struct {
     Probe probe; /* first member: hooks cast Probe to Profile */
     Session *session;
     About about;
-    uint64_t (*clock)(void); /* in nanoseconds */
-    uint64_t reading;        /* duration of reading the clock, nanoseconds */
-    uint64_t began;          /* start of the current forward pass */
-    long switches;           /* involuntary context switches before it */
+    uint64_t reading; /* duration of reading the clock, nanoseconds */
+    uint64_t began;   /* start of the current forward pass */
+    long switches;    /* involuntary context switches before it */
     Phase phase;
     Passes passes[N_PHASES];
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer, after them */
@@ -77,15 +76,14 @@ typedef struct {
     Dump *dump;             /* --dump, not owned; NULL: off */
 } Profile;
 
-/* Starts to observe a session. The caller calls profile_close before session_close. `clock` is
- * nanoseconds(), or a virtual clock in tests. Returns NULL and a message if memory runs out or the
- * model has too many layers. */
-Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
+/* Starts to observe a session. The caller calls profile_close before session_close. Returns NULL
+ * and a message if memory runs out or the model has too many layers. */
+Profile *profile_open(Session *session, About about);
 void profile_close(Profile *p);
 
-/* The cost of reading a clock: the mean of 100 consecutive readings, the min of 10 such means. One
- * reading may take less than the clock's resolution (10 ns on some machines). */
-uint64_t ticks_of_reading(uint64_t (*clock)(void));
+/* The cost of reading the clock: the mean of 100 consecutive readings, the min of 10 such means.
+ * One reading may take less than the clock's resolution (10 ns on some machines). */
+uint64_t ticks_of_reading(void);
 
 /* One thread's record of a site in a layer, or outside the layers (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,

@@ -266,8 +266,7 @@ static int time_variants(void *trial, double *values) {
         const int variant = (NORM_NONE + i) % N_VARIANTS;
         double seconds[N_PHASES];
         set_norms(t, variant);
-        Profile *p =
-            profile_open(t->text.tuning->session, (About){0}, nanoseconds);
+        Profile *p = profile_open(t->text.tuning->session, (About){0});
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
