@@ -8,17 +8,17 @@
 #include "base/ranks.h"
 #include <stdlib.h>
 
-enum { END = -1 };
+static const SessionChange END = SESSION_RUN + 1;
 
 typedef struct {
-    int change; /* a SessionChange, or END */
-    int a, b;   /* its arguments, or the exit status */
+    SessionChange change; /* or END */
+    int a, b;             /* its arguments, or the exit status */
     Step steps[];
 } Message;
 
 static void mirror(SessionChange change, int a, int b, const Step *steps) {
     Buffer message = {0};
-    buffer_append(&message, &(Message){(int)change, a, b}, sizeof(Message));
+    buffer_append(&message, &(Message){change, a, b}, sizeof(Message));
     if (steps)
         buffer_append(&message, steps, (size_t)a * sizeof *steps);
     if (message.failed)
@@ -32,12 +32,12 @@ Mirror *follow_mirror(void) {
 }
 
 void follow_end(int status) {
-    mirror((SessionChange)END, status, 0, NULL);
+    mirror(END, status, 0, NULL);
 }
 
 /* Repeats a change. Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
-    switch ((SessionChange)m->change) {
+    switch (m->change) {
     case SESSION_RESERVE: return session_reserve(s, m->a);
     case SESSION_FORK: return session_fork(s, m->a, m->b);
     case SESSION_KEEP_ALL: session_keep_all(s); return 0;
