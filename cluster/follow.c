@@ -48,14 +48,14 @@ static int repeat(Session *s, const Message *m) {
 
 int follow(Session *s, Tuning *tuning) {
     Message *m;
-    while ((m = ranks_hear())->change != END) {
+    while ((m = ranks_hear()) && m->change != END) {
         const int n = repeat(s, m);
         if (n < 0)
             ranks_abort();
         tune(tuning, n);
         free(m);
     }
-    const int status = m->a;
+    const int status = m ? m->a : 0;
     free(m);
     return status;
 }
