@@ -93,7 +93,7 @@ $(BINARY): $(OBJECTS)
 	$(Q)$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # Functions that tests/support/wrap.c and oracle.c (guesser_guess) replace in the tests and in the program under test.
-WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf lost_processors memory_available \
+WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf nanoseconds lost_processors memory_available \
     guesser_guess $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
 $(RUNNER): $(TESTED) $(LIBRARY)

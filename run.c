@@ -49,8 +49,8 @@ static int open_session(Run *run, const Mode *mode) {
                      o->context, kv_type))
         return -1;
     const About about = {o->model, o->norm, run->session.n_threads};
-    if (!ranks_own() && (o->profile || o->dump) &&
-        !(run->profile = profile_open(&run->session, about, nanoseconds)))
+    if (!own_rank && (o->profile || o->dump) &&
+        !(run->profile = profile_open(&run->session, about)))
         return -1;
     /* after the profile, because an observed session keeps its number of threads */
     tuning_open(&run->tuning, &run->model, &run->session);
@@ -74,8 +74,8 @@ static int open_model(Run *run, const Mode *mode) {
     const TokenizerUse use = o->tokens && mode->needs & RUNS_MODEL
                                  ? TOKENIZER_IF_READABLE
                                  : mode->tokenizer;
-    if (!ranks_own() && model_open_tokenizer(&run->tokenizer, &run->model,
-                                             o->model, o->tokenizer, use) < 0)
+    if (!own_rank && model_open_tokenizer(&run->tokenizer, &run->model,
+                                          o->model, o->tokenizer, use) < 0)
         return 1;
     return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
@@ -83,14 +83,14 @@ static int open_model(Run *run, const Mode *mode) {
 /* Runs the mode, or the passes of rank 0. */
 static void run_passes(void *run) {
     Run *r = run;
-    r->status = ranks_own() ? follow(&r->session, &r->tuning)
-                            : r->options->mode->run(r);
+    r->status =
+        own_rank ? follow(&r->session, &r->tuning) : r->options->mode->run(r);
 }
 
 static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
     const bool takes_ranks = mode->needs & TAKES_RANKS;
-    if (!takes_ranks && ranks_own())
+    if (!takes_ranks && own_rank)
         return 0;
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status)
@@ -130,7 +130,7 @@ static int run(char **argv) {
     if (!options.model && !(mode->needs & MODEL_OPTIONAL) &&
         !(options.model = bundled_model()))
         return EXIT_BAD_USAGE;
-    if ((options.dump || options.norm_sweep) && ranks_number() > 1)
+    if ((options.dump || options.norm_sweep) && n_ranks > 1)
         return bad_usage("--dump and --norm-sweep work on one machine only");
     if (options.norm && !options.model)
         return bad_usage("--norm needs a model");

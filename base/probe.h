@@ -5,37 +5,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The places of the forward pass, in order: SITE(name, text, is it a norm). Fused operations are
- * one site. */
-#define SITE_LIST(SITE)                                                        \
-    SITE(START, "(start)", false) /* start of threads and memory */            \
-    SITE(EMBED, "embed", false)                                                \
-    SITE(ATTN_NORM, "attn_norm", true)                                         \
-    SITE(INPUT, "input",                                                       \
-         false) /* int8 or bfloat16; of one token: part of its product */      \
-    SITE(QKV, "qkv", false)                                                    \
-    SITE(Q_NORM, "q_norm", true) /* not in all models */                       \
-    SITE(K_NORM, "k_norm", true)                                               \
-    SITE(ROPE, "rope", false) /* and writing keys and values to the cache */   \
-    SITE(ATTENTION, "attention", false)                                        \
-    SITE(ATTN_OUT, "attn_out", false)                                          \
-    SITE(ATTN_POST_NORM, "attn_post_norm", true) /* not in all models */       \
-    SITE(MLP_NORM, "mlp_norm", true)                                           \
-    SITE(ROUTER, "router", false) /* only in sparse layers */                  \
-    SITE(TOP_K, "top_k", false)   /* only in sparse layers */                  \
-    SITE(GATE_UP_SILU, "gate_up+silu", false)                                  \
-    SITE(DOWN, "down", false)                                                  \
-    SITE(MLP_POST_NORM, "mlp_post_norm", true)                                 \
-    SITE(RESIDUAL, "residual", false) /* adds the output of a post-norm */     \
-    SITE(FINAL_NORM, "final_norm", true)                                       \
-    SITE(LOGITS, "logits", false)                                              \
-    SITE(GATHER, "gather", false)     /* exchange between ranks */             \
-    SITE(END, "(end)", false)         /* end of the parallel region */         \
-    SITE(WAIT, "(wait)", false)       /* waiting for other threads */          \
-    SITE(PROFILE, "(profile)", false) /* time of the observer itself */
+/* The places of the forward pass, in order: SITE(name, text), and NORM(name, text) for a norm. Fused
+ * operations are one site. */
+#define SITE_LIST(SITE, NORM)                                                  \
+    SITE(START, "(start)") /* start of threads and memory */                   \
+    SITE(EMBED, "embed")                                                       \
+    NORM(ATTN_NORM, "attn_norm")                                               \
+    SITE(INPUT,                                                                \
+         "input") /* int8 or bfloat16; of one token: part of its product */    \
+    SITE(QKV, "qkv")                                                           \
+    NORM(Q_NORM, "q_norm") /* not in all models */                             \
+    NORM(K_NORM, "k_norm")                                                     \
+    SITE(ROPE, "rope") /* and writing keys and values to the cache */          \
+    SITE(ATTENTION, "attention")                                               \
+    SITE(ATTN_OUT, "attn_out")                                                 \
+    NORM(ATTN_POST_NORM, "attn_post_norm") /* not in all models */             \
+    NORM(MLP_NORM, "mlp_norm")                                                 \
+    SITE(ROUTER, "router") /* only in sparse layers */                         \
+    SITE(TOP_K, "top_k")   /* only in sparse layers */                         \
+    SITE(GATE_UP_SILU, "gate_up+silu")                                         \
+    SITE(DOWN, "down")                                                         \
+    NORM(MLP_POST_NORM, "mlp_post_norm")                                       \
+    SITE(RESIDUAL, "residual") /* adds the output of a post-norm */            \
+    NORM(FINAL_NORM, "final_norm")                                             \
+    SITE(LOGITS, "logits")                                                     \
+    SITE(GATHER, "gather")     /* exchange between ranks */                    \
+    SITE(END, "(end)")         /* end of the parallel region */                \
+    SITE(WAIT, "(wait)")       /* waiting for other threads */                 \
+    SITE(PROFILE, "(profile)") /* time of the observer itself */
 
-#define SITE_ID(name, text, is_norm) SITE_##name,
-typedef enum { SITE_LIST(SITE_ID) N_SITES } Site;
+#define SITE_ID(name, text) SITE_##name,
+typedef enum { SITE_LIST(SITE_ID, SITE_ID) N_SITES } Site;
 #undef SITE_ID
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */

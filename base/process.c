@@ -43,7 +43,7 @@ static void die(int signal_number) {
 }
 
 static void on_interrupt(int signal_number) {
-    if (interrupted && ranks_number() == 1)
+    if (interrupted && n_ranks == 1)
         die(signal_number); /* mpirun sends several signals */
     interrupted = 1;
 }
@@ -78,8 +78,8 @@ static void handle(int signal_number, void (*handler)(int)) {
 }
 
 void handle_signals(void) {
-    void (*const end)(int) = ranks_own() ? SIG_IGN : on_interrupt;
-    const bool ranks = ranks_number() > 1;
+    void (*const end)(int) = own_rank ? SIG_IGN : on_interrupt;
+    const bool ranks = n_ranks > 1;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     sigaction(SIGBUS,
@@ -145,7 +145,7 @@ void terminal_discard(void) {
 /* ---- threads, clock, streams --------------------------------------------------------------- */
 
 int usual_threads(void) {
-    const int n = omp_get_max_threads(), share = n / ranks_here();
+    const int n = omp_get_max_threads(), share = n / n_ranks_here;
     if (getenv("OMP_NUM_THREADS") ||
         omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN))
         return n;

@@ -19,11 +19,16 @@
 
 enum { TELLING, GATHERING }; /* tags of messages */
 
-static int n_ranks = 1, own, n_here = 1;
+/* What ranks_agree() exchanges: the arguments of each rank. */
+typedef struct {
+    int64_t status, state;
+} Report;
+
+int n_ranks = 1, own_rank, n_ranks_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
 static MPI_Status
     *statuses; /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
-static int64_t *values; /* [n_ranks] one value per rank */
+static Report *reports; /* [n_ranks] */
 static bool agreed;     /* ranks_agree() has been called */
 
 /* Avoids starting MPI needlessly, which takes a third of a second. */
@@ -35,17 +40,16 @@ bool ranks_launched(void) {
 /* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1
  * and a message on failure. */
 static int make_ready(void) {
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const size_t n = (size_t)n_ranks;
-    if (null < 0 || (own && (dup2(null, STDIN_FILENO) < 0 ||
-                             dup2(null, STDOUT_FILENO) < 0)))
-        return fail("rank %d: /dev/null: %s", own, strerror(errno));
-    if (!(requests = allocate(2 * n, sizeof *requests)) ||
-        !(statuses = allocate(2 * n, sizeof *statuses)))
-        return -1;
-    if (!(values = allocate(n, sizeof *values)))
-        return -1;
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || (own_rank && (dup2(null, STDIN_FILENO) < 0 ||
+                                  dup2(null, STDOUT_FILENO) < 0)))
+        return fail("rank %d: /dev/null: %s", own_rank, strerror(errno));
     close(null);
+    if (!(requests = allocate(2 * n, sizeof *requests)) ||
+        !(statuses = allocate(2 * n, sizeof *statuses)) ||
+        !(reports = allocate(n, sizeof *reports)))
+        return -1;
     return 0;
 }
 
@@ -57,14 +61,14 @@ void ranks_open(void) {
     /* if it fails, MPI ends the program */
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
-    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    MPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
                         &here);
-    MPI_Comm_size(here, &n_here);
+    MPI_Comm_size(here, &n_ranks_here);
     MPI_Comm_free(&here);
     if (make_ready())
         MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-    hold_messages(own > 0);
+    hold_messages(own_rank > 0);
 }
 
 int ranks_close(int status) {
@@ -74,72 +78,53 @@ int ranks_close(int status) {
         status = ranks_agree(status, 0); /* a rank may end before it is ready */
     free(requests);
     free(statuses);
-    free(values);
+    free(reports);
     MPI_Finalize();
     return status;
 }
 
 void ranks_abort(void) {
-    print_held_message(own);
+    print_held_message(own_rank);
     MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
-}
-
-int ranks_number(void) {
-    return n_ranks;
-}
-int ranks_own(void) {
-    return own;
-}
-int ranks_here(void) {
-    return n_here;
 }
 
 /* ---- agreeing ------------------------------------------------------------------------- */
 
-/* Sets values[r] to the value of each rank r. */
-static void exchange_values(int64_t value) {
+int ranks_agree(int status, uint64_t state) {
+    const Report mine = {status, (int64_t)state};
     MPI_Request request;
     int done = 0;
-    MPI_Iallgather(&value, 1, MPI_INT64_T, values, 1, MPI_INT64_T,
-                   MPI_COMM_WORLD, &request);
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
-        usleep(200); /* other ranks may be busy for long */
-}
-
-/* The first rank with a different value; n_ranks if there is none. */
-static int first_other(int64_t value) {
-    int r = 0;
-    while (r < n_ranks && values[r] == value)
-        r++;
-    return r;
-}
-
-int ranks_agree(int status, uint64_t state) {
     if (n_ranks == 1)
         return status; /* MPI may not have started */
     agreed = true;
-    exchange_values(status);
-    const int failed = first_other(0);
-    if (failed == own)
-        print_held_message(own);
-    if (failed < n_ranks)
-        return (int)values[failed];
-    exchange_values((int64_t)state);
-    const int other = first_other(values[0]);
-    if (other < n_ranks && own == 0)
-        fail(
-            "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
-            other);
-    return other < n_ranks ? EXIT_BAD_INPUT : 0;
+    MPI_Iallgather(&mine, 2, MPI_INT64_T, reports, 2, MPI_INT64_T,
+                   MPI_COMM_WORLD, &request);
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+        usleep(200); /* other ranks may be busy for long */
+    for (int r = 0; r < n_ranks; r++) {
+        if (reports[r].status == 0)
+            continue;
+        if (r == own_rank)
+            print_held_message(own_rank);
+        return (int)reports[r].status;
+    }
+    for (int r = 1; r < n_ranks; r++) {
+        if (reports[r].state == reports[0].state)
+            continue;
+        if (own_rank == 0)
+            fail(
+                "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
+                r);
+        return EXIT_BAD_INPUT;
+    }
+    return 0;
 }
 
 /* ---- commands ---------------------------------------------------------------------------- */
 
 void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
-        MPI_Isend(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD,
-                  &requests[r - 1]);
-    MPI_Waitall(n_ranks - 1, requests, statuses);
+        MPI_Send(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD);
 }
 
 /* Rank 0 may be waiting for its user, so after a while this rank sleeps between polls. */
@@ -175,7 +160,7 @@ static int exchange(float *y, int n, int columns, int unit, int r, int with,
         return 0;
     MPI_Type_vector(n, count, columns, MPI_FLOAT, &part);
     MPI_Type_commit(&part);
-    if (r == own)
+    if (r == own_rank)
         MPI_Isend(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
     else
         MPI_Irecv(y + start, 1, part, with, GATHERING, MPI_COMM_WORLD, request);
@@ -187,14 +172,14 @@ void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
     /* each starts with the next rank, so no rank receives all messages at once */
     for (int i = 1; i < n_ranks; i++) {
-        const int from = (own + n_ranks - i) % n_ranks,
-                  to = (own + i) % n_ranks;
-        if (all || own == 0)
+        const int from = (own_rank + n_ranks - i) % n_ranks,
+                  to = (own_rank + i) % n_ranks;
+        if (all || own_rank == 0)
             n_requests += exchange(y, n, columns, unit, from, from,
                                    &requests[n_requests]);
         if (all || to == 0)
-            n_requests +=
-                exchange(y, n, columns, unit, own, to, &requests[n_requests]);
+            n_requests += exchange(y, n, columns, unit, own_rank, to,
+                                   &requests[n_requests]);
     }
     MPI_Waitall(n_requests, requests, statuses);
 }

@@ -11,7 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The number of ranks, this rank (from 0), and the number of ranks on this machine. ranks_open()
+ * sets them. */
 #ifdef NORMA_MPI
+extern int n_ranks, own_rank, n_ranks_here;
 
 /* Whether mpirun or a similar launcher started this process. */
 bool ranks_launched(void);
@@ -26,10 +29,6 @@ int ranks_close(int status);
 
 /* Prints this rank's failure and ends all ranks with status 1. */
 void ranks_abort(void);
-
-int ranks_number(void);
-int ranks_own(void);  /* this rank, from 0 */
-int ranks_here(void); /* number of ranks on this machine */
 
 /* Every rank calls it: with status 0 when ready, or with an exit status after a failure. `state` is
  * a hash of all that must be the same on all ranks; 0: this rank does not share a model. Returns 0
@@ -47,6 +46,7 @@ void *ranks_hear(void);
 void ranks_gather(float *y, int n, int columns, int unit, bool all);
 
 #else
+enum { n_ranks = 1, own_rank = 0, n_ranks_here = 1 };
 
 static inline bool ranks_launched(void) {
     return false;
@@ -57,15 +57,6 @@ static inline int ranks_close(int status) {
     return status;
 }
 static inline void ranks_abort(void) {
-}
-static inline int ranks_number(void) {
-    return 1;
-}
-static inline int ranks_own(void) {
-    return 0;
-}
-static inline int ranks_here(void) {
-    return 1;
 }
 static inline int ranks_agree(int status, uint64_t state) {
     return (void)state, status;
@@ -87,7 +78,5 @@ static inline void ranks_gather(float *y, int n, int columns, int unit,
  * last. */
 static inline int ranks_start(int n, int unit, int rank) {
     const int units = (n - 1) / unit + 1;
-    return rank < ranks_number()
-               ? (int)((int64_t)units * rank / ranks_number()) * unit
-               : n;
+    return rank < n_ranks ? (int)((int64_t)units * rank / n_ranks) * unit : n;
 }

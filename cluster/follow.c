@@ -7,42 +7,37 @@
 #include "base/memory.h"
 #include "base/ranks.h"
 #include <stdlib.h>
-#include <string.h>
 
-enum { END = -1 };
+static const SessionChange END = SESSION_RUN + 1;
 
 typedef struct {
-    int change; /* a SessionChange, or END */
-    int a, b;   /* its arguments, or the exit status */
+    SessionChange change; /* or END */
+    int a, b;             /* its arguments, or the exit status */
     Step steps[];
 } Message;
 
 static void mirror(SessionChange change, int a, int b, const Step *steps) {
-    const size_t step_bytes = steps ? (size_t)a * sizeof *steps : 0,
-                 bytes = sizeof(Message) + step_bytes;
-    Message *message = allocate(bytes, 1);
-    if (!message) {
-        ranks_abort();
-        return;
-    }
-    *message = (Message){.change = (int)change, .a = a, .b = b};
+    Buffer message = {0};
+    buffer_append(&message, &(Message){change, a, b}, sizeof(Message));
     if (steps)
-        memcpy(message->steps, steps, step_bytes);
-    ranks_tell(message, bytes);
-    free(message);
+        buffer_append(&message, steps, (size_t)a * sizeof *steps);
+    if (message.failed)
+        ranks_abort();
+    ranks_tell(message.bytes, message.n);
+    free(message.bytes);
 }
 
 Mirror *follow_mirror(void) {
-    return ranks_number() > 1 && ranks_own() == 0 ? mirror : NULL;
+    return n_ranks > 1 && own_rank == 0 ? mirror : NULL;
 }
 
 void follow_end(int status) {
-    mirror((SessionChange)END, status, 0, NULL);
+    mirror(END, status, 0, NULL);
 }
 
 /* Repeats a change. Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
-    switch ((SessionChange)m->change) {
+    switch (m->change) {
     case SESSION_RESERVE: return session_reserve(s, m->a);
     case SESSION_FORK: return session_fork(s, m->a, m->b);
     case SESSION_KEEP_ALL: session_keep_all(s); return 0;

@@ -22,27 +22,19 @@ static int unit_rows(const Config *c, PartSize rows) {
         return c->head_size;
     if (rows == SIZE_QUERIES)
         return c->n_heads / c->n_kv_heads * c->head_size;
-    return part_size(c, rows) / LANES < ranks_number() ? 1 : LANES;
+    return part_size(c, rows) / LANES < n_ranks ? 1 : LANES;
 }
 
-/* The division of a weight's rows; Model.shares has one for every PartSize. */
-typedef struct {
-    Share share;
-    int unit;
-} RankShare;
-
 static void gather(const Share *share, float *y, int n, bool everywhere) {
-    ranks_gather(y, n, share->all, ((const RankShare *)share)->unit,
-                 everywhere);
+    ranks_gather(y, n, share->all, share->unit, everywhere);
 }
 
 /* Divides the rows of a weight (their number is `size`) and keeps only this rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int rows = part_size(&m->config, size),
               unit = unit_rows(&m->config, size);
-    const int first = ranks_start(rows, unit, ranks_own());
-    RankShare *share = (RankShare *)m->shares + size;
-    *share = (RankShare){{first, rows, gather}, unit};
+    const int first = ranks_start(rows, unit, own_rank);
+    m->shares[size] = (Share){first, rows, unit, gather};
     const size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     /* NOLINTNEXTLINE */
@@ -51,20 +43,19 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
                     weights / (size_t)w->group * sizeof(float);
     if (w->bias)
         w->bias += first;
-    w->rows = ranks_start(rows, unit, ranks_own() + 1) - first;
-    w->share = &share->share;
+    w->rows = ranks_start(rows, unit, own_rank + 1) - first;
+    w->share = &m->shares[size];
 }
 
 int model_share(Model *m) {
-    const Config *c = &m->config;
-    const size_t ranks = ranks_number();
-    const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
-    if (ranks == 1)
+    if (n_ranks == 1)
         return 0;
-    if (ranks > (size_t)min_rows)
-        return fail("%zu ranks cannot share a weight of %d rows", ranks,
+    const Config *c = &m->config;
+    const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
+    if (n_ranks > min_rows)
+        return fail("%d ranks cannot share a weight of %d rows", n_ranks,
                     min_rows);
-    m->shares = allocate(N_PART_SIZES, sizeof(RankShare));
+    m->shares = allocate(N_PART_SIZES, sizeof *m->shares);
     if (!m->shares)
         return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
@@ -111,7 +102,7 @@ uint64_t model_hash(const Model *m) {
 }
 
 int model_agree(int status, const Session *s, const char *norms) {
-    if (ranks_number() == 1 || status)
+    if (n_ranks == 1 || status)
         return ranks_agree(status, 0);
     const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
     const uint64_t state[] = {program_hash(),

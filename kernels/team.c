@@ -31,7 +31,7 @@ static struct {
  * processors of one machine, so their threads always spin briefly. */
 static bool spin(unsigned turn, atomic_int *brief) {
     const bool is_brief = atomic_load(brief) > 0;
-    int left = is_brief || ranks_number() > 1 ? BRIEF_SPIN : LONG_SPIN;
+    int left = is_brief || n_ranks > 1 ? BRIEF_SPIN : LONG_SPIN;
     while (left > 0 && atomic_load(&barrier.turn) == turn) {
         left--;
         relax_processor();

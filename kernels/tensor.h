@@ -105,6 +105,7 @@ typedef struct Share Share;
 struct Share {
     int first; /* row at which this process's part begins */
     int all;   /* rows of all parts */
+    int unit;  /* rows that stay together; every part begins at a multiple */
 
     /* Exchanges the parts of y[n][all]: every process receives the others', or only the first
      * process does. */

@@ -35,12 +35,8 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
         const ThreadTime time = profile_thread(p, t, phase);
-        if (t)
-            fputc(',', out);
-        write_numbers(out,
-                      (const double[]){1e3 * time.others, 1e3 * time.norms,
-                                       1e3 * time.waiting},
-                      3);
+        fprintf(out, t ? ",[%.4g,%.4g,%.4g]" : "[%.4g,%.4g,%.4g]",
+                1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting);
     }
     fputs("]}", out);
 }
@@ -55,7 +51,7 @@ static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
         fprintf(out, "%d", row.layer);
     fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,",
             SITES[row.site].name, r->calls, r->tokens, r->seconds, row.us,
-            row.median, row.p95, r->work / work);
+            row.median, row.p95, row.work / work);
     if (SITES[row.site].is_norm)
         fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out,
                 row.mean, r->max_abs, r->max_channel, r->max_position);
@@ -84,8 +80,8 @@ void write_csv(const Profile *p, FILE *out) {
     /* RMS before attention, by position bucket */
     for (int layer = 0; layer < m->config.n_layers; layer++) {
         const StreamSize *stream = p->streams[layer];
-        double rms[POSITION_BUCKETS];
-        int n = POSITION_BUCKETS;
+        double rms[BUCKETS];
+        int n = BUCKETS;
         while (n > 0 && stream[n - 1].tokens == 0)
             n--;
         for (int b = 0; b < n; b++)

@@ -16,12 +16,9 @@ Estimate estimate_median(const double *sorted, int n) {
 
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
-    const double ratio = r->x > 0 ? r->y / r->x : 0;
-    if (r->n < 2)
-        return (Estimate){ratio, -INFINITY, INFINITY};
-    const double residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx;
-    const double error =
-        r->x > 0 ? 1.96 * sqrt(fmax(residuals, 0) * r->n / (r->n - 1)) / r->x
-                 : 0;
+    const double ratio = r->x > 0 ? r->y / r->x : 0,
+                 residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx,
+                 variance = fmax(residuals, 0) * r->n / (r->n - 1),
+                 error = r->n < 2 ? INFINITY : 1.96 * sqrt(variance) / r->x;
     return (Estimate){ratio, ratio - error, ratio + error};
 }

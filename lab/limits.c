@@ -104,10 +104,8 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
 double read_rate(size_t bytes, int threads) {
     static Loop *const loops[] = {four_streams, one_stream_near,
                                   four_streams_far, NULL};
-    if (bytes > MAX_READ)
-        bytes = MAX_READ;
-    const size_t share = (bytes / sizeof(float) / (size_t)threads / UNIT + 1) *
-                         UNIT,
+    const size_t used = smaller(bytes, MAX_READ) / sizeof(float),
+                 share = (used / (size_t)threads / UNIT + 1) * UNIT,
                  n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     double best = 0;
@@ -119,11 +117,7 @@ double read_rate(size_t bytes, int threads) {
     return best * sizeof(float);
 }
 
-double float_rate(int threads) {
-    return 2 * rate_of(multiply_floats, (const float[]){1}, 32 << 20, false,
-                       threads);
-}
-double byte_rate(int threads) {
-    return 2 * rate_of(multiply_bytes, (const float[]){1}, 64 << 20, false,
-                       threads);
+double multiply_rate(bool int8, int threads) {
+    return 2 * rate_of(int8 ? multiply_bytes : multiply_floats,
+                       (const float[]){1}, 64 << 20, false, threads);
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "formats/parts.h"
 #include "norm.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,6 @@ static bool parse_kind(Norm *norm, const char *name) {
     return kind < N_NORM_KINDS && !strcmp(known, name);
 }
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 /* Parses layers from 0, "3." or "0-2.". Returns what follows; NULL if they are invalid. */
 static const char *parse_layers(const char *text, int n_layers, long *first,
                                 long *last) {
@@ -33,36 +30,34 @@ static const char *parse_layers(const char *text, int n_layers, long *first,
     *first = *last = strtol(text, &end, 10);
     if (*end == '-')
         *last = strtol(end + 1, &end, 10);
-    return is_digit(*text) && is_digit(end[-1]) && *end == '.' &&
-                   *first <= *last && *last < n_layers
+    return isdigit((uint8_t)*text) && isdigit((uint8_t)end[-1]) &&
+                   *end == '.' && *first <= *last && *last < n_layers
                ? end + 1
                : NULL;
 }
 
-/* Applies an item: a kind, for all norms, or SITE=KIND. */
-static int swap_item(Model *model, const char *item) {
-    char left[64] = "", kind[64];
+/* Applies the first item of a list: a kind, for all norms, or SITE=KIND. */
+static int swap_item(Model *model, const char *spec) {
+    char left[32] = "", kind[32];
     const int n_layers = model->config.n_layers,
-              n = sscanf(item, "%63[^=]=%63[^\n]", left, kind);
-    const bool has_layers = n == 2 && strchr(left, '.');
-    long first = 0, last = n_layers - 1;
-    const char *site = n < 2 ? NULL
-                       : has_layers
-                           ? parse_layers(left, n_layers, &first, &last)
-                           : left;
+              length = (int)strcspn(spec, ","),
+              n = sscanf(spec, "%31[^=,]=%31[^,]", left, kind);
+    long first = NO_LAYER, last = n_layers - 1;
+    const char *site = left;
     Norm swapped;
     bool found = false;
-    if (!parse_kind(&swapped, n == 2 ? kind : left) || (has_layers && !site))
+    if (n == 2 && strchr(left, '.'))
+        site = parse_layers(left, n_layers, &first, &last);
+    if (!site || !parse_kind(&swapped, n == 2 ? kind : left))
         return fail(
-            "--norm: '%s' is not KIND or [LAYERS.]SITE=KIND, as in layer or 0-2.attn=rms; kinds are " NORM_KIND_LIST(
+            "--norm: '%.*s' is not KIND or [LAYERS.]SITE=KIND, as in layer or 0-2.attn=rms; kinds are " NORM_KIND_LIST(
                 "and") " with a positive number, layers are 0 to %d",
-            item, n_layers - 1);
+            length, spec, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const bool in_layers = at.part->owner == OF_MODEL
-                                   ? !has_layers
-                                   : at.layer >= first && at.layer <= last;
+        const int layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         Norm *norm = part_norm(&at);
-        if (!norm || !in_layers || (site && strcmp(site, at.part->site) != 0))
+        if (!norm || layer < first || layer > last ||
+            (n == 2 && strcmp(site, at.part->site) != 0))
             continue;
         norm->kind = swapped.kind;
         norm->alpha = swapped.alpha;
@@ -70,9 +65,9 @@ static int swap_item(Model *model, const char *item) {
     }
     if (!found)
         return fail(
-            "--norm: '%s' names a norm that this model does not have; sites are attn, mlp, q, k, attn_post, "
+            "--norm: '%.*s' names a norm that this model does not have; sites are attn, mlp, q, k, attn_post, "
             "mlp_post and final",
-            item);
+            length, spec);
     if (swapped.kind == NORM_NONE)
         note(
             "--norm none is for timing only: the model generates meaningless text");
@@ -80,12 +75,10 @@ static int swap_item(Model *model, const char *item) {
 }
 
 int model_swap_norms(Model *model, const char *spec) {
-    for (size_t n; n = strcspn(spec, ","), true; spec += n + 1) {
-        char item[64];
-        snprintf(item, sizeof item, "%.*s", (int)n, spec);
-        if (swap_item(model, item))
+    do {
+        if (swap_item(model, spec))
             return -1;
-        if (!spec[n])
-            return 0;
-    }
+        spec += strcspn(spec, ",");
+    } while (*spec++);
+    return 0;
 }

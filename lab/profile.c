@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "kernels/simd.h"
 #include "kernels/team.h"
 #include <math.h>
 #include <omp.h>
@@ -19,8 +18,9 @@
 const char *const PHASE_NAMES[N_PHASES] = {
     [PREFILL] = "prefill", [DECODE] = "decode"};
 
-#define SITE_INFO(name, text, is_norm) {text, is_norm},
-const SiteInfo SITES[N_SITES] = {SITE_LIST(SITE_INFO)};
+#define OTHER_INFO(name, text) {text, false},
+#define NORM_INFO(name, text)  {text, true},
+const SiteInfo SITES[N_SITES] = {SITE_LIST(OTHER_INFO, NORM_INFO)};
 
 static bool is_work(Site site) {
     return site >= SITE_EMBED && site <= SITE_LOGITS;
@@ -37,12 +37,12 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
 
 /* ---- the hooks --------------------------------------------------------------------------- */
 
-static int bucket_of(uint64_t n, int buckets) {
+static int bucket_of(uint64_t n) {
     if (n < 8)
         return (int)n;
     const int exponent = ilogb((double)n),
               bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
-    return bucket < buckets ? bucket : buckets - 1;
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
 /* The min value of a bucket. */
@@ -57,7 +57,7 @@ static void mark(Probe *probe, int layer, Site site) {
     Track *track = &p->tracks[thread];
     if (site == SITE_WAIT && omp_get_num_threads() == 1)
         return;
-    const uint64_t all = p->clock() - track->last,
+    const uint64_t all = nanoseconds() - track->last,
                    ticks = all < p->reading ? 0 : all - p->reading;
     if (thread == 0 ||
         site != SITE_START) { /* other threads were idle before the start */
@@ -73,14 +73,14 @@ static void mark(Probe *probe, int layer, Site site) {
         r->calls++;
         r->tokens += n;
         if (thread == 0)
-            p->histograms[r - p->records][bucket_of(ticks / n, BUCKETS)]++;
+            p->histograms[r - p->records][bucket_of(ticks / n)]++;
         track->sites += seconds;
         if (is_norm && !repeated)
             track->norms += seconds;
         if (is_work(site) && !repeated)
             track->work += seconds;
     }
-    track->last = p->clock();
+    track->last = nanoseconds();
 }
 
 static void begin(Probe *probe, bool decode) {
@@ -88,7 +88,7 @@ static void begin(Probe *probe, bool decode) {
     p->phase = decode ? DECODE : PREFILL;
     memset(p->tracks, 0, (size_t)p->session->n_threads * sizeof *p->tracks);
     p->switches = lost_processors();
-    p->began = p->tracks[0].last = p->clock();
+    p->began = p->tracks[0].last = nanoseconds();
 }
 
 static void end(Probe *probe) {
@@ -119,14 +119,15 @@ typedef struct {
 } Sizes;
 
 static Sizes sizes_of(const float *x, int dim) {
-    vf squares = {0}, sum = {0}, max = {0};
-    for (int i = 0; i < dim; i += LANES) {
-        const vf v = dim - i < LANES ? vload_n(x + i, dim - i) : vload(x + i);
-        squares = vfma(v, v, squares);
-        sum += v;
-        max = vmax(vmax(v, -v), max);
+    float squares = 0, sum = 0, max = 0;
+#pragma omp simd reduction(+ : squares, sum) reduction(max : max)
+    for (int i = 0; i < dim; i++) {
+        const float size = fabsf(x[i]);
+        squares += x[i] * x[i];
+        sum += x[i];
+        max = size > max ? size : max;
     }
-    return (Sizes){vsum(squares), vsum(sum), vmax_lane(max)};
+    return (Sizes){squares, sum, max};
 }
 
 /* Adds x[dim], whose first element is `channel`, to the statistics of a norm's inputs. */
@@ -176,30 +177,29 @@ static void norm(Probe *probe, int layer, Site site, bool out, const float *x,
             add_input(r, sizes, vector, dim, channel + h * dim, position);
             if (site != SITE_ATTN_NORM)
                 continue;
-            StreamSize *stream =
-                &p->streams[layer][bucket_of(position, POSITION_BUCKETS)];
+            StreamSize *stream = &p->streams[layer][bucket_of(position)];
             stream->squares += sizes.squares / dim;
             stream->tokens++;
         }
-    p->tracks[thread].last = p->clock();
+    p->tracks[thread].last = nanoseconds();
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-uint64_t ticks_of_reading(uint64_t (*clock)(void)) {
+uint64_t ticks_of_reading(void) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 10; i++) {
-        const uint64_t start = clock();
+        const uint64_t start = nanoseconds();
         for (int n = 1; n < 100; n++)
-            clock();
-        const uint64_t ticks = clock() - start;
+            nanoseconds();
+        const uint64_t ticks = nanoseconds() - start;
         if (ticks < min)
             min = ticks;
     }
     return min / 100;
 }
 
-Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
+Profile *profile_open(Session *session, About about) {
     enum { MAX_LAYERS = 256 }; /* limits memory */
     const size_t n_layers = session->model->config.n_layers,
                  n_threads = session->n_threads;
@@ -213,9 +213,8 @@ Profile *profile_open(Session *session, About about, uint64_t (*clock)(void)) {
     *p = (Profile){.probe = {begin, end, mark, norm},
                    .session = session,
                    .about = about,
-                   .clock = clock,
                    .n_places = (int)n_places,
-                   .reading = ticks_of_reading(clock)};
+                   .reading = ticks_of_reading()};
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site of a small model */
     if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,
@@ -281,71 +280,64 @@ static double lost_at(const Profile *p, Phase phase, int place) {
     return lost ? r->seconds - 1e-9 * usual * r->tokens / r->calls : 0;
 }
 
-/* The first thread's record of a site, with all threads' work and statistics of activations. */
-static Record record_of(const Profile *p, Phase phase, int place) {
+SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
-    const Site site = place % N_SITES;
-    Record sum = *r;
+    const uint32_t *calls = p->histograms[phase * p->n_places + place];
+    const int layer = place / N_SITES - 1;
+    SiteRow row = {
+        .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
+        .site = place % N_SITES,
+        .record = *r,
+        .median = quantile(calls, 0.5),
+        .p95 = quantile(calls, 0.95)};
+    Record *sum = &row.record;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {
         r += N_PHASES * p->n_places;
-        sum.squares_in += r->squares_in;
-        sum.squares_out += r->squares_out;
-        sum.vectors += r->vectors;
-        sum.means += r->means;
+        sum->squares_in += r->squares_in;
+        sum->squares_out += r->squares_out;
+        sum->vectors += r->vectors;
+        sum->means += r->means;
         /* threads share prompts equally */
-        if (phase == DECODE && !SITES[site].is_norm)
+        if (phase == DECODE && !SITES[row.site].is_norm)
             others += r->seconds;
-        if (r->max_abs <= sum.max_abs)
+        if (r->max_abs <= sum->max_abs)
             continue;
-        sum.max_abs = r->max_abs;
-        sum.max_channel = r->max_channel;
-        sum.max_position = r->max_position;
+        sum->max_abs = r->max_abs;
+        sum->max_channel = r->max_channel;
+        sum->max_position = r->max_position;
     }
-    if (!is_work(site))
-        return sum;
-    sum.lost = lost_at(p, phase, place);
-    sum.work = sum.seconds > 0
-                   ? (sum.seconds - sum.lost) * (1 + others / sum.seconds)
-                   : others;
-    sum.seconds -= sum.lost;
-    return sum;
-}
-
-SiteRow profile_row(const Profile *p, Phase phase, int place) {
-    const Record r = record_of(p, phase, place);
-    const uint32_t *calls = p->histograms[phase * p->n_places + place];
-    const int layer = place / N_SITES - 1;
-    return (SiteRow){
-        .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
-        .site = place % N_SITES,
-        .record = r,
-        .us = 1e6 * r.seconds /
-              profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens,
-        .median = quantile(calls, 0.5),
-        .p95 = quantile(calls, 0.95),
-        .rms_in = sqrt(r.squares_in / r.vectors),
-        .rms_out = sqrt(r.squares_out / r.vectors),
-        .mean = r.means / r.vectors};
+    if (is_work(row.site)) {
+        const double all = sum->seconds;
+        row.lost = lost_at(p, phase, place);
+        sum->seconds -= row.lost;
+        row.work = all > 0 ? sum->seconds * (1 + others / all) : others;
+    }
+    row.us = 1e6 * sum->seconds /
+             profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
+    row.rms_in = sqrt(sum->squares_in / sum->vectors);
+    row.rms_out = sqrt(sum->squares_out / sum->vectors);
+    row.mean = sum->means / sum->vectors;
+    return row;
 }
 
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
     const Estimate of_passes = estimate_ratio(&passes->norms);
+    const double error = of_passes.high - of_passes.value;
     Work w = {0};
     for (int place = 0; place < p->n_places; place++) {
         const SiteRow row = profile_row(p, phase, place);
-        w.work += row.record.work;
-        w.lost += row.record.lost;
+        w.work += row.work;
+        w.lost += row.lost;
         if (!SITES[row.site].is_norm)
             continue;
-        w.norms += row.record.work;
+        w.norms += row.work;
         w.of_time += row.record.seconds / passes->seconds;
         w.us += row.us;
     }
     const double share = w.norms / w.work;
-    w.share = (Estimate){share, share + of_passes.low - of_passes.value,
-                         share + of_passes.high - of_passes.value};
+    w.share = (Estimate){share, share - error, share + error};
     return w;
 }
 

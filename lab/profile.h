@@ -21,11 +21,7 @@ extern const SiteInfo SITES[N_SITES];
 /* Totals of one site in one layer and one phase. Counts are exact up to 2^53. */
 typedef struct {
     double calls, tokens;
-    double seconds; /* without the profiler and `lost` */
-    double lost;    /* sites of work: seconds that other programs took */
-    double
-        work; /* sites of work: seconds of all threads; of one thread for prefill, and for norms
-                    of one token */
+    double seconds; /* without the profiler */
     double squares_in,
         squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
     double vectors;  /* norms: number of normalized vectors (tokens or heads) */
@@ -35,7 +31,7 @@ typedef struct {
 } Record;
 
 /* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. */
-enum { BUCKETS = 8 * 39, POSITION_BUCKETS = 8 * 29 };
+enum { BUCKETS = 8 * 39 };
 
 /* Number of calls by duration, in ticks per token that the site processed. */
 typedef uint32_t Histogram[BUCKETS];
@@ -65,41 +61,44 @@ typedef struct {
     Probe probe; /* first member: hooks cast Probe to Profile */
     Session *session;
     About about;
-    uint64_t (*clock)(void); /* in nanoseconds */
-    uint64_t reading;        /* duration of reading the clock, nanoseconds */
-    uint64_t began;          /* start of the current forward pass */
-    long switches;           /* involuntary context switches before it */
+    uint64_t reading; /* duration of reading the clock, nanoseconds */
+    uint64_t began;   /* start of the current forward pass */
+    long switches;    /* involuntary context switches before it */
     Phase phase;
     Passes passes[N_PHASES];
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer, after them */
     int n_places;
     Record *records;       /* [n_threads][N_PHASES][n_places] */
     Histogram *histograms; /* [N_PHASES][n_places], first thread */
-    StreamSize (*streams)[POSITION_BUCKETS]; /* [n_layers], before attention */
-    Track *tracks;                           /* [n_threads] */
-    Dump *dump;                              /* --dump, not owned; NULL: off */
+    StreamSize (
+        *streams)[BUCKETS]; /* [n_layers], before attention, by position */
+    Track *tracks;          /* [n_threads] */
+    Dump *dump;             /* --dump, not owned; NULL: off */
 } Profile;
 
-/* Starts to observe a session. The caller calls profile_close before session_close. `clock` is
- * nanoseconds(), or a virtual clock in tests. Returns NULL and a message if memory runs out or the
- * model has too many layers. */
-Profile *profile_open(Session *session, About about, uint64_t (*clock)(void));
+/* Starts to observe a session. The caller calls profile_close before session_close. Returns NULL
+ * and a message if memory runs out or the model has too many layers. */
+Profile *profile_open(Session *session, About about);
 void profile_close(Profile *p);
 
-/* The cost of reading a clock: the mean of 100 consecutive readings, the min of 10 such means. One
- * reading may take less than the clock's resolution (10 ns on some machines). */
-uint64_t ticks_of_reading(uint64_t (*clock)(void));
+/* The cost of reading the clock: the mean of 100 consecutive readings, the min of 10 such means.
+ * One reading may take less than the clock's resolution (10 ns on some machines). */
+uint64_t ticks_of_reading(void);
 
 /* One thread's record of a site in a layer, or outside the layers (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site);
 
-/* A row of the report. Times are those of the first thread; `work` and activation statistics are of
- * all threads. */
+/* A row of the report. Times are those of the first thread, without `lost`; `work` and activation
+ * statistics are of all threads. */
 typedef struct {
     int layer; /* or NO_LAYER */
     Site site;
     Record record;
+    double lost; /* sites of work: seconds that other programs took */
+    /* sites of work: seconds of all threads; of one thread for prefill, and for norms of one
+     * token */
+    double work;
     double us; /* microseconds per token of the phase; sites add up */
     /* quantiles of calls: microseconds per token that the site processed */
     double median, p95;

@@ -19,7 +19,7 @@ static void write_totals(const Profile *p, Phase phase) {
                 continue;
             calls += row.record.calls;
             us += row.us;
-            of_site += row.record.work;
+            of_site += row.work;
             min = fmin(min, row.rms_in);
             max = fmax(max, row.rms_in);
             if (row.us >= longest.us)
@@ -51,7 +51,7 @@ static void write_layers(const Profile *p, Phase phase) {
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
         fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f",
                 SITES[row.site].name, r->calls, row.us, row.median, row.p95,
-                100 * r->work / work);
+                100 * row.work / work);
         if (SITES[row.site].is_norm)
             fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in,
                     row.rms_out, row.mean, r->max_abs, r->max_position,

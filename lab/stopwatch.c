@@ -12,16 +12,18 @@
 int measure(Round *round, void *context, int n_values, double seconds,
             Estimate *estimates) {
     static double sorted[MAX_VALUES][MAX_ROUNDS]; /* of all rounds so far */
-    double values[MAX_VALUES] = {0};
-    int n = 0, status = round(context, values); /* the warm-up */
+    double values[MAX_VALUES] = {0}, elapsed;
+    int n = 0;
+    bool narrow;
+    if (round(context, values)) /* the warm-up */
+        return -1;
     const double start = now();
-    bool narrow = false, in_time = true;
-    while (!status && !interrupted && n < MAX_ROUNDS && in_time &&
-           (n < MIN_ROUNDS || !narrow)) {
-        status = round(context, values);
+    do {
+        if (round(context, values))
+            return -1;
+        n++;
         narrow = true;
-        n += !status;
-        for (int v = 0; v < n_values && !status; v++) { /* inserts the values */
+        for (int v = 0; v < n_values; v++) { /* inserts the values */
             double *row = sorted[v];
             int at = n - 1;
             for (; at > 0 && row[at - 1] > values[v]; at--)
@@ -31,30 +33,31 @@ int measure(Round *round, void *context, int n_values, double seconds,
             narrow = narrow && estimates[v].high - estimates[v].low <=
                                    0.02 * fabs(estimates[v].value);
         }
-        in_time = now() - start < seconds;
+        elapsed = now() - start;
         if (on_terminal(stderr))
-            fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, now() - start,
+            fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, elapsed,
                     seconds);
-    }
+    } while (!interrupted && n < MAX_ROUNDS && elapsed < seconds &&
+             (n < MIN_ROUNDS || !narrow));
     if (on_terminal(stderr))
         fprintf(stderr, "\r%*s\r", 40, "");
-    return status ? -1 : n;
+    return n;
 }
 
 int time_text(const Workload *t, double *seconds) {
     Session *s = t->tuning->session;
-    int *tokens = allocate(t->prompt, sizeof *tokens), status = tokens ? 0 : -1;
+    const int all = t->prompt + t->steps;
+    int *tokens = allocate(all, sizeof *tokens), status = tokens ? 0 : -1;
     seconds[PREFILL] = seconds[DECODE] = 0;
-    for (int i = 0; i <= t->steps && !status && !interrupted; i++) {
-        const int n = i ? 1 : t->prompt, pos = i ? t->prompt + i - 1 : 0;
+    for (int i = 0; i < all && tokens; i++)
+        tokens[i] = (int)((i * 7919LL + 3) % s->model->config.vocab_size);
+    for (int pos = 0, n = t->prompt; pos < all && !status && !interrupted;
+         pos += n, n = 1) {
         const double start = now();
-        for (int k = 0; k < n; k++)
-            tokens[k] =
-                (int)(((pos + k) * 7919LL + 3) % s->model->config.vocab_size);
-        if (!model_forward_text(s, tokens, n, pos, 1))
+        if (!model_forward_text(s, tokens + pos, n, pos, 1))
             status = -1;
         tune(t->tuning, n);
-        seconds[i ? DECODE : PREFILL] += now() - start;
+        seconds[pos ? DECODE : PREFILL] += now() - start;
     }
     free(tokens);
     return status;

@@ -33,13 +33,13 @@ static int time_round(void *context, double *rates) {
     const Workload *t = context;
     const Model *m = t->tuning->model;
     const int threads = t->tuning->session->n_threads;
-    const double bytes = (double)m->decode_bytes / ranks_number();
+    const double bytes = (double)m->decode_bytes / n_ranks;
     double seconds[N_PHASES];
     if (interrupted)
         return 0; /* no report follows */
     rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, threads);
-    rates[FLOAT_PEAK] = 1e-9 * float_rate(threads);
-    rates[BYTE_PEAK] = 1e-9 * byte_rate(threads);
+    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(false, threads);
+    rates[BYTE_PEAK] = 1e-9 * multiply_rate(true, threads);
     if (!(rates[READ_BYTES] > 0) || time_text(t, seconds))
         return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
@@ -81,8 +81,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
         printf(
             ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
             "\"reads\": \"%s\", \"ranks\": %d}\n",
-            type, t->prompt, t->steps, rounds, m->decode_bytes, reads,
-            ranks_number());
+            type, t->prompt, t->steps, rounds, m->decode_bytes, reads, n_ranks);
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS],

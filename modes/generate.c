@@ -202,7 +202,7 @@ static int choose_parallel(const Run *run, int max) {
         cache + (double)run->model.config.vocab_size *
                     (double)(sizeof(HeapItem) + 2 * sizeof(float));
     const double left =
-        0.875 * (double)memory_available("") / ranks_here() - cache;
+        0.875 * (double)memory_available("") / n_ranks_here - cache;
     const double max_parallel =
         fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
     const int parallel = (int)fmax(1, fmin(max_parallel, left / each));

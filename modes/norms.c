@@ -33,12 +33,14 @@ static void write_headings(const Column *columns, int n) {
     putchar('\n');
 }
 
-/* Writes a row, in JSON an object. `label`: its first columns or members. */
-static void write_row(const Options *o, int threads, const char *label,
-                      const Column *columns, const Estimate *e, int n) {
+/* Begins a row, in JSON an object. The caller prints its first columns or members. */
+static void begin_row(const Options *o, int threads) {
     if (o->json)
         write_about(stdout, &(About){o->model, o->norm, threads});
-    fputs(label, stdout);
+}
+
+static void end_row(const Options *o, const Column *columns, const Estimate *e,
+                    int n) {
     for (int i = 0; i < n; i++, e++) {
         const int digits = e->value < 100 ? 2 : 0;
         const double reach = fmax(e->high - e->value, e->value - e->low);
@@ -151,16 +153,15 @@ static int time_kernels(void *context, double *values) {
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const double min_ns =
         1e6; /* of a measurement, so that starting the threads does not count */
-    const int threads = run->options->threads;
-    /* floats of each array, aligned */
-    const size_t n = ((size_t)tokens * dim + LANES - 1) / LANES * LANES;
+    const Options *o = run->options;
+    const size_t n = (size_t)tokens * dim; /* floats of each array */
     float *x = allocate(5 * n, sizeof *x);
     if (!x)
         return -1;
     const float *gamma = x + 3 * n, *beta = gamma + n;
     Case c = {.dim = dim,
               .tokens = tokens,
-              .threads = tokens < threads ? 1 : threads,
+              .threads = tokens < o->threads ? 1 : o->threads,
               .x = x,
               .y = x + n,
               .r = x + 2 * n,
@@ -175,15 +176,13 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
         for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;)
             c.repeats[k] *= 2;
     Estimate estimates[N_KERNELS];
-    char label[64];
     const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
-    snprintf(label, sizeof label,
-             run->options->json ? ", \"dim\": %d, \"tokens\": %d"
-                                : "%5d %6d %7d",
-             dim, tokens, c.threads);
-    if (rounds > 0 && !interrupted)
-        write_row(run->options, c.threads, label, KERNEL_COLUMNS, estimates,
-                  N_KERNELS);
+    if (rounds > 0 && !interrupted) {
+        begin_row(o, c.threads);
+        printf(o->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim,
+               tokens, c.threads);
+        end_row(o, KERNEL_COLUMNS, estimates, N_KERNELS);
+    }
     free(x);
     return rounds < 0 ? -1 : 0;
 }
@@ -267,8 +266,7 @@ static int time_variants(void *trial, double *values) {
         const int variant = (NORM_NONE + i) % N_VARIANTS;
         double seconds[N_PHASES];
         set_norms(t, variant);
-        Profile *p =
-            profile_open(t->text.tuning->session, (About){0}, nanoseconds);
+        Profile *p = profile_open(t->text.tuning->session, (About){0});
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
@@ -304,7 +302,6 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
                    int rounds) {
     const Options *o = run->options;
     const int prompt = t->text.prompt, steps = t->text.steps;
-    char label[128];
     if (!o->json) {
         for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
             const Estimate *unchanged =
@@ -326,15 +323,15 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
     for (int variant = UNCHANGED; variant >= 0; variant--) {
         const char *name =
             variant == UNCHANGED ? "unchanged" : norm_name(variant);
+        begin_row(o, o->threads);
         if (o->json)
-            snprintf(
-                label, sizeof label,
+            printf(
                 ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"",
                 prompt, steps, rounds, name);
         else
-            snprintf(label, sizeof label, "%-11s", name);
-        write_row(o, o->threads, label, COST_COLUMNS,
-                  estimates + variant * N_COST_COLUMNS, N_COST_COLUMNS);
+            printf("%-11s", name);
+        end_row(o, COST_COLUMNS, estimates + variant * N_COST_COLUMNS,
+                N_COST_COLUMNS);
     }
     if (!o->json)
         putchar('\n');
@@ -342,12 +339,11 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
 
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
-    const int context = run->session.context,
-              prompt = context > PROMPT + STEPS ? PROMPT : context / 2;
-    Trial t = {.text = {&run->tuning, prompt,
-                        context - prompt < STEPS ? context - prompt : STEPS}};
+    const int half = run->session.context / 2;
+    Trial t = {.text = {&run->tuning, half < PROMPT ? half : PROMPT,
+                        half < STEPS ? half : STEPS}};
     Estimate estimates[MAX_VALUES];
-    if (prompt < 2 || interrupted)
+    if (half < 2)
         return 0;
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         if (part_norm(&at))

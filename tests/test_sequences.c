@@ -148,15 +148,14 @@ static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
     dice = seed * 0x9E3779B97F4A7C15 + 1;
-    const int threads =
-                  1 + (roll(3) + ranks_own()) % (ranks_number() > 1 ? 2 : 3),
+    const int threads = 1 + (roll(3) + own_rank) % (n_ranks > 1 ? 2 : 3),
               batch = 1 + roll(3) * roll(12);
     snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads",
              (unsigned long long)seed, kv, batch, threads);
     CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv),
           "no session");
     s.batch = batch;
-    if (ranks_own() == 0) {
+    if (own_rank == 0) {
         lead_schedule(&s, what);
         if (s.mirror)
             follow_end(0);
@@ -173,9 +172,8 @@ static void check_schedule(KvType kv, uint64_t seed) {
 static void check_schedules(uint64_t first, int seeds) {
     own.decode_bytes = 1 << 30;
     const uint64_t end =
-        first + (uint64_t)((ranks_number() > 1 || test_fast()) && seeds > 2
-                               ? 2
-                               : seeds);
+        first +
+        (uint64_t)((n_ranks > 1 || test_fast()) && seeds > 2 ? 2 : seeds);
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         CHECK(!measure_texts(kv), "cannot run");
         for (uint64_t seed = first; seed < end; seed++)

@@ -73,6 +73,9 @@ bool test_thorough(void);
 /* wrap.c: called before each allocation, if not NULL. */
 extern void (*before_allocation)(void);
 
+/* wrap.c: replaces the clock nanoseconds(), if not NULL. */
+extern uint64_t (*virtual_clock)(void);
+
 /* wrap.c: replaces the number of involuntary context switches; -1: the system's number. */
 extern long processors_lost;
 

@@ -8,6 +8,7 @@
  * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its
  *   end is fatal. NORMA_REAL_MAPS in the environment disables this.
  * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY microseconds longer.
+ * - The clock. `virtual_clock`, if set by a test, replaces nanoseconds().
  * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's
  *   number.
  * - Available memory. `bytes_available`, if set by a test, replaces the system's number.
@@ -51,8 +52,14 @@
     type __wrap_##name(__VA_ARGS__);                                           \
     type __wrap_##name(__VA_ARGS__)
 
-/* ---- context switches, available memory
+/* ---- clock, context switches, available memory
  * ---------------------------------------------------------- */
+
+uint64_t (*virtual_clock)(void);
+
+WRAP(uint64_t, nanoseconds, void) {
+    return virtual_clock ? virtual_clock() : __real_nanoseconds();
+}
 
 long processors_lost = -1;
 
