@@ -23,7 +23,8 @@
 typedef enum {
     UNDEFINED,
     NONE,
-    BOOLEAN,
+    FALSE,
+    TRUE,
     INTEGER,
     STRING,
     LIST,
@@ -42,12 +43,7 @@ typedef struct Value {
         struct Item *items; /* of a list: [n] */
         struct Value *map;  /* of a map: its items, a list */
     };
-    union {
-        /* of a string: [n]; NULL: all bytes are the template's or the program's */
-        const bool *marks;
-        size_t
-            room; /* of a list that is being built: the capacity of `items` */
-    };
+    size_t room; /* of a list that is being built: the capacity of `items` */
 } Value;
 
 typedef struct Item {
@@ -61,16 +57,18 @@ typedef struct {
     uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
-enum { ROOM = JINJA_OUTPUT + 64 }; /* for a final zero byte */
+enum {
+    OUTPUT = JINJA_OUTPUT + 64, /* for a final zero byte */
+    MEMORY = OUTPUT + JINJA_MEMORY
+};
 
 static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
-/* [n_text]: the output, then the strings that are being built */
+/* The output and the strings that are being built: [n_text]. From OUTPUT to n_bytes: the values.
+ * text[MEMORY + i] is the mark of text[i]. */
 static char *text;
-static bool *marks;  /* [n_text] */
-static char *memory; /* [n_bytes]: the values */
 static size_t n_text, n_bytes, n_steps;
 static int depth;
 static bool live;
@@ -107,27 +105,27 @@ static void enter(void) {
 
 static void *get_memory(size_t bytes) {
     bytes = (bytes + 15) / 16 * 16;
-    stop_if(bytes > JINJA_MEMORY - n_bytes, "needs too much memory");
+    stop_if(bytes > MEMORY - n_bytes, "needs too much memory");
     n_bytes += bytes;
-    return memory + n_bytes - bytes;
+    return text + n_bytes - bytes;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static Value string(const char *s, const bool *with_marks, size_t n) {
-    return (Value){STRING, (uint32_t)n, .text = s, .marks = with_marks};
+static Value string(const char *s, size_t n) {
+    return (Value){STRING, (uint32_t)n, .text = s};
 }
 
 static Value constant(const char *s) {
-    return string(s, NULL, strlen(s));
+    return string(s, strlen(s));
 }
 
 static Value part(Value s, size_t from, size_t to) {
-    return string(s.text + from, s.marks ? s.marks + from : NULL, to - from);
+    return string(s.text + from, to - from);
 }
 
 static Value boolean(bool is_true) {
-    return (Value){.kind = BOOLEAN, .number = is_true};
+    return (Value){.kind = is_true ? TRUE : FALSE, .number = is_true};
 }
 
 static Value integer(int64_t number) {
@@ -136,7 +134,7 @@ static Value integer(int64_t number) {
 }
 
 static bool is_number(Value v) {
-    return v.kind == BOOLEAN || v.kind == INTEGER;
+    return v.kind >= FALSE && v.kind <= INTEGER;
 }
 
 static bool is_true(Value v) {
@@ -203,47 +201,48 @@ static void set(Value *list, Value key, Value value, size_t from) {
 
 /* ---- building strings ----------------------------------------------------------------------- */
 
-static void write_bytes(const char *s, const bool *with_marks, size_t n) {
+/* Copies text and its marks. What is outside this file's memory comes from the program. */
+static void copy(char *to, const char *from, size_t n) {
+    memcpy(to, from, n);
+    if (from >= text && from < text + MEMORY)
+        memcpy(to + MEMORY, from + MEMORY, n);
+    else
+        memset(to + MEMORY, true, n);
+}
+
+static void write_bytes(const char *s, size_t n) {
     work(n);
     stop_if(n > JINJA_OUTPUT - n_text, "writes too much text");
-    memcpy(text + n_text, s, n);
-    if (with_marks)
-        memcpy(marks + n_text, with_marks, n);
-    else
-        memset(marks + n_text, true, n);
+    copy(text + n_text, s, n);
     n_text += n;
-}
-
-static Value to_string(Value v) {
-    stop_if(v.kind > STRING, "prints a list, a map or a macro");
-    if (v.kind == STRING)
-        return v;
-    if (v.kind == NONE)
-        return constant("None");
-    if (v.kind == BOOLEAN)
-        return constant(v.number ? "True" : "False");
-    if (v.kind == UNDEFINED)
-        return constant("");
-    char *digits = get_memory(16);
-    sprintf(digits, "%d", (int)v.number);
-    return constant(digits);
-}
-
-static void put(Value v) {
-    const Value s = to_string(v);
-    write_bytes(s.text, s.marks, s.n);
 }
 
 /* Takes what was written from `start` on out of the output; a zero byte follows. */
 static Value take(size_t start) {
     const size_t n = n_text - start;
-    char *copy = get_memory(2 * n + 1);
-    bool *with_marks = (bool *)copy + n + 1;
-    memcpy(copy, text + start, n);
-    memcpy(with_marks, marks + start, n);
-    copy[n] = '\0';
+    char *s = get_memory(n + 1);
+    copy(s, text + start, n);
+    s[n] = '\0';
     n_text = start;
-    return string(copy, with_marks, n);
+    return string(s, n);
+}
+
+static Value to_string(Value v) {
+    static const char *const WORDS[] = {"", "None", "False", "True"};
+    const size_t start = n_text;
+    stop_if(v.kind > STRING, "prints a list, a map or a macro");
+    if (v.kind == STRING)
+        return v;
+    if (v.kind < INTEGER)
+        return constant(WORDS[v.kind]);
+    char digits[16];
+    write_bytes(digits, sprintf(digits, "%d", (int)v.number));
+    return take(start);
+}
+
+static void put(Value v) {
+    const Value s = to_string(v);
+    write_bytes(s.text, s.n);
 }
 
 static Value concatenate(Value a, Value b) {
@@ -322,7 +321,8 @@ static Value get_member(Value v, Value key) {
 
 /* ---- operators ------------------------------------------------------------------------------ */
 
-/* What follows an operand. Operators that begin with others stand before them. */
+/* What follows an operand. Operators that begin with others stand before them. "not" is the
+ * beginning of "not in". */
 typedef struct {
     const char *symbol;
     int level; /* higher levels bind tighter */
@@ -330,11 +330,11 @@ typedef struct {
 } Operator;
 
 static const Operator OPERATORS[] = {
-    {"or", 1, '|'},      {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
-    {"<=", 4, -'>'},     {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
-    {"not in", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
-    {"~", 6, '~'},       {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
-    {"is not", 8, -'?'}, {"is", 8, '?'},  {".", 9, '.'},  {"[", 9, '['}};
+    {"or", 1, '|'},   {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
+    {"<=", 4, -'>'},  {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
+    {"not", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
+    {"~", 6, '~'},    {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
+    {"is", 8, '?'},   {".", 9, '.'},   {"[", 9, '['}};
 
 enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
 /* levels; CONDITIONAL: a if b else c */
@@ -381,7 +381,7 @@ static Value apply(int op, Value a, Value b) {
     }
     if (!y)
         stop_at("divides by zero", undefined);
-    return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
+    return integer((x % y + y) % y); /* has the sign of y */
 }
 
 /* ---- functions, filters, methods and tests --------------------------------------------------- */
@@ -551,9 +551,6 @@ static Value choose(void) {
 static Value is_of_kind(void) {
     return boolean(option & 1 << self.kind);
 }
-static Value is_boolean(void) {
-    return boolean(self.kind == BOOLEAN && self.number == option);
-}
 static Value is_equal(void) {
     return boolean(equal(self, arg(0)));
 }
@@ -631,8 +628,8 @@ static const struct {
     {"?mapping", is_of_kind, KIND(MAP)},
     {"?iterable", is_of_kind, LISTS},
     {"?sequence", is_of_kind, LISTS},
-    {"?true", is_boolean, true},
-    {"?false", is_boolean, false},
+    {"?true", is_of_kind, KIND(TRUE)},
+    {"?false", is_of_kind, KIND(FALSE)},
     {"?equalto", is_equal, 0},
     {"?eq", is_equal, 0},
 };
@@ -663,19 +660,14 @@ static void skip_space(void) {
     n_steps += (size_t)(cursor - start) / 64;
 }
 
-/* The end of this word or symbol; NULL: it does not follow. A space stands for any white space. */
+/* The end of this word or symbol; NULL: it does not follow. */
 static const char *after(const char *symbol) {
     skip_space();
-    const char *s = cursor;
-    for (; *symbol; symbol++) {
-        const bool space = *symbol == ' ' && isspace((uint8_t)*s);
-        if (!space && *s != *symbol)
-            return NULL;
-        do
-            s++;
-        while (space && isspace((uint8_t)*s));
-    }
-    return is_word(symbol[-1]) && is_word(*s) ? NULL : s;
+    const size_t n = strlen(symbol);
+    const char *end = cursor + n;
+    if (strncmp(cursor, symbol, n) || (is_word(end[-1]) && is_word(*end)))
+        return NULL;
+    return end;
 }
 
 static bool accept(const char *symbol) {
@@ -711,7 +703,7 @@ static Value read_name(void) {
         cursor++;
     work(cursor - s);
     stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
-    return string(s, NULL, cursor - s);
+    return string(s, cursor - s);
 }
 
 /* ---- variables and macros ------------------------------------------------------------------- */
@@ -783,7 +775,7 @@ static Value read_string(void) {
             stop_if(!*cursor || (escaped && !escape),
                     "an unsupported escape, or a string without an end");
             if (live)
-                write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
+                write_bytes(escape ? to + (escape - from) : cursor, 1);
         }
         cursor++;
     } while (after("'") || after("\""));
@@ -861,41 +853,44 @@ static Value read_primary(void) {
     return read_named('\0', undefined);
 }
 
-/* Reads index] or from:to]; the only step is -1, of a whole list. */
+/* Reads index], from:to] or ::-1]. */
 static Value read_subscript(Value v) {
-    Value bounds[3] = {{0}};
-    int n = 0;
-    do
-        if (!after(":") && !after("]"))
-            bounds[n] = expression();
-    while (n < 2 && accept(":") && ++n);
+    Value from = undefined, to = undefined;
+    if (accept("::")) {
+        expect("-1");
+        expect("]");
+        return live ? reverse(v) : undefined;
+    }
+    if (!after(":"))
+        from = expression();
+    const bool is_slice = accept(":");
+    if (is_slice && !after("]"))
+        to = expression();
     expect("]");
     if (!live)
         return undefined;
-    stop_if(bounds[2].kind &&
-                (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind),
-            "unsupported step");
-    return bounds[2].kind ? reverse(v)
-           : n            ? slice(v, bounds[0], bounds[1])
-                          : get_member(v, bounds[0]);
+    return is_slice ? slice(v, from, to) : get_member(v, from);
 }
 
-/* Reads an operator of this level or a higher one. Returns NULL if none follows. */
+/* Reads an operator of this level or a higher one. Returns NULL if none follows: at the end of a
+ * tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    skip_space();
-    const char *end =
-        cursor +
-        (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
-    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2))
-        return NULL;
-    for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++)
-        if (o->level >= level && accept(o->symbol))
+    for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++) {
+        const char *end = o->level >= level ? after(o->symbol) : NULL;
+        if (end && !strchr("%}", *end)) {
+            accept(o->symbol);
             return o;
+        }
+    }
     return NULL;
 }
 
 /* Reads what follows an operator, and applies it. */
 static Value read_right(int level, int code, Value left) {
+    if (code == -'i')
+        expect("in");
+    if (code == '?' && accept("not"))
+        code = -code;
     if (code < 0)
         return boolean(!is_true(read_right(level, -code, left)));
     if (code == '[')
@@ -925,11 +920,10 @@ static Value read_operand(int level) {
 
 static Value read_operation(int level) {
     Value v = read_operand(level);
-    const Operator *o, *previous = NULL;
-    for (; (o = read_operator(level)); previous = o) {
-        const bool is_chain =
-            previous && previous->level == COMPARISON && o->level == COMPARISON;
-        stop_if(is_chain, "unsupported chain of comparisons");
+    const Operator *o;
+    for (int last = 0; (o = read_operator(level)); last = o->level) {
+        stop_if(last == COMPARISON && o->level == COMPARISON,
+                "unsupported chain of comparisons");
         v = read_right(o->level, o->code, v);
     }
     return v;
@@ -1107,7 +1101,7 @@ static char read_text(void) {
         end = tag;
     work(tag - start);
     if (live)
-        write_bytes(start, NULL, end - start);
+        write_bytes(start, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
@@ -1147,8 +1141,8 @@ static void run_block(bool runs) {
 /* ---- running -------------------------------------------------------------------------------- */
 
 void jinja_write(const char *s, size_t n, bool from_template) {
-    write_bytes(s, NULL, n);
-    memset(marks + n_text - n, from_template, n);
+    write_bytes(s, n);
+    memset(text + MEMORY + n_text - n, from_template, n);
 }
 
 void jinja_define(const char *name) {
@@ -1170,7 +1164,7 @@ static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n')
-            write_bytes(s, NULL, 1);
+            write_bytes(s, 1);
     if (n_text && text[n_text - 1] == '\n')
         n_text--;
     source = cursor = take(0).text;
@@ -1184,15 +1178,14 @@ int jinja_render(const char *name, const char *template,
     source = cursor = "";
     scope = (Scope){0};
     messages = empty;
-    n_text = n_bytes = n_steps = 0;
+    n_text = n_steps = 0;
+    n_bytes = OUTPUT;
     depth = 0;
     live = true;
     breaks = false;
-    text = allocate(1, 2 * ROOM + JINJA_MEMORY);
+    text = allocate(2, MEMORY);
     if (!text)
         return -1;
-    marks = (bool *)text + ROOM;
-    memory = text + 2 * ROOM;
     if (setjmp(stopped)) {
         free(text);
         return -1;
@@ -1207,6 +1200,6 @@ int jinja_render(const char *name, const char *template,
     run_text();
     stop_if(*cursor, "unexpected end of a statement");
     text[n_text] = '\0';
-    *out = (JinjaText){text, marks, n_text};
+    *out = (JinjaText){text, (bool *)text + MEMORY, n_text};
     return 0;
 }
