@@ -118,7 +118,7 @@ int conversation_read(Conversation *c, const Tokenizer *t, const char *where,
     const Json *m = json_members(messages, JSON_ARRAY);
     if (!m)
         return fail("%s: contains no list of messages", where);
-    for (bool answers = false; m; m = json_next(messages, m)) {
+    for (bool answers = false; m; m = m->next) {
         if (read_message(c, t, where, m, answers))
             return -1;
         answers = json_is(json_get(m, "role"), "user");

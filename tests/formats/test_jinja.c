@@ -85,7 +85,7 @@ static int check_conversations(const char *rendered, const char *templates,
         return 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
-         v = json_next(json.values, v), n++) {
+         v = v->next, n++) {
         char path[PATH_MAX], name[128];
         size_t size;
         int64_t turns = 0;
@@ -134,7 +134,7 @@ static void the_language_matches_jinja(void) {
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     CHECK(!json_open(&json, "tests/golden/jinja.json"), "does not open");
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
-         v = json_next(json.values, v), n++)
+         v = v->next, n++)
         check_text(json_get(v, "template")->text, json_get(v, "template")->text,
                    &c, json_get(v, "text"));
     json_close(&json);
