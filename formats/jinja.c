@@ -227,6 +227,16 @@ static Value take(size_t start) {
     return string(s, n);
 }
 
+/* A string with these marks; NULL: all are false. */
+static Value marked(const char *s, const bool *marks, size_t n) {
+    char *to = text + MEMORY + n_text;
+    write_bytes(s, n);
+    memset(to, false, n);
+    if (marks)
+        memcpy(to, marks, n);
+    return take(n_text - n);
+}
+
 static Value to_string(Value v) {
     static const char *const WORDS[] = {"", "None", "False", "True"};
     const size_t start = n_text;
@@ -563,15 +573,11 @@ static Value refuse(void) {
     stop_at("refused: ", to_string(arg(0)));
 }
 
-/* The marks of a date are 0: its format may come from a message. */
+/* The marks of a date are false: its format may come from a message. */
 static Value date(void) {
     char today[64];
-    const size_t start = n_text;
-    jinja_write(
-        today,
-        format_today(today, sizeof today, concatenate(arg(0), undefined).text),
-        false);
-    return take(start);
+    const char *format = concatenate(arg(0), undefined).text;
+    return marked(today, NULL, format_today(today, sizeof today, format));
 }
 
 static Value range(void) {
@@ -1140,21 +1146,17 @@ static void run_block(bool runs) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-void jinja_write(const char *s, size_t n, bool from_template) {
-    write_bytes(s, n);
-    memset(text + MEMORY + n_text - n, from_template, n);
-}
-
-void jinja_define(const char *name) {
-    define(&scope.variables, name, take(0));
+void jinja_define(const char *name, const char *s, size_t n) {
+    define(&scope.variables, name, string(s, n));
 }
 void jinja_flag(const char *name, bool value) {
     define(&scope.variables, name, boolean(value));
 }
 
-void jinja_message(const char *role) {
+void jinja_message(const char *role, const char *s, const bool *marks,
+                   size_t n) {
     Value message = empty;
-    define(&message, "content", take(0));
+    define(&message, "content", marked(s, marks, n));
     define(&message, "role", constant(role));
     push(&messages, map_of(message));
 }

@@ -31,12 +31,11 @@ int jinja_render(const char *path, const char *template,
                  void (*describe)(const void *arg), const void *arg,
                  JinjaText *out);
 
-/* Appends text to the content of the next message or variable. On failure, this function does not
- * return. */
-void jinja_write(const char *s, size_t n, bool from_template);
-
-/* Makes what was written a message or a variable; defines a boolean variable. The names stay the
- * caller's. */
-void jinja_message(const char *role);
-void jinja_define(const char *name);
+/* Define variables: a text of the program, which stays the caller's, and a boolean. On failure, the
+ * functions do not return. */
+void jinja_define(const char *name, const char *s, size_t n);
 void jinja_flag(const char *name, bool value);
+
+/* Adds a message with these marks; NULL: all are false. The role stays the caller's. */
+void jinja_message(const char *role, const char *s, const bool *marks,
+                   size_t n);

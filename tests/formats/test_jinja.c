@@ -23,8 +23,7 @@ typedef struct {
 } Case;
 
 static void add_message(const char *role, const char *content) {
-    jinja_write(content, strlen(content), false);
-    jinja_message(role);
+    jinja_message(role, content, NULL, strlen(content));
 }
 
 static void describe(const void *arg) {
@@ -33,10 +32,8 @@ static void describe(const void *arg) {
     static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day",
                                           " I am well "};
     const Case *c = arg;
-    jinja_write("<s>", 3, true);
-    jinja_define("bos_token");
-    jinja_write("</s>", 4, true);
-    jinja_define("eos_token");
+    jinja_define("bos_token", "<s>", 3);
+    jinja_define("eos_token", "</s>", 4);
     jinja_flag("add_generation_prompt", c->opens_answer);
     if (!json_null(c->think))
         jinja_flag("enable_thinking", json_true(c->think));

@@ -12,13 +12,11 @@
 
 static void describe(const void *unused) {
     (void)unused;
-    jinja_write("<s>", 3, true);
-    jinja_define("bos_token");
+    jinja_define("bos_token", "<s>", 3);
     jinja_flag("add_generation_prompt", true);
-    for (int i = 0; i < 3; i++) {
-        jinja_write(" \1x<\1>\xc3\xa9\1\n", 10, false);
-        jinja_message(i % 2 ? "assistant" : "user");
-    }
+    for (int i = 0; i < 3; i++)
+        jinja_message(i % 2 ? "assistant" : "user", " \1x<\1>\xc3\xa9\1\n",
+                      NULL, 10);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
