@@ -346,7 +346,6 @@ static const Operator OPERATORS[] = {
     {"~", 6, '~'},    {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
     {"is", 8, '?'},   {".", 9, '.'},   {"[", 9, '['}};
 
-enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
 /* levels; CONDITIONAL: a if b else c */
 enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER };
 
@@ -355,12 +354,7 @@ static bool contains(Value list, Value v) {
         work(list.n);
         return memmem(list.text, list.n, v.text, v.n) != NULL;
     }
-    list = iterate(list);
-    work(list.n);
-    for (size_t i = 0; i < list.n; i++)
-        if (equal(list.items[i].key, v))
-            return true;
-    return false;
+    return find(iterate(list), v, 0) != NULL;
 }
 
 static int64_t number_of(Value v) {
@@ -389,8 +383,7 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    if (!y)
-        stop_at("divides by zero", undefined);
+    stop_if(!y, "divides by zero");
     return integer((x % y + y) % y); /* has the sign of y */
 }
 
@@ -418,30 +411,31 @@ static void check_arguments(size_t max) {
     stop_if(args.n > max, "unsupported arguments");
 }
 
-/* The size of the first or last character if it is in the argument or, without one, white space;
- * else 0. */
-static size_t stripped(Value s, bool last) {
+/* Whether a character is in the argument or, without one, white space. */
+static bool is_stripped(Value character) {
     size_t n;
-    if (!s.n)
-        return 0;
-    const size_t from = last ? s.n - utf8_before(s.text + s.n, s.text) : 0;
-    const uint32_t code = utf8_read(s.text + from, s.n - from, &n);
-    const bool strips = args.n
-                            ? contains(string_arg(0), part(s, from, from + n))
-                            : is_white_space(code);
-    return strips ? n : 0;
+    if (args.n)
+        return contains(string_arg(0), character);
+    return is_white_space(utf8_read(character.text, character.n, &n));
 }
 
 enum { LEFT = 1, RIGHT = 2 };
 
 static Value strip(void) {
-    Value s = to_string(self);
+    const Value s = to_string(self);
+    size_t from = 0, to = s.n;
     work(s.n);
-    for (size_t n; option & LEFT && (n = stripped(s, false));)
-        s = part(s, n, s.n);
-    for (size_t n; option & RIGHT && (n = stripped(s, true));)
-        s = part(s, 0, s.n - n);
-    return s;
+    for (size_t next; option & LEFT && from < to; from = next) {
+        next = next_character(s, from);
+        if (!is_stripped(part(s, from, next)))
+            break;
+    }
+    for (size_t last; option & RIGHT && from < to; to = last) {
+        last = to - utf8_before(s.text + to, s.text + from);
+        if (!is_stripped(part(s, last, to)))
+            break;
+    }
+    return part(s, from, to);
 }
 
 /* Splits self at the first argument, at most as often as an integer in the second one says. */
@@ -774,14 +768,15 @@ static Value read_string(void) {
     do {
         const char quote = *cursor++;
         for (; *cursor != quote; cursor++) {
-            const bool escaped = *cursor == '\\';
-            cursor += escaped;
-            const char *escape =
-                escaped && *cursor ? strchr(from, *cursor) : NULL;
-            stop_if(!*cursor || (escaped && !escape),
-                    "an unsupported escape, or a string without an end");
+            const char *s = cursor;
+            if (*s == '\\') {
+                s = strchr(from, *++cursor);
+                stop_if(!s, "an unsupported escape");
+                s = to + (s - from);
+            }
+            stop_if(!*cursor, "a string without an end");
             if (live)
-                write_bytes(escape ? to + (escape - from) : cursor, 1);
+                write_bytes(s, 1);
         }
         cursor++;
     } while (after("'") || after("\""));
@@ -881,7 +876,8 @@ static Value read_subscript(Value v) {
 /* Reads an operator of this level or a higher one. Returns NULL if none follows: at the end of a
  * tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++) {
+    const size_t n = sizeof OPERATORS / sizeof *OPERATORS;
+    for (const Operator *o = OPERATORS; o < OPERATORS + n; o++) {
         const char *end = o->level >= level ? after(o->symbol) : NULL;
         if (end && !strchr("%}", *end)) {
             accept(o->symbol);
@@ -1175,7 +1171,6 @@ static void copy_template(const char *template) {
 int jinja_render(const char *name, const char *template,
                  void (*describe)(const void *), const void *arg,
                  JinjaText *out) {
-    *out = (JinjaText){0};
     path = name;
     source = cursor = "";
     scope = (Scope){0};

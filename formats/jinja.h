@@ -17,7 +17,7 @@ enum {
 /* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program,
  * false if it comes from a message. */
 typedef struct {
-    /* [n] and a zero byte, owned; NULL after a failure. The marks are in the same memory. */
+    /* [n] and a zero byte, owned. The marks are in the same memory. */
     char *text;
     bool *marks; /* [n] */
     size_t n;
@@ -26,7 +26,7 @@ typedef struct {
 /* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text.
  * `describe` calls the functions below for the messages and variables. The template is hostile: the
  * limits above hold. One template runs at a time. `path` is for messages. Returns -1 and a message
- * with the template's line on failure. The caller frees out->text. */
+ * with the template's line on failure. Else the caller frees out->text. */
 int jinja_render(const char *path, const char *template,
                  void (*describe)(const void *arg), const void *arg,
                  JinjaText *out);

@@ -52,7 +52,7 @@ static void describe(const void *arg) {
 static char *render(const char *template, const Case *c, bool **marks) {
     JinjaText text;
     const int status = jinja_render("test", template, describe, c, &text);
-    if (marks)
+    if (marks && !status)
         *marks = text.marks;
     return status ? NULL : text.text;
 }

@@ -32,8 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             expect(marks[i] == 0 || marks[i] == 1);
             expect(may_write || out.text[i] != 1 || marks[i] == 0);
         }
+        free(out.text);
     }
-    free(out.text);
     free(template);
     return 0;
 }
