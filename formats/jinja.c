@@ -74,7 +74,6 @@ static int depth;
 static bool live;
 static bool breaks; /* the loop that runs ends after this iteration */
 static Scope scope;
-static Value messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
@@ -1142,19 +1141,40 @@ static void run_block(bool runs) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-void jinja_define(const char *name, const char *s, size_t n) {
-    define(&scope.variables, name, string(s, n));
-}
-void jinja_flag(const char *name, bool value) {
-    define(&scope.variables, name, boolean(value));
+static Value message(const char *role, Value content) {
+    Value v = empty;
+    define(&v, "content", content);
+    define(&v, "role", constant(role));
+    return map_of(v);
 }
 
-void jinja_message(const char *role, const char *s, const bool *marks,
-                   size_t n) {
-    Value message = empty;
-    define(&message, "content", marked(s, marks, n));
-    define(&message, "role", constant(role));
-    push(&messages, map_of(message));
+static Value messages_of(const JinjaInput *in) {
+    Value list = empty;
+    if (in->system)
+        push(&list,
+             message("system", marked(in->system, NULL, strlen(in->system))));
+    for (int i = 0; i < in->n; i++) {
+        const JinjaText *m = &in->messages[i];
+        const bool drop = i % 2 && in->drops_space && m->n && *m->text == ' ';
+        const Value content =
+            marked(m->text + drop, m->marks + drop, m->n - drop);
+        push(&list, message(i % 2 ? "assistant" : "user", content));
+    }
+    return list;
+}
+
+static void define_variables(const JinjaInput *in) {
+    Value *v = &scope.variables;
+    for (int i = 0; i < N_GLOBAL; i++)
+        define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+    define(v, "messages", messages_of(in));
+    define(v, "bos_token", string(in->bos, in->n_bos));
+    define(v, "eos_token", string(in->eos, in->n_eos));
+    define(v, "add_generation_prompt", boolean(in->opens_answer));
+    if (in->think)
+        define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));
+    define(v, "tools", none);
+    define(v, "documents", none);
 }
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
@@ -1168,13 +1188,10 @@ static void copy_template(const char *template) {
     source = cursor = take(0).text;
 }
 
-int jinja_render(const char *name, const char *template,
-                 void (*describe)(const void *), const void *arg,
-                 JinjaText *out) {
-    path = name;
+int jinja_render(const JinjaInput *in, JinjaText *out) {
+    path = in->path;
     source = cursor = "";
     scope = (Scope){0};
-    messages = empty;
     n_text = n_steps = 0;
     n_bytes = OUTPUT;
     depth = 0;
@@ -1187,13 +1204,8 @@ int jinja_render(const char *name, const char *template,
         free(text);
         return -1;
     }
-    copy_template(template);
-    describe(arg);
-    for (int i = 0; i < N_GLOBAL; i++)
-        define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(&scope.variables, "messages", messages);
-    define(&scope.variables, "tools", none);
-    define(&scope.variables, "documents", none);
+    copy_template(in->template);
+    define_variables(in);
     run_text();
     stop_if(*cursor, "unexpected end of a statement");
     text[n_text] = '\0';

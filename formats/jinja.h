@@ -23,19 +23,21 @@ typedef struct {
     size_t n;
 } JinjaText;
 
-/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text.
- * `describe` calls the functions below for the messages and variables. The template is hostile: the
- * limits above hold. One template runs at a time. `path` is for messages. Returns -1 and a message
+/* A conversation, and the variables of its template. Nothing is owned. */
+typedef struct {
+    const char *path, *template; /* `path` is for messages */
+    const char *bos, *eos;       /* [n_bos], [n_eos]: texts of tokens */
+    int n_bos, n_eos;
+    const char *system; /* the system prompt; NULL: none */
+    /* [n]: the user's first message, an answer, the user's second message and so on */
+    const JinjaText *messages;
+    int n;
+    bool drops_space;  /* of answers: the space before the first word */
+    bool opens_answer; /* the text ends with the beginning of an answer */
+    const char *think; /* "on", "off"; NULL: undefined */
+} JinjaInput;
+
+/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. The
+ * template is hostile: the limits above hold. One template runs at a time. Returns -1 and a message
  * with the template's line on failure. Else the caller frees out->text. */
-int jinja_render(const char *path, const char *template,
-                 void (*describe)(const void *arg), const void *arg,
-                 JinjaText *out);
-
-/* Define variables: a text of the program, which stays the caller's, and a boolean. On failure, the
- * functions do not return. */
-void jinja_define(const char *name, const char *s, size_t n);
-void jinja_flag(const char *name, bool value);
-
-/* Adds a message with these marks; NULL: all are false. The role stays the caller's. */
-void jinja_message(const char *role, const char *s, const bool *marks,
-                   size_t n);
+int jinja_render(const JinjaInput *in, JinjaText *out);

@@ -86,10 +86,6 @@ void conversation_close(Conversation *c) {
     *c = (Conversation){0};
 }
 
-static const char *role_of(int message) {
-    return message % 2 ? "assistant" : "user";
-}
-
 static int read_message(Conversation *c, const char *where,
                         const Json *message) {
     const Json *role = json_get(message, "role"),
@@ -98,7 +94,7 @@ static int read_message(Conversation *c, const char *where,
         strlen(content->text) < content->length)
         return fail("%s: \"content\" is %.40s, expected a text", where,
                     json_shown(content));
-    if (json_is(role, role_of(c->n)))
+    if (json_is(role, c->n % 2 ? "assistant" : "user"))
         return conversation_add(c, content->text, content->length) ? 0 : -1;
     if (!json_is(role, "system") || c->n)
         return fail(
@@ -122,41 +118,23 @@ int conversation_read(Conversation *c, const char *where,
 
 /* ---- rendering ------------------------------------------------------------------------------ */
 
-typedef struct {
-    const ChatTemplate *template;
-    const Tokenizer *t;
-    const Conversation *talk;
-} Job;
-
-static void define_token(const char *name, const Tokenizer *t, int id) {
-    int n = 0;
-    const char *s = id < 0 ? "" : tokenizer_decode(t, t->bos, id, &n);
-    jinja_define(name, s, n);
-}
-
-static void describe(const void *job) {
-    const Job *j = job;
-    const Tokenizer *t = j->t;
-    const Conversation *talk = j->talk;
-    const char *think = j->template->think;
-    define_token("bos_token", t, t->bos);
-    define_token("eos_token", t, t->eos);
-    if (think)
-        jinja_flag("enable_thinking", !strcmp(think, "on"));
-    jinja_flag("add_generation_prompt", talk->n % 2);
-    if (talk->system)
-        jinja_message("system", talk->system, NULL, strlen(talk->system));
-    for (int i = talk->first; i < talk->n; i++) {
-        const JinjaText *m = &talk->messages[i];
-        /* the first token of an answer may have a space that separates words */
-        const bool drop =
-            i % 2 && m->n && *m->text == ' ' && t->space_prefix != SPACE_NEVER;
-        jinja_message(role_of(i), m->text + drop, m->marks + drop, m->n - drop);
-    }
-}
-
-static int render(const Job *j, JinjaText *out) {
-    return jinja_render(j->template->path, j->template->text, describe, j, out);
+static int render(const ChatTemplate *c, const Tokenizer *t,
+                  const Conversation *talk, JinjaText *out) {
+    JinjaInput in = {.path = c->path,
+                     .template = c->text,
+                     .bos = "",
+                     .eos = "",
+                     .system = talk->system,
+                     .messages = talk->messages + talk->first,
+                     .n = talk->n - talk->first,
+                     .drops_space = t->space_prefix != SPACE_NEVER,
+                     .opens_answer = talk->n % 2,
+                     .think = c->think};
+    if (t->bos >= 0)
+        in.bos = tokenizer_decode(t, t->bos, t->bos, &in.n_bos);
+    if (t->eos >= 0)
+        in.eos = tokenizer_decode(t, t->bos, t->eos, &in.n_eos);
+    return jinja_render(&in, out);
 }
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
@@ -164,7 +142,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
     JinjaText text;
     int status = 0;
     *out = (Tokens){0};
-    if (render(&(Job){c, t, talk}, &text))
+    if (render(c, t, talk, &text))
         return -1;
     if (!t->no_bos && !t->chat_has_bos &&
         pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
@@ -201,7 +179,7 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
     bool mark = false;
     JinjaText x = {"x", &mark, 1}, messages[] = {x, x}, text;
     const Conversation talk = {.messages = messages, .n = 2};
-    if (render(&(Job){c, t, &talk}, &text))
+    if (render(c, t, &talk, &text))
         return -1;
     size_t at = text.n;
     while (at > 0 && text.marks[at - 1])

@@ -22,39 +22,39 @@ typedef struct {
     const Json *think; /* null: undefined */
 } Case;
 
-static void add_message(const char *role, const char *content) {
-    jinja_message(role, content, NULL, strlen(content));
-}
-
-static void describe(const void *arg) {
-    static const char *const users[] = {
-        "hello there", "  and you? [yes]\xc3\xa9\n", "ab  abc </ s>"};
-    static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day",
-                                          " I am well "};
-    const Case *c = arg;
-    jinja_define("bos_token", "<s>", 3);
-    jinja_define("eos_token", "</s>", 4);
-    jinja_flag("add_generation_prompt", c->opens_answer);
-    if (!json_null(c->think))
-        jinja_flag("enable_thinking", json_true(c->think));
-    if (c->system)
-        add_message("system", "Be kind, and be brief. ");
-    if (c->message)
-        add_message("user", c->message);
-    for (int i = 0; i < c->turns && i < 3; i++) {
-        add_message("user", users[i]);
-        if (i + 1 < c->turns && i < 2)
-            add_message("assistant", answers[i]);
-    }
-}
-
 /* The rendered text; NULL if the template is refused. The marks are in the same memory. */
 static char *render(const char *template, const Case *c, bool **marks) {
+    static bool none[64];
+    static const char *const texts[] = {
+        "hello there", "<think>\nHm.\n</think>\n\ngood day",
+        "  and you? [yes]\xc3\xa9\n", " I am well ", "ab  abc </ s>"};
+    JinjaText messages[5];
+    for (int i = 0; i < 5; i++)
+        messages[i] = (JinjaText){(char *)texts[i], none, strlen(texts[i])};
+    const JinjaText message = {(char *)c->message, none,
+                               c->message ? strlen(c->message) : 0};
+    const JinjaInput in = {.path = "test",
+                           .template = template,
+                           .bos = "<s>",
+                           .n_bos = 3,
+                           .eos = "</s>",
+                           .n_eos = 4,
+                           .system =
+                               c->system ? "Be kind, and be brief. " : NULL,
+                           .messages = c->message ? &message : messages,
+                           .n = c->message     ? 1
+                                : c->turns > 3 ? 5
+                                               : 2 * c->turns - 1,
+                           .opens_answer = c->opens_answer,
+                           .think = json_null(c->think)   ? NULL
+                                    : json_true(c->think) ? "on"
+                                                          : "off"};
     JinjaText text;
-    const int status = jinja_render("test", template, describe, c, &text);
-    if (marks && !status)
+    if (jinja_render(&in, &text))
+        return NULL;
+    if (marks)
         *marks = text.marks;
-    return status ? NULL : text.text;
+    return text.text;
 }
 
 static void check_text(const char *name, const char *template, const Case *c,
