@@ -89,7 +89,7 @@ static const Json *get_list(Reader *r, const char *key) {
         return NULL;
     if (list->kind == JSON_ARRAY &&
         list->length >= (uint32_t)r->header.config.n_layers)
-        return json_first(list);
+        return json_members(list, JSON_ARRAY);
     refuse_key(r, key, "a list of at least num_hidden_layers elements");
     return NULL;
 }

@@ -530,8 +530,8 @@ static Value or_default(void) {
 
 static Value get(void) {
     stop_if(self.kind != MAP, "get of what is no map");
-    const Item *item = find(*self.map, arg(0), 0);
-    return item ? item->value : args.n > 1 ? arg(1) : none;
+    const Value v = get_member(self, arg(0));
+    return v.kind ? v : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
@@ -788,23 +788,21 @@ static Value read_values(Kind kind, const char *end) {
     Value items = empty;
     while (!accept(end)) {
         const char *start = cursor;
-        Value key = undefined, value = expression();
+        Value value = expression(), key = kind == FUNCTION ? undefined : value;
         /* only parentheses */
         if (kind == LIST && *end == ')' && !items.n && accept(end))
             return value;
-        if (kind == FUNCTION && after("=")) {
+        const bool is_named = kind == FUNCTION && after("=");
+        if (is_named) {
             cursor = start;
             key = read_name();
-            expect("=");
-            value = expression();
         }
-        if (kind == MAP) {
-            key = value;
-            expect(":");
+        if (is_named || kind == MAP) {
+            expect(is_named ? "=" : ":");
             value = expression();
         }
         if (live)
-            add(&items, kind == LIST ? value : key, value);
+            add(&items, key, value);
         if (!after(end))
             expect(",");
     }
@@ -990,8 +988,8 @@ static Value loop_of(Value items, size_t index) {
 
 static void run_for(void) {
     const Value name = read_name();
-    bool has_names = false;
-    for (; accept(","); has_names = true)
+    const bool has_names = after(",");
+    while (accept(","))
         read_name();
     expect("in");
     Value over = iterate(read_level(OR, true)), chosen = empty;

@@ -156,7 +156,8 @@ static bool check_keys(const Parser *p, const Json *object) {
     size_t n = 0;
     if (!keys)
         return false;
-    for (const Json *key = json_first(object); key; key = key->next)
+    for (const Json *key = json_members(object, JSON_OBJECT); key;
+         key = key->next)
         keys[n++] = (String){key->text, key->length};
     const String *twice = sort_by_name(keys, n, sizeof *keys);
     const int status = twice ? fail("%s: an object has the key \"%.*s\" twice",
@@ -273,9 +274,6 @@ bool json_null(const Json *value) {
 const char *json_shown(const Json *value) {
     return value ? value->text : "missing";
 }
-const Json *json_first(const Json *list) {
-    return list && list->kind >= JSON_ARRAY && list->length ? list + 1 : NULL;
-}
 
 bool json_is(const Json *value, const char *text) {
     return json_has_kind(value, JSON_STRING) &&
@@ -318,7 +316,7 @@ bool json_real(const Json *value, double *real) {
 }
 
 const Json *json_members(const Json *value, JsonKind kind) {
-    return json_has_kind(value, kind) ? json_first(value) : NULL;
+    return json_has_kind(value, kind) && value->length ? value + 1 : NULL;
 }
 
 const Json *json_get(const Json *object, const char *key) {

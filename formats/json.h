@@ -62,9 +62,8 @@ bool json_real(const Json *value, double *real);
 /* The value's text for a message; "missing" for NULL. */
 const char *json_shown(const Json *value);
 
-/* The first member of a list, or of a list of this kind; NULL if it is empty. The members of an
- * object are its keys; the value of a key is key + 1. */
-const Json *json_first(const Json *list);
+/* The first member of a list; NULL if it is empty, or the value is not a list of this kind. The
+ * members of an object are its keys; the value of a key is key + 1. */
 const Json *json_members(const Json *value, JsonKind kind);
 
 /* The JSON form of the UTF-8 character at s[left], left > 0: itself or an escape; U+FFFD for

@@ -41,7 +41,8 @@ static int read_tensor(Stored *t, const Json *tensor) {
     size_t bytes = TYPES[t->type].bytes;
     int *dim =
         t->dims + (shape->length < USED_DIMS ? USED_DIMS - shape->length : 0);
-    for (const Json *size = json_first(shape); size; size = size->next) {
+    for (const Json *size = json_members(shape, JSON_ARRAY); size;
+         size = size->next) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
             !multiply(bytes, n, &bytes))
             return bad_tensor(
@@ -86,7 +87,8 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     if (!tensors)
         return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
-    for (const Json *key = json_first(header); key; key = key->next) {
+    for (const Json *key = json_members(header, JSON_OBJECT); key;
+         key = key->next) {
         if (json_is(key, "__metadata__"))
             continue;
         Stored *t = &tensors[s->n_tensors++];
@@ -131,7 +133,8 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
     String *names = allocate((size_t)map->length + 1, sizeof *names);
     size_t n = 0;
     int status = names ? 0 : -1;
-    for (const Json *key = json_first(map); key && !status; key = key->next) {
+    for (const Json *key = json_members(map, JSON_OBJECT); key && !status;
+         key = key->next) {
         names[n++] = (String){key[1].text, key[1].length};
         if (key[1].kind != JSON_STRING ||
             strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))

@@ -57,7 +57,8 @@ static bool has_name(const Piece *p, const Json *name) {
 static int read_vocabulary(Loader *l, const Json *vocab) {
     if (!json_has_kind(vocab, JSON_OBJECT))
         return refuse(l, "model.vocab", vocab, "an object");
-    for (const Json *name = json_first(vocab); name; name = name->next) {
+    for (const Json *name = json_members(vocab, JSON_OBJECT); name;
+         name = name->next) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id))
             return -1;
@@ -163,7 +164,8 @@ static int read_merges(Loader *l, const Json *model) {
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
     if (merges_begin(&t->pieces, merges->length))
         return -1;
-    for (const Json *merge = json_first(merges); merge; merge = merge->next)
+    for (const Json *merge = json_members(merges, JSON_ARRAY); merge;
+         merge = merge->next)
         if (read_merge(l, merge))
             return -1;
     return merges_end(&t->pieces);
@@ -286,7 +288,8 @@ static int read_each(Loader *l, const Json *value, const char *members,
         return read(l, value);
     if (!json_has_kind(list, JSON_ARRAY))
         return refuse(l, members, list, "a list");
-    for (const Json *member = json_first(list); member; member = member->next)
+    for (const Json *member = json_members(list, JSON_ARRAY); member;
+         member = member->next)
         if (read(l, member))
             return -1;
     return 0;
@@ -372,7 +375,8 @@ static int read_config(Loader *l, const Json *root) {
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *ends = json_get(root, "eos_token_id");
-    const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends;
+    const Json *v =
+        json_has_kind(ends, JSON_ARRAY) ? json_members(ends, JSON_ARRAY) : ends;
     for (; v && t->n_ends < MAX_ENDS; v = v->next)
         if (v->kind != JSON_NULL &&
             get_id(l, "eos_token_id", v, &t->ends[t->n_ends++]))

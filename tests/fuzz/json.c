@@ -42,7 +42,8 @@ static uint32_t walk(FILE *out,
         fputs(value->text, out);
     } else {
         fputc(object ? '{' : '[', out);
-        for (const Json *m = json_first(value); m; m = m->next, members++) {
+        for (const Json *m = json_members(value, value->kind); m;
+             m = m->next, members++) {
             if (members)
                 fputc(',', out);
             values += walk(out, m);

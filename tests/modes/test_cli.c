@@ -1006,7 +1006,8 @@ static void info_writes_json(void) {
         CHECK_RUN("%s -m info --json", models[i]);
         CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
         CHECK_RUN("%s -m info", models[i]);
-        for (const Json *key = json_first(json.values); key; key = key->next) {
+        for (const Json *key = json_members(json.values, JSON_OBJECT); key;
+             key = key->next) {
             snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
             CHECK(key[1].kind == JSON_ARRAY || strstr(out, line),
                   "%s: no '%s' in %s", models[i], line, out);
@@ -1015,7 +1016,7 @@ static void info_writes_json(void) {
         for (const char *s = out; (s = strchr(s, '\n')); s++)
             lines--;
         const Json *tensors = json_get(json.values, "tensors"),
-                   *t = json_first(tensors);
+                   *t = json_members(tensors, JSON_ARRAY);
         CHECK(!lines, "%s: %d more values than lines", models[i], lines);
         CHECK(json_is(json_get(t, "name"), "embedding") &&
                   number_of(t, "bytes") > 0,
