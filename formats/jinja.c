@@ -662,11 +662,10 @@ static void skip_space(void) {
 /* The end of this word or symbol; NULL: it does not follow. */
 static const char *after(const char *symbol) {
     skip_space();
-    const size_t n = strlen(symbol);
-    const char *end = cursor + n;
-    if (strncmp(cursor, symbol, n) || (is_word(end[-1]) && is_word(*end)))
-        return NULL;
-    return end;
+    const char *s = cursor;
+    for (; *symbol && *s == *symbol; symbol++)
+        s++;
+    return *symbol || (is_word(s[-1]) && is_word(*s)) ? NULL : s;
 }
 
 static bool accept(const char *symbol) {
