@@ -76,8 +76,8 @@ static const Json *get_list(Reader *r, const char *key) {
     if (json_null(list))
         return NULL;
     if (list->kind == JSON_ARRAY &&
-        list->n_members >= (uint32_t)r->header.config.n_layers)
-        return json_first(list);
+        list->length >= (uint32_t)r->header.config.n_layers)
+        return json_members(list, JSON_ARRAY);
     refuse_key(r, key, "a list of at least num_hidden_layers elements");
     return NULL;
 }
@@ -194,7 +194,7 @@ static double *read_factors(Reader *r, const char *key) {
     const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
     const int n = r->header.config.rope.dims / 2;
     double *factors =
-        values && list->n_members == (uint32_t)n ? reader_factors(r) : NULL;
+        values && list->length == (uint32_t)n ? reader_factors(r) : NULL;
     bool positive = factors;
     for (int i = 0; positive && i < n; i++)
         positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
@@ -293,7 +293,7 @@ static void read_rope(Reader *r) {
                *rope = get_object(r, "rope_scaling");
     const Json *full = local ? json_get(newer, "full_attention") : newer;
     const Json *sliding = json_get(newer, "sliding_attention");
-    if (local && newer && newer->n_members != (uint32_t) !!full + !!sliding)
+    if (local && newer && newer->length != (uint32_t) !!full + !!sliding)
         refuse_key(r, "rope_parameters",
                    "only full_attention and sliding_attention");
     if (local && rope && full)
@@ -301,7 +301,7 @@ static void read_rope(Reader *r) {
     if (!rope)
         rope = full;
     for (const Json *key = json_members(rope, JSON_OBJECT); key;
-         key = json_next(rope, key))
+         key = key->next)
         if (key[1].kind == JSON_OBJECT)
             refuse(&r->origin, key->text, value_of(key + 1),
                    "a value for all layers");

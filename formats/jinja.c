@@ -23,7 +23,8 @@
 typedef enum {
     UNDEFINED,
     NONE,
-    BOOLEAN,
+    FALSE,
+    TRUE,
     INTEGER,
     STRING,
     LIST,
@@ -42,12 +43,7 @@ typedef struct Value {
         struct Item *items; /* of a list: [n] */
         struct Value *map;  /* of a map: its items, a list */
     };
-    union {
-        /* of a string: [n]; NULL: all bytes are the template's or the program's */
-        const bool *marks;
-        size_t
-            room; /* of a list that is being built: the capacity of `items` */
-    };
+    size_t room; /* of a list that is being built: the capacity of `items` */
 } Value;
 
 typedef struct Item {
@@ -61,22 +57,23 @@ typedef struct {
     uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
-enum { ROOM = JINJA_OUTPUT + 64 }; /* for a final zero byte */
+enum {
+    OUTPUT = JINJA_OUTPUT + 64, /* for a final zero byte */
+    MEMORY = OUTPUT + JINJA_MEMORY
+};
 
 static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
-/* [n_text]: the output, then the strings that are being built */
+/* The output and the strings that are being built: [n_text]. From OUTPUT to n_bytes: the values.
+ * text[MEMORY + i] is the mark of text[i]. */
 static char *text;
-static bool *marks;  /* [n_text] */
-static char *memory; /* [n_bytes]: the values */
 static size_t n_text, n_bytes, n_steps;
 static int depth;
 static bool live;
 static bool breaks; /* the loop that runs ends after this iteration */
 static Scope scope;
-static Value messages;
 
 /* ---- limits and memory --------------------------------------------------------------------- */
 
@@ -107,27 +104,27 @@ static void enter(void) {
 
 static void *get_memory(size_t bytes) {
     bytes = (bytes + 15) / 16 * 16;
-    stop_if(bytes > JINJA_MEMORY - n_bytes, "needs too much memory");
+    stop_if(bytes > MEMORY - n_bytes, "needs too much memory");
     n_bytes += bytes;
-    return memory + n_bytes - bytes;
+    return text + n_bytes - bytes;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static Value string(const char *s, const bool *with_marks, size_t n) {
-    return (Value){STRING, (uint32_t)n, .text = s, .marks = with_marks};
+static Value string(const char *s, size_t n) {
+    return (Value){STRING, (uint32_t)n, .text = s};
 }
 
 static Value constant(const char *s) {
-    return string(s, NULL, strlen(s));
+    return string(s, strlen(s));
 }
 
 static Value part(Value s, size_t from, size_t to) {
-    return string(s.text + from, s.marks ? s.marks + from : NULL, to - from);
+    return string(s.text + from, to - from);
 }
 
 static Value boolean(bool is_true) {
-    return (Value){.kind = BOOLEAN, .number = is_true};
+    return (Value){.kind = is_true ? TRUE : FALSE, .number = is_true};
 }
 
 static Value integer(int64_t number) {
@@ -136,7 +133,7 @@ static Value integer(int64_t number) {
 }
 
 static bool is_number(Value v) {
-    return v.kind == BOOLEAN || v.kind == INTEGER;
+    return v.kind >= FALSE && v.kind <= INTEGER;
 }
 
 static bool is_true(Value v) {
@@ -203,47 +200,58 @@ static void set(Value *list, Value key, Value value, size_t from) {
 
 /* ---- building strings ----------------------------------------------------------------------- */
 
-static void write_bytes(const char *s, const bool *with_marks, size_t n) {
+/* Copies text and its marks. What is outside this file's memory comes from the program. */
+static void copy(char *to, const char *from, size_t n) {
+    memcpy(to, from, n);
+    if (from >= text && from < text + MEMORY)
+        memcpy(to + MEMORY, from + MEMORY, n);
+    else
+        memset(to + MEMORY, true, n);
+}
+
+static void write_bytes(const char *s, size_t n) {
     work(n);
     stop_if(n > JINJA_OUTPUT - n_text, "writes too much text");
-    memcpy(text + n_text, s, n);
-    if (with_marks)
-        memcpy(marks + n_text, with_marks, n);
-    else
-        memset(marks + n_text, true, n);
+    copy(text + n_text, s, n);
     n_text += n;
-}
-
-static Value to_string(Value v) {
-    stop_if(v.kind > STRING, "prints a list, a map or a macro");
-    if (v.kind == STRING)
-        return v;
-    if (v.kind == NONE)
-        return constant("None");
-    if (v.kind == BOOLEAN)
-        return constant(v.number ? "True" : "False");
-    if (v.kind == UNDEFINED)
-        return constant("");
-    char *digits = get_memory(16);
-    sprintf(digits, "%d", (int)v.number);
-    return constant(digits);
-}
-
-static void put(Value v) {
-    const Value s = to_string(v);
-    write_bytes(s.text, s.marks, s.n);
 }
 
 /* Takes what was written from `start` on out of the output; a zero byte follows. */
 static Value take(size_t start) {
     const size_t n = n_text - start;
-    char *copy = get_memory(2 * n + 1);
-    bool *with_marks = (bool *)copy + n + 1;
-    memcpy(copy, text + start, n);
-    memcpy(with_marks, marks + start, n);
-    copy[n] = '\0';
+    char *s = get_memory(n + 1);
+    copy(s, text + start, n);
+    s[n] = '\0';
     n_text = start;
-    return string(copy, with_marks, n);
+    return string(s, n);
+}
+
+/* A string with these marks; NULL: all are false. */
+static Value marked(const char *s, const bool *marks, size_t n) {
+    char *to = text + MEMORY + n_text;
+    write_bytes(s, n);
+    memset(to, false, n);
+    if (marks)
+        memcpy(to, marks, n);
+    return take(n_text - n);
+}
+
+static Value to_string(Value v) {
+    static const char *const WORDS[] = {"", "None", "False", "True"};
+    const size_t start = n_text;
+    stop_if(v.kind > STRING, "prints a list, a map or a macro");
+    if (v.kind == STRING)
+        return v;
+    if (v.kind < INTEGER)
+        return constant(WORDS[v.kind]);
+    char digits[16];
+    write_bytes(digits, sprintf(digits, "%d", (int)v.number));
+    return take(start);
+}
+
+static void put(Value v) {
+    const Value s = to_string(v);
+    write_bytes(s.text, s.n);
 }
 
 static Value concatenate(Value a, Value b) {
@@ -322,7 +330,8 @@ static Value get_member(Value v, Value key) {
 
 /* ---- operators ------------------------------------------------------------------------------ */
 
-/* What follows an operand. Operators that begin with others stand before them. */
+/* What follows an operand. Operators that begin with others stand before them. "not" is the
+ * beginning of "not in". */
 typedef struct {
     const char *symbol;
     int level; /* higher levels bind tighter */
@@ -330,13 +339,12 @@ typedef struct {
 } Operator;
 
 static const Operator OPERATORS[] = {
-    {"or", 1, '|'},      {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
-    {"<=", 4, -'>'},     {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
-    {"not in", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
-    {"~", 6, '~'},       {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
-    {"is not", 8, -'?'}, {"is", 8, '?'},  {".", 9, '.'},  {"[", 9, '['}};
+    {"or", 1, '|'},   {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
+    {"<=", 4, -'>'},  {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
+    {"not", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
+    {"~", 6, '~'},    {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
+    {"is", 8, '?'},   {".", 9, '.'},   {"[", 9, '['}};
 
-enum { N_OPERATORS = sizeof OPERATORS / sizeof *OPERATORS };
 /* levels; CONDITIONAL: a if b else c */
 enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER };
 
@@ -345,12 +353,7 @@ static bool contains(Value list, Value v) {
         work(list.n);
         return memmem(list.text, list.n, v.text, v.n) != NULL;
     }
-    list = iterate(list);
-    work(list.n);
-    for (size_t i = 0; i < list.n; i++)
-        if (equal(list.items[i].key, v))
-            return true;
-    return false;
+    return find(iterate(list), v, 0) != NULL;
 }
 
 static int64_t number_of(Value v) {
@@ -379,9 +382,8 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    if (!y)
-        stop_at("divides by zero", undefined);
-    return integer(x % y && (x < 0) != (y < 0) ? x % y + y : x % y);
+    stop_if(!y, "divides by zero");
+    return integer((x % y + y) % y); /* has the sign of y */
 }
 
 /* ---- functions, filters, methods and tests --------------------------------------------------- */
@@ -408,30 +410,31 @@ static void check_arguments(size_t max) {
     stop_if(args.n > max, "unsupported arguments");
 }
 
-/* The size of the first or last character if it is in the argument or, without one, white space;
- * else 0. */
-static size_t stripped(Value s, bool last) {
+/* Whether a character is in the argument or, without one, white space. */
+static bool is_stripped(Value character) {
     size_t n;
-    if (!s.n)
-        return 0;
-    const size_t from = last ? s.n - utf8_before(s.text + s.n, s.text) : 0;
-    const uint32_t code = utf8_read(s.text + from, s.n - from, &n);
-    const bool strips = args.n
-                            ? contains(string_arg(0), part(s, from, from + n))
-                            : is_white_space(code);
-    return strips ? n : 0;
+    if (args.n)
+        return contains(string_arg(0), character);
+    return is_white_space(utf8_read(character.text, character.n, &n));
 }
 
 enum { LEFT = 1, RIGHT = 2 };
 
 static Value strip(void) {
-    Value s = to_string(self);
+    const Value s = to_string(self);
+    size_t from = 0, to = s.n;
     work(s.n);
-    for (size_t n; option & LEFT && (n = stripped(s, false));)
-        s = part(s, n, s.n);
-    for (size_t n; option & RIGHT && (n = stripped(s, true));)
-        s = part(s, 0, s.n - n);
-    return s;
+    for (size_t next; option & LEFT && from < to; from = next) {
+        next = next_character(s, from);
+        if (!is_stripped(part(s, from, next)))
+            break;
+    }
+    for (size_t last; option & RIGHT && from < to; to = last) {
+        last = to - utf8_before(s.text + to, s.text + from);
+        if (!is_stripped(part(s, last, to)))
+            break;
+    }
+    return part(s, from, to);
 }
 
 /* Splits self at the first argument, at most as often as an integer in the second one says. */
@@ -527,8 +530,8 @@ static Value or_default(void) {
 
 static Value get(void) {
     stop_if(self.kind != MAP, "get of what is no map");
-    const Item *item = find(*self.map, arg(0), 0);
-    return item ? item->value : args.n > 1 ? arg(1) : none;
+    const Value v = get_member(self, arg(0));
+    return v.kind ? v : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
@@ -551,9 +554,6 @@ static Value choose(void) {
 static Value is_of_kind(void) {
     return boolean(option & 1 << self.kind);
 }
-static Value is_boolean(void) {
-    return boolean(self.kind == BOOLEAN && self.number == option);
-}
 static Value is_equal(void) {
     return boolean(equal(self, arg(0)));
 }
@@ -566,15 +566,11 @@ static Value refuse(void) {
     stop_at("refused: ", to_string(arg(0)));
 }
 
-/* The marks of a date are 0: its format may come from a message. */
+/* The marks of a date are false: its format may come from a message. */
 static Value date(void) {
     char today[64];
-    const size_t start = n_text;
-    jinja_write(
-        today,
-        format_today(today, sizeof today, concatenate(arg(0), undefined).text),
-        false);
-    return take(start);
+    const char *format = concatenate(arg(0), undefined).text;
+    return marked(today, NULL, format_today(today, sizeof today, format));
 }
 
 static Value range(void) {
@@ -631,8 +627,8 @@ static const struct {
     {"?mapping", is_of_kind, KIND(MAP)},
     {"?iterable", is_of_kind, LISTS},
     {"?sequence", is_of_kind, LISTS},
-    {"?true", is_boolean, true},
-    {"?false", is_boolean, false},
+    {"?true", is_of_kind, KIND(TRUE)},
+    {"?false", is_of_kind, KIND(FALSE)},
     {"?equalto", is_equal, 0},
     {"?eq", is_equal, 0},
 };
@@ -663,19 +659,13 @@ static void skip_space(void) {
     n_steps += (size_t)(cursor - start) / 64;
 }
 
-/* The end of this word or symbol; NULL: it does not follow. A space stands for any white space. */
+/* The end of this word or symbol; NULL: it does not follow. */
 static const char *after(const char *symbol) {
     skip_space();
     const char *s = cursor;
-    for (; *symbol; symbol++) {
-        const bool space = *symbol == ' ' && isspace((uint8_t)*s);
-        if (!space && *s != *symbol)
-            return NULL;
-        do
-            s++;
-        while (space && isspace((uint8_t)*s));
-    }
-    return is_word(symbol[-1]) && is_word(*s) ? NULL : s;
+    for (; *symbol && *s == *symbol; symbol++)
+        s++;
+    return *symbol || (is_word(s[-1]) && is_word(*s)) ? NULL : s;
 }
 
 static bool accept(const char *symbol) {
@@ -711,7 +701,7 @@ static Value read_name(void) {
         cursor++;
     work(cursor - s);
     stop_if(s == cursor || isdigit((uint8_t)*s), "expected a name");
-    return string(s, NULL, cursor - s);
+    return string(s, cursor - s);
 }
 
 /* ---- variables and macros ------------------------------------------------------------------- */
@@ -776,14 +766,15 @@ static Value read_string(void) {
     do {
         const char quote = *cursor++;
         for (; *cursor != quote; cursor++) {
-            const bool escaped = *cursor == '\\';
-            cursor += escaped;
-            const char *escape =
-                escaped && *cursor ? strchr(from, *cursor) : NULL;
-            stop_if(!*cursor || (escaped && !escape),
-                    "an unsupported escape, or a string without an end");
+            const char *s = cursor;
+            if (*s == '\\') {
+                s = strchr(from, *++cursor);
+                stop_if(!s, "an unsupported escape");
+                s = to + (s - from);
+            }
+            stop_if(!*cursor, "a string without an end");
             if (live)
-                write_bytes(escape ? to + (escape - from) : cursor, NULL, 1);
+                write_bytes(s, 1);
         }
         cursor++;
     } while (after("'") || after("\""));
@@ -796,23 +787,21 @@ static Value read_values(Kind kind, const char *end) {
     Value items = empty;
     while (!accept(end)) {
         const char *start = cursor;
-        Value key = undefined, value = expression();
+        Value value = expression(), key = kind == FUNCTION ? undefined : value;
         /* only parentheses */
         if (kind == LIST && *end == ')' && !items.n && accept(end))
             return value;
-        if (kind == FUNCTION && after("=")) {
+        const bool is_named = kind == FUNCTION && after("=");
+        if (is_named) {
             cursor = start;
             key = read_name();
-            expect("=");
-            value = expression();
         }
-        if (kind == MAP) {
-            key = value;
-            expect(":");
+        if (is_named || kind == MAP) {
+            expect(is_named ? "=" : ":");
             value = expression();
         }
         if (live)
-            add(&items, kind == LIST ? value : key, value);
+            add(&items, key, value);
         if (!after(end))
             expect(",");
     }
@@ -861,41 +850,45 @@ static Value read_primary(void) {
     return read_named('\0', undefined);
 }
 
-/* Reads index] or from:to]; the only step is -1, of a whole list. */
+/* Reads index], from:to] or ::-1]. */
 static Value read_subscript(Value v) {
-    Value bounds[3] = {{0}};
-    int n = 0;
-    do
-        if (!after(":") && !after("]"))
-            bounds[n] = expression();
-    while (n < 2 && accept(":") && ++n);
+    Value from = undefined, to = undefined;
+    if (accept("::")) {
+        expect("-1");
+        expect("]");
+        return live ? reverse(v) : undefined;
+    }
+    if (!after(":"))
+        from = expression();
+    const bool is_slice = accept(":");
+    if (is_slice && !after("]"))
+        to = expression();
     expect("]");
     if (!live)
         return undefined;
-    stop_if(bounds[2].kind &&
-                (bounds[2].number != -1 || bounds[0].kind || bounds[1].kind),
-            "unsupported step");
-    return bounds[2].kind ? reverse(v)
-           : n            ? slice(v, bounds[0], bounds[1])
-                          : get_member(v, bounds[0]);
+    return is_slice ? slice(v, from, to) : get_member(v, from);
 }
 
-/* Reads an operator of this level or a higher one. Returns NULL if none follows. */
+/* Reads an operator of this level or a higher one. Returns NULL if none follows: at the end of a
+ * tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    skip_space();
-    const char *end =
-        cursor +
-        (*cursor == '-' || *cursor == '+'); /* of the tag, if it ends here */
-    if (!strncmp(end, "}}", 2) || !strncmp(end, "%}", 2))
-        return NULL;
-    for (const Operator *o = OPERATORS; o < OPERATORS + N_OPERATORS; o++)
-        if (o->level >= level && accept(o->symbol))
+    const size_t n = sizeof OPERATORS / sizeof *OPERATORS;
+    for (const Operator *o = OPERATORS; o < OPERATORS + n; o++) {
+        const char *end = o->level >= level ? after(o->symbol) : NULL;
+        if (end && !strchr("%}", *end)) {
+            accept(o->symbol);
             return o;
+        }
+    }
     return NULL;
 }
 
 /* Reads what follows an operator, and applies it. */
 static Value read_right(int level, int code, Value left) {
+    if (code == -'i')
+        expect("in");
+    if (code == '?' && accept("not"))
+        code = -code;
     if (code < 0)
         return boolean(!is_true(read_right(level, -code, left)));
     if (code == '[')
@@ -925,11 +918,10 @@ static Value read_operand(int level) {
 
 static Value read_operation(int level) {
     Value v = read_operand(level);
-    const Operator *o, *previous = NULL;
-    for (; (o = read_operator(level)); previous = o) {
-        const bool is_chain =
-            previous && previous->level == COMPARISON && o->level == COMPARISON;
-        stop_if(is_chain, "unsupported chain of comparisons");
+    const Operator *o;
+    for (int last = 0; (o = read_operator(level)); last = o->level) {
+        stop_if(last == COMPARISON && o->level == COMPARISON,
+                "unsupported chain of comparisons");
         v = read_right(o->level, o->code, v);
     }
     return v;
@@ -995,8 +987,8 @@ static Value loop_of(Value items, size_t index) {
 
 static void run_for(void) {
     const Value name = read_name();
-    bool has_names = false;
-    for (; accept(","); has_names = true)
+    const bool has_names = after(",");
+    while (accept(","))
         read_name();
     expect("in");
     Value over = iterate(read_level(OR, true)), chosen = empty;
@@ -1107,7 +1099,7 @@ static char read_text(void) {
         end = tag;
     work(tag - start);
     if (live)
-        write_bytes(start, NULL, end - start);
+        write_bytes(start, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
@@ -1146,23 +1138,40 @@ static void run_block(bool runs) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-void jinja_write(const char *s, size_t n, bool from_template) {
-    write_bytes(s, NULL, n);
-    memset(marks + n_text - n, from_template, n);
+static Value message(const char *role, Value content) {
+    Value v = empty;
+    define(&v, "content", content);
+    define(&v, "role", constant(role));
+    return map_of(v);
 }
 
-void jinja_define(const char *name) {
-    define(&scope.variables, name, take(0));
-}
-void jinja_flag(const char *name, bool value) {
-    define(&scope.variables, name, boolean(value));
+static Value messages_of(const JinjaInput *in) {
+    Value list = empty;
+    if (in->system)
+        push(&list,
+             message("system", marked(in->system, NULL, strlen(in->system))));
+    for (int i = 0; i < in->n; i++) {
+        const JinjaText *m = &in->messages[i];
+        const bool drop = i % 2 && in->drops_space && m->n && *m->text == ' ';
+        const Value content =
+            marked(m->text + drop, m->marks + drop, m->n - drop);
+        push(&list, message(i % 2 ? "assistant" : "user", content));
+    }
+    return list;
 }
 
-void jinja_message(const char *role) {
-    Value message = empty;
-    define(&message, "content", take(0));
-    define(&message, "role", constant(role));
-    push(&messages, map_of(message));
+static void define_variables(const JinjaInput *in) {
+    Value *v = &scope.variables;
+    for (int i = 0; i < N_GLOBAL; i++)
+        define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+    define(v, "messages", messages_of(in));
+    define(v, "bos_token", string(in->bos, in->n_bos));
+    define(v, "eos_token", string(in->eos, in->n_eos));
+    define(v, "add_generation_prompt", boolean(in->opens_answer));
+    if (in->think)
+        define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));
+    define(v, "tools", none);
+    define(v, "documents", none);
 }
 
 /* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
@@ -1170,43 +1179,33 @@ static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n')
-            write_bytes(s, NULL, 1);
+            write_bytes(s, 1);
     if (n_text && text[n_text - 1] == '\n')
         n_text--;
     source = cursor = take(0).text;
 }
 
-int jinja_render(const char *name, const char *template,
-                 void (*describe)(const void *), const void *arg,
-                 JinjaText *out) {
-    *out = (JinjaText){0};
-    path = name;
+int jinja_render(const JinjaInput *in, JinjaText *out) {
+    path = in->path;
     source = cursor = "";
     scope = (Scope){0};
-    messages = empty;
-    n_text = n_bytes = n_steps = 0;
+    n_text = n_steps = 0;
+    n_bytes = OUTPUT;
     depth = 0;
     live = true;
     breaks = false;
-    text = allocate(1, 2 * ROOM + JINJA_MEMORY);
+    text = allocate(2, MEMORY);
     if (!text)
         return -1;
-    marks = (bool *)text + ROOM;
-    memory = text + 2 * ROOM;
     if (setjmp(stopped)) {
         free(text);
         return -1;
     }
-    copy_template(template);
-    describe(arg);
-    for (int i = 0; i < N_GLOBAL; i++)
-        define(&scope.variables, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(&scope.variables, "messages", messages);
-    define(&scope.variables, "tools", none);
-    define(&scope.variables, "documents", none);
+    copy_template(in->template);
+    define_variables(in);
     run_text();
     stop_if(*cursor, "unexpected end of a statement");
     text[n_text] = '\0';
-    *out = (JinjaText){text, marks, n_text};
+    *out = (JinjaText){text, (bool *)text + MEMORY, n_text};
     return 0;
 }

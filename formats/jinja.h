@@ -17,26 +17,27 @@ enum {
 /* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program,
  * false if it comes from a message. */
 typedef struct {
-    /* [n] and a zero byte, owned; NULL after a failure. The marks are in the same memory. */
+    /* [n] and a zero byte, owned. The marks are in the same memory. */
     char *text;
     bool *marks; /* [n] */
     size_t n;
 } JinjaText;
 
-/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text.
- * `describe` calls the functions below for the messages and variables. The template is hostile: the
- * limits above hold. One template runs at a time. `path` is for messages. Returns -1 and a message
- * with the template's line on failure. The caller frees out->text. */
-int jinja_render(const char *path, const char *template,
-                 void (*describe)(const void *arg), const void *arg,
-                 JinjaText *out);
+/* A conversation, and the variables of its template. Nothing is owned. */
+typedef struct {
+    const char *path, *template; /* `path` is for messages */
+    const char *bos, *eos;       /* [n_bos], [n_eos]: texts of tokens */
+    int n_bos, n_eos;
+    const char *system; /* the system prompt; NULL: none */
+    /* [n]: the user's first message, an answer, the user's second message and so on */
+    const JinjaText *messages;
+    int n;
+    bool drops_space;  /* of answers: the space before the first word */
+    bool opens_answer; /* the text ends with the beginning of an answer */
+    const char *think; /* "on", "off"; NULL: undefined */
+} JinjaInput;
 
-/* Appends text to the content of the next message or variable. On failure, this function does not
- * return. */
-void jinja_write(const char *s, size_t n, bool from_template);
-
-/* Makes what was written a message or a variable; defines a boolean variable. The names stay the
- * caller's. */
-void jinja_message(const char *role);
-void jinja_define(const char *name);
-void jinja_flag(const char *name, bool value);
+/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. The
+ * template is hostile: the limits above hold. One template runs at a time. Returns -1 and a message
+ * with the template's line on failure. Else the caller frees out->text. */
+int jinja_render(const JinjaInput *in, JinjaText *out);

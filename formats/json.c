@@ -83,7 +83,7 @@ static bool read_escape(Parser *p) {
 
 static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     Json *value = &p->json->values[p->n_values++];
-    *value = (Json){.kind = kind, .text = text, .n_values = 1};
+    *value = (Json){.kind = kind, .text = text};
     return value;
 }
 
@@ -152,12 +152,12 @@ static bool read_word(Parser *p) {
 
 /* Checks that all keys differ. */
 static bool check_keys(const Parser *p, const Json *object) {
-    String *keys = allocate(object->n_members, sizeof *keys);
+    String *keys = allocate(object->length, sizeof *keys);
     size_t n = 0;
     if (!keys)
         return false;
-    for (const Json *key = json_first(object); key;
-         key = json_next(object, key))
+    for (const Json *key = json_members(object, JSON_OBJECT); key;
+         key = key->next)
         keys[n++] = (String){key->text, key->length};
     const String *twice = sort_by_name(keys, n, sizeof *keys);
     const int status = twice ? fail("%s: an object has the key \"%.*s\" twice",
@@ -182,11 +182,15 @@ static bool read_list(Parser *p, JsonKind kind) {
     if (p->depth == JSON_DEPTH)
         return syntax_error(p, "lists nested too deeply");
     Json *list = add_value(p, kind, object ? "an object" : "a list");
+    Json *member = NULL;
     p->depth++;
-    for (p->at++; peek(p) != (object ? '}' : ']'); list->n_members++) {
-        if (list->n_members > 0 &&
-            !expect(p, ',', "expected ',' or the end of the list"))
+    for (p->at++; peek(p) != (object ? '}' : ']'); list->length++) {
+        Json *next = &p->json->values[p->n_values];
+        if (member && !expect(p, ',', "expected ',' or the end of the list"))
             return false;
+        if (member)
+            member->next = next;
+        member = next;
         if (object && peek(p) != '"')
             return syntax_error(p, "expected a key in quotes");
         if (object && (!read_string(p) || !expect(p, ':', "expected ':'")))
@@ -196,8 +200,7 @@ static bool read_list(Parser *p, JsonKind kind) {
     }
     p->at++;
     p->depth--;
-    list->n_values = (uint32_t)(&p->json->values[p->n_values] - list);
-    return !object || list->n_members < 2 || check_keys(p, list);
+    return !object || list->length < 2 || check_keys(p, list);
 }
 
 static bool read_value(Parser *p) {
@@ -271,9 +274,6 @@ bool json_null(const Json *value) {
 const char *json_shown(const Json *value) {
     return value ? value->text : "missing";
 }
-const Json *json_first(const Json *list) {
-    return list && list->n_members > 0 ? list + 1 : NULL;
-}
 
 bool json_is(const Json *value, const char *text) {
     return json_has_kind(value, JSON_STRING) &&
@@ -316,19 +316,11 @@ bool json_real(const Json *value, double *real) {
 }
 
 const Json *json_members(const Json *value, JsonKind kind) {
-    return json_has_kind(value, kind) ? json_first(value) : NULL;
-}
-
-const Json *json_next(const Json *list, const Json *member) {
-    if (list->kind == JSON_OBJECT)
-        member++; /* from the key to its value */
-    member += member->n_values;
-    return member < list + list->n_values ? member : NULL;
+    return json_has_kind(value, kind) && value->length ? value + 1 : NULL;
 }
 
 const Json *json_get(const Json *object, const char *key) {
-    for (const Json *k = json_members(object, JSON_OBJECT); k;
-         k = json_next(object, k))
+    for (const Json *k = json_members(object, JSON_OBJECT); k; k = k->next)
         if (json_is(k, key))
             return k + 1;
     return NULL;

@@ -24,11 +24,11 @@ typedef enum {
 
 /* A value. Values are in the order of the text: a list is followed by its members; in an object,
  * each key (a string) is followed by its value. */
-typedef struct {
+typedef struct Json {
     JsonKind kind;
-    uint32_t length;    /* bytes of a string, which may contain zero bytes */
-    uint32_t n_members; /* of a list: elements, or keys; else 0 */
-    uint32_t n_values;  /* the value and all values in it */
+    /* bytes of a string, which may contain zero bytes; elements of an array; keys of an object */
+    uint32_t length;
+    const struct Json *next; /* the next element or key; NULL: none */
     /* zero-terminated: a string in UTF-8; a number, bool or null as written; "a list", "an object"
      */
     const char *text;
@@ -62,13 +62,9 @@ bool json_real(const Json *value, double *real);
 /* The value's text for a message; "missing" for NULL. */
 const char *json_shown(const Json *value);
 
-/* The first member of a list, or of a list of this kind; NULL if it is empty. The members of an
- * object are its keys; the value of a key is key + 1. */
-const Json *json_first(const Json *list);
+/* The first member of a list; NULL if it is empty, or the value is not a list of this kind. The
+ * members of an object are its keys; the value of a key is key + 1. */
 const Json *json_members(const Json *value, JsonKind kind);
-
-/* The next member; NULL after the last. */
-const Json *json_next(const Json *list, const Json *member);
 
 /* The JSON form of the UTF-8 character at s[left], left > 0: itself or an escape; U+FFFD for
  * invalid bytes. Sets *length to the number of bytes read. The result ends with a zero byte and is

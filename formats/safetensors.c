@@ -34,16 +34,15 @@ static int read_tensor(Stored *t, const Json *tensor) {
     if (t->type == TYPE_F32 && !json_is(dtype, "F32"))
         return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16",
                           json_shown(dtype));
-    if (!json_has_kind(shape, JSON_ARRAY) || shape->n_members > MAX_DIMS)
+    if (!json_has_kind(shape, JSON_ARRAY) || shape->length > MAX_DIMS)
         return bad_tensor(t,
                           ": shape is %s, expected a list of at most %d sizes",
                           json_shown(shape), MAX_DIMS);
     size_t bytes = TYPES[t->type].bytes;
     int *dim =
-        t->dims +
-        (shape->n_members < USED_DIMS ? USED_DIMS - shape->n_members : 0);
-    for (const Json *size = json_first(shape); size;
-         size = json_next(shape, size)) {
+        t->dims + (shape->length < USED_DIMS ? USED_DIMS - shape->length : 0);
+    for (const Json *size = json_members(shape, JSON_ARRAY); size;
+         size = size->next) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
             !multiply(bytes, n, &bytes))
             return bad_tensor(
@@ -52,7 +51,7 @@ static int read_tensor(Stored *t, const Json *tensor) {
         if (dim < t->dims + USED_DIMS)
             *dim++ = (int)n;
     }
-    if (!json_has_kind(place, JSON_ARRAY) || place->n_members != 2 ||
+    if (!json_has_kind(place, JSON_ARRAY) || place->length != 2 ||
         !json_integer(place + 1, &begin) || !json_integer(place + 2, &end) ||
         begin < 0 || end < begin)
         return bad_tensor(t, ": data_offsets is %s, expected its begin and end",
@@ -84,12 +83,12 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
         return fail("%s: the header is %s, expected an object", shard->path,
                     json_shown(header));
     Stored *tensors =
-        realloc(s->tensors, (first + header->n_members + 1) * sizeof *tensors);
+        realloc(s->tensors, (first + header->length + 1) * sizeof *tensors);
     if (!tensors)
         return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
-    for (const Json *key = json_first(header); key;
-         key = json_next(header, key)) {
+    for (const Json *key = json_members(header, JSON_OBJECT); key;
+         key = key->next) {
         if (json_is(key, "__metadata__"))
             continue;
         Stored *t = &tensors[s->n_tensors++];
@@ -131,11 +130,11 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
     if (!json_has_kind(map, JSON_OBJECT))
         return fail("%s: weight_map is %s, expected an object", index->path,
                     json_shown(map));
-    String *names = allocate((size_t)map->n_members + 1, sizeof *names);
+    String *names = allocate((size_t)map->length + 1, sizeof *names);
     size_t n = 0;
     int status = names ? 0 : -1;
-    for (const Json *key = json_first(map); key && !status;
-         key = json_next(map, key)) {
+    for (const Json *key = json_members(map, JSON_OBJECT); key && !status;
+         key = key->next) {
         names[n++] = (String){key[1].text, key[1].length};
         if (key[1].kind != JSON_STRING ||
             strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))

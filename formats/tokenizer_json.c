@@ -57,8 +57,8 @@ static bool has_name(const Piece *p, const Json *name) {
 static int read_vocabulary(Loader *l, const Json *vocab) {
     if (!json_has_kind(vocab, JSON_OBJECT))
         return refuse(l, "model.vocab", vocab, "an object");
-    for (const Json *name = json_first(vocab); name;
-         name = json_next(vocab, name)) {
+    for (const Json *name = json_members(vocab, JSON_OBJECT); name;
+         name = name->next) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id))
             return -1;
@@ -130,7 +130,7 @@ static int read_merge(Loader *l, const Json *merge) {
     const Json *left = merge + 1, *right = merge + 2;
     if (merge->kind == JSON_STRING)
         return merges_add(&t->pieces, l->path, merge->text, merge->length);
-    if (merge->kind != JSON_ARRAY || merge->n_members != 2 ||
+    if (merge->kind != JSON_ARRAY || merge->length != 2 ||
         left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
     return merges_add_pair(&t->pieces, l->path, left->text, left->length,
@@ -162,10 +162,10 @@ static int read_merges(Loader *l, const Json *model) {
     t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
     t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
-    if (merges_begin(&t->pieces, merges->n_members))
+    if (merges_begin(&t->pieces, merges->length))
         return -1;
-    for (const Json *merge = json_first(merges); merge;
-         merge = json_next(merges, merge))
+    for (const Json *merge = json_members(merges, JSON_ARRAY); merge;
+         merge = merge->next)
         if (read_merge(l, merge))
             return -1;
     return merges_end(&t->pieces);
@@ -288,8 +288,8 @@ static int read_each(Loader *l, const Json *value, const char *members,
         return read(l, value);
     if (!json_has_kind(list, JSON_ARRAY))
         return refuse(l, members, list, "a list");
-    for (const Json *member = json_first(list); member;
-         member = json_next(list, member))
+    for (const Json *member = json_members(list, JSON_ARRAY); member;
+         member = member->next)
         if (read(l, member))
             return -1;
     return 0;
@@ -330,7 +330,7 @@ static int read_processor(Loader *l, const Json *processor) {
         return fail("%s: post-processor %.40s is not supported", l->path,
                     json_shown(type));
     for (const Json *item = json_members(single, JSON_ARRAY); item;
-         item = json_next(single, item)) {
+         item = item->next) {
         const Json *token = json_get(item, "SpecialToken"),
                    *name = json_get(token, "id");
         after |= !token;
@@ -363,8 +363,7 @@ static int read_config(Loader *l, const Json *root) {
         t->bos = bos;
     t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
     l->adds_after = flag(root, "add_eos_token", false);
-    for (const Json *v = json_members(template, JSON_ARRAY); v;
-         v = json_next(template, v))
+    for (const Json *v = json_members(template, JSON_ARRAY); v; v = v->next)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING)
@@ -376,8 +375,9 @@ static int read_config(Loader *l, const Json *root) {
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *ends = json_get(root, "eos_token_id");
-    const Json *v = json_has_kind(ends, JSON_ARRAY) ? json_first(ends) : ends;
-    for (; v && t->n_ends < MAX_ENDS; v = json_next(ends, v))
+    const Json *v =
+        json_has_kind(ends, JSON_ARRAY) ? json_members(ends, JSON_ARRAY) : ends;
+    for (; v && t->n_ends < MAX_ENDS; v = v->next)
         if (v->kind != JSON_NULL &&
             get_id(l, "eos_token_id", v, &t->ends[t->n_ends++]))
             return -1;
@@ -403,8 +403,7 @@ static int read_root(Loader *l, const Json *root) {
     if (check_model(l, model) || read_pipeline(l, root) ||
         read_vocabulary(l, json_get(model, "vocab")))
         return -1;
-    for (const Json *v = json_members(added, JSON_ARRAY); v;
-         v = json_next(added, v))
+    for (const Json *v = json_members(added, JSON_ARRAY); v; v = v->next)
         if (read_added(l, v))
             return -1;
     l->t->pieces.text =

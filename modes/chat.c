@@ -16,6 +16,7 @@
 #include "modes/text.h"
 #include "sampler.h"
 #include "text/merges.h"
+#include "text/pieces.h"
 #include "text/stream.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,41 +29,39 @@ typedef struct {
     Conversation talk;
 } Chat;
 
-static Tokens *last_answer(const Chat *c) {
-    return &c->talk.turns[c->talk.n - 1].answer;
-}
-
 /* ---- answers
  * ------------------------------------------------------------------------------------- */
 
-/* Sets *all to the tokens of the turns that are not dropped, with what there is of the last
- * answer. */
-static int render(const Chat *c, Tokens *all) {
+/* Sets *all to the tokens of the messages that are not dropped, and the last n_answer tokens of the
+ * text. */
+static int render(const Chat *c, int n_answer, Tokens *all) {
+    const Tokens *ids = &c->text.ids;
     free(all->ids);
     int status =
         chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
-    for (int i = 0; !status && i < last_answer(c)->n; i++)
-        status = tokens_add(all, last_answer(c)->ids[i]);
+    for (int i = ids->n - n_answer; !status && i < ids->n; i++)
+        status = tokens_add(all, ids->ids[i]);
     return status;
 }
 
-/* Renders the turns into the text. If they do not fit in the context, drops the oldest until they
- * fill at most half of it. Returns 1 if the last turn alone does not fit. */
-static int prepare(Chat *c) {
+/* Renders the messages into the text, before the n_answer tokens at its end. If they do not fit in
+ * the context, drops the oldest turns until they fill at most half of it. Returns 1 if the last
+ * message alone does not fit. */
+static int prepare(Chat *c, int n_answer) {
     Text *t = &c->text;
     const int context = c->run->session.context, first = c->talk.first;
     Tokens all = {0};
-    int status = render(c, &all), same = 0;
+    int status = render(c, n_answer, &all), same = 0;
     for (int max = context - 1;
          !status && all.n > max && c->talk.first < c->talk.n - 1;
          max = context / 2) {
-        c->talk.first++;
-        status = render(c, &all);
+        c->talk.first += 2;
+        status = render(c, n_answer, &all);
     }
     if (c->talk.first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
-            context, c->talk.first - first);
+            context, (c->talk.first - first) / 2);
     if (!status && all.n >= context)
         status = 1;
     if (!status && c->run->options->verbose_prompt) {
@@ -85,13 +84,12 @@ static int prepare(Chat *c) {
     status =
         text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
     t->n_decoded = t->ids.n;
-    t->n_prompt -= last_answer(c)->n;
+    t->n_prompt -= n_answer;
     free(all.ids);
     return status;
 }
 
-/* Generates until the answer ends or the context is full. The turn gets the tokens before a stop
- * string. */
+/* Generates until the answer ends or the context is full. */
 static int generate(Chat *c, Stream *out) {
     const bool json = c->run->options->json;
     Text *t = &c->text;
@@ -100,27 +98,36 @@ static int generate(Chat *c, Stream *out) {
     while ((more = texts_pass(c->run, &t, 1, out)) > 0)
         if (!json && text_show(c->run, t, out))
             return -1;
-    last_answer(c)->n = 0;
-    size_t size = 0;
-    for (int i = t->n_prompt, n; more >= 0 && i < t->ids.n; i++) {
-        run_token_text(c->run, &t->ids, i, &n);
-        if ((size += n) > t->bytes.n)
-            break;
-        if (tokens_add(last_answer(c), t->ids.ids[i]))
-            return -1;
-    }
     return more;
+}
+
+/* Adds the answer to the conversation. The special pieces in it keep their meaning. */
+static int add_answer(Chat *c) {
+    const Text *t = &c->text;
+    JinjaText *m = conversation_add(&c->talk, t->bytes.bytes, t->bytes.n);
+    size_t at = 0;
+    for (int i = t->n_prompt, n; m && i < t->ids.n; i++, at += n) {
+        const Piece *p = &c->run->tokenizer.pieces.list[t->ids.ids[i]];
+        run_token_text(c->run, &t->ids, i, &n);
+        if (at + n > m->n) {
+            m->n = at; /* a stop string ended the text in this token */
+            break;
+        }
+        memset(m->marks + at, p->kind == PIECE_SPECIAL || p->kind == PIECE_USER,
+               n);
+    }
+    return m ? 0 : -1;
 }
 
 /* Answers the last turn. Returns -1 on failure. */
 static int answer(Chat *c) {
     Run *run = c->run;
     Text *t = &c->text;
-    const char *user = c->talk.turns[c->talk.n - 1].user;
+    const JinjaText user = c->talk.messages[c->talk.n - 1];
     const int context = run->session.context;
     const double start = now();
     Stream out;
-    int status = prepare(c);
+    int status = prepare(c, 0);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
              context);
@@ -136,12 +143,12 @@ static int answer(Chat *c) {
         status = generate(c, &out);
     while (!status && t->ended == LENGTH && t->max == context &&
            t->ids.n - t->n_prompt != run->options->steps &&
-           !(status = prepare(c)));
+           !(status = prepare(c, t->ids.n - t->n_prompt)));
     if (status > 0)
         note("the context of %d positions is full, and ends the answer",
              context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, c->talk.n, user, strlen(user),
+        status = text_write_json(t, (c->talk.n + 1) / 2, user.text, user.n,
                                  run->options->sampling.seed, &out);
     else
         stream_write(&out, "\n", 1);
@@ -150,11 +157,12 @@ static int answer(Chat *c) {
                 t->ids.n, t->ids.n - t->n_prompt, now() - start);
     if (on_terminal(stdin))
         interrupted = 0;
-    return stream_close(&out) || status < 0 ? -1 : 0;
+    return stream_close(&out) || status < 0 || add_answer(c) ? -1 : 0;
 }
 
 static int take_turn(Chat *c, const char *message) {
-    return conversation_add(&c->talk, message) || answer(c) ? -1 : 0;
+    return conversation_add(&c->talk, message, strlen(message)) ? answer(c)
+                                                                : -1;
 }
 
 /* ---- commands; failures are reported, and the conversation goes on
@@ -175,17 +183,10 @@ static void save(const Chat *c, const char *path) {
     if (c->talk.system)
         write_message(file.stream, "", "system", c->talk.system,
                       strlen(c->talk.system));
-    for (int i = 0; c->talk.turns && i < c->talk.n; i++) {
-        const ChatTurn *turn = &c->talk.turns[i];
-        Text answer = {.ids = turn->answer, .n_prompt = turn->answer.n};
-        write_message(file.stream, i || c->talk.system ? ",\n" : "", "user",
-                      turn->user, strlen(turn->user));
-        if (text_decode(c->run, &answer))
-            break;
-        write_message(file.stream, ",\n", "assistant", answer.bytes.bytes,
-                      answer.bytes.n);
-        free(answer.bytes.bytes);
-    }
+    for (int i = 0; i < c->talk.n; i++)
+        write_message(file.stream, i || c->talk.system ? ",\n" : "",
+                      i % 2 ? "assistant" : "user", c->talk.messages[i].text,
+                      c->talk.messages[i].n);
     fputs("]\n", file.stream);
     output_close(&file, true);
 }
@@ -196,8 +197,7 @@ static void load(Chat *c, const char *path) {
     if (json_open(&json, path))
         return;
     Conversation read = {.system = c->run->options->system};
-    const bool failed =
-        conversation_read(&read, &c->run->tokenizer, path, json.values);
+    const bool failed = conversation_read(&read, path, json.values);
     conversation_close(failed ? &read : &c->talk);
     if (!failed)
         c->talk = read;
@@ -218,7 +218,7 @@ static int command(Chat *c, const char *line) {
     } else if (!strncmp(line, "/load ", 6)) {
         load(c, line + 6);
     } else if (!strcmp(line, "/regen") && c->talk.n) {
-        last_answer(c)->n = 0;
+        conversation_cut(&c->talk, c->talk.n - 1);
     } else {
         if (!strncmp(line, "/save ", 6))
             save(c, line + 6);
@@ -226,7 +226,7 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         return 0;
     }
-    return c->talk.n && !last_answer(c)->n ? answer(c) : 0;
+    return c->talk.n % 2 ? answer(c) : 0;
 }
 
 /* ---- the mode

@@ -65,12 +65,12 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
         memmove(to->text, prompt->text, to->size = prompt->length);
         return 0;
     }
-    if (conversation_read(&p->talk, &p->run->tokenizer, where, messages))
+    if (conversation_read(&p->talk, where, messages))
         return -1;
-    const ChatTurn *last = p->talk.n ? &p->talk.turns[p->talk.n - 1] : NULL;
-    if (!last || last->answer.n)
+    if (p->talk.n % 2 == 0)
         return fail("%s: the last message is not the user's", where);
-    to->size = strlen(strcpy(to->text, last->user));
+    const JinjaText *last = &p->talk.messages[p->talk.n - 1];
+    memcpy(to->text, last->text, to->size = last->n);
     return 0;
 }
 
@@ -105,7 +105,7 @@ static int read_text(Prompts *p, const char *where) {
         return 0;
     if (strlen(line) < to->size)
         return fail("%s: a zero byte", where);
-    return p->talk.n ? 0 : conversation_add(&p->talk, line);
+    return p->talk.n || conversation_add(&p->talk, line, to->size) ? 0 : -1;
 }
 
 static int encode(Prompts *p) {

@@ -56,54 +56,46 @@ static const struct {
 
 /* ---- conversations -------------------------------------------------------------------------- */
 
-int conversation_add(Conversation *c, const char *user) {
-    ChatTurn *turns = realloc(c->turns, ((size_t)c->n + 1) * sizeof *turns);
-    if (turns)
-        c->turns = turns;
-    char *copy = turns ? strdup(user) : NULL;
-    if (!copy)
-        return fail("out of memory");
-    turns[c->n++] = (ChatTurn){.user = copy};
-    return 0;
+JinjaText *conversation_add(Conversation *c, const char *text, size_t n) {
+    JinjaText *messages =
+        realloc(c->messages, ((size_t)c->n + 1) * sizeof *messages);
+    if (messages)
+        c->messages = messages;
+    char *copy = messages ? calloc(2, n + 1) : NULL;
+    if (!copy) {
+        fail("out of memory");
+        return NULL;
+    }
+    if (n)
+        memcpy(copy, text, n);
+    messages[c->n] = (JinjaText){copy, (bool *)copy + n + 1, n};
+    return &messages[c->n++];
 }
 
 void conversation_cut(Conversation *c, int n) {
-    for (; c->turns && c->n > n; c->n--) {
-        free(c->turns[c->n - 1].user);
-        free(c->turns[c->n - 1].answer.ids);
-    }
+    while (c->n > n)
+        free(c->messages[--c->n].text);
     if (c->first > n)
         c->first = n;
 }
 
 void conversation_close(Conversation *c) {
     conversation_cut(c, 0);
-    free(c->turns);
+    free(c->messages);
     free(c->loaded);
     *c = (Conversation){0};
 }
 
-/* `answers`: the message follows one of the user. */
-static int read_message(Conversation *c, const Tokenizer *t, const char *where,
-                        const Json *message, bool answers) {
+static int read_message(Conversation *c, const char *where,
+                        const Json *message) {
     const Json *role = json_get(message, "role"),
                *content = json_get(message, "content");
     if (!json_has_kind(content, JSON_STRING) ||
         strlen(content->text) < content->length)
         return fail("%s: \"content\" is %.40s, expected a text", where,
                     json_shown(content));
-    if (json_is(role, "user") && !answers)
-        return conversation_add(c, content->text);
-    if (json_is(role, "assistant") && answers) {
-        /* no byte of the file is a special piece */
-        bool *open = allocate_zeroed(content->length + 1, sizeof *open);
-        const int status =
-            open ? tokenizer_append(t, content->text, content->length, open,
-                                    false, &c->turns[c->n - 1].answer)
-                 : -1;
-        free(open);
-        return status;
-    }
+    if (json_is(role, c->n % 2 ? "assistant" : "user"))
+        return conversation_add(c, content->text, content->length) ? 0 : -1;
     if (!json_is(role, "system") || c->n)
         return fail(
             "%s: \"role\" is %.40s, expected user and assistant in turn", where,
@@ -113,71 +105,36 @@ static int read_message(Conversation *c, const Tokenizer *t, const char *where,
     return c->loaded ? 0 : fail("out of memory");
 }
 
-int conversation_read(Conversation *c, const Tokenizer *t, const char *where,
+int conversation_read(Conversation *c, const char *where,
                       const Json *messages) {
     const Json *m = json_members(messages, JSON_ARRAY);
     if (!m)
         return fail("%s: contains no list of messages", where);
-    for (bool answers = false; m; m = json_next(messages, m)) {
-        if (read_message(c, t, where, m, answers))
-            return -1;
-        answers = json_is(json_get(m, "role"), "user");
-    }
-    return 0;
+    int status = 0;
+    for (; m && !status; m = m->next)
+        status = read_message(c, where, m);
+    return status;
 }
 
 /* ---- rendering ------------------------------------------------------------------------------ */
 
-typedef struct {
-    const ChatTemplate *template;
-    const Tokenizer *t;
-    const Conversation *talk;
-    bool opens_answer; /* else an answer "x" follows the last turn */
-} Job;
-
-static void add_message(const char *role, const char *text) {
-    jinja_write(text, strlen(text), false);
-    jinja_message(role);
-}
-
-/* Writes tokens as text, in which special pieces keep their meaning. */
-static void write_tokens(const Tokenizer *t, const int *ids, int n) {
-    for (int i = 0, length; i < n; i++) {
-        const char *s =
-            tokenizer_decode(t, i ? ids[i - 1] : t->bos, ids[i], &length);
-        const PieceKind kind = t->pieces.list[ids[i]].kind;
-        jinja_write(s, length, kind == PIECE_SPECIAL || kind == PIECE_USER);
-    }
-}
-
-static void describe(const void *job) {
-    const Job *j = job;
-    const Tokenizer *t = j->t;
-    const char *think = j->template->think;
-    write_tokens(t, &t->bos, t->bos >= 0);
-    jinja_define("bos_token");
-    write_tokens(t, &t->eos, t->eos >= 0);
-    jinja_define("eos_token");
-    if (think)
-        jinja_flag("enable_thinking", !strcmp(think, "on"));
-    jinja_flag("add_generation_prompt", j->opens_answer);
-    const Conversation *talk = j->talk;
-    if (talk->system)
-        add_message("system", talk->system);
-    for (int i = talk->first; i < talk->n; i++) {
-        const ChatTurn *turn = &talk->turns[i];
-        add_message("user", turn->user);
-        if (i == talk->n - 1)
-            break;
-        write_tokens(t, turn->answer.ids, turn->answer.n);
-        jinja_message("assistant");
-    }
-    if (!j->opens_answer)
-        add_message("assistant", "x");
-}
-
-static int render(const Job *j, JinjaText *out) {
-    return jinja_render(j->template->path, j->template->text, describe, j, out);
+static int render(const ChatTemplate *c, const Tokenizer *t,
+                  const Conversation *talk, JinjaText *out) {
+    JinjaInput in = {.path = c->path,
+                     .template = c->text,
+                     .bos = "",
+                     .eos = "",
+                     .system = talk->system,
+                     .messages = talk->messages + talk->first,
+                     .n = talk->n - talk->first,
+                     .drops_space = t->space_prefix != SPACE_NEVER,
+                     .opens_answer = talk->n % 2,
+                     .think = c->think};
+    if (t->bos >= 0)
+        in.bos = tokenizer_decode(t, t->bos, t->bos, &in.n_bos);
+    if (t->eos >= 0)
+        in.eos = tokenizer_decode(t, t->bos, t->eos, &in.n_eos);
+    return jinja_render(&in, out);
 }
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
@@ -185,7 +142,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
     JinjaText text;
     int status = 0;
     *out = (Tokens){0};
-    if (render(&(Job){c, t, talk, true}, &text))
+    if (render(c, t, talk, &text))
         return -1;
     if (!t->no_bos && !t->chat_has_bos &&
         pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
@@ -219,12 +176,10 @@ static int guard_pieces(Tokenizer *t) {
 
 /* Finds the token that ends an answer: the special piece after the last byte of a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
-    JinjaText text;
-    if (render(
-            &(Job){c, t,
-                   &(Conversation){.turns = &(ChatTurn){.user = "x"}, .n = 1},
-                   false},
-            &text))
+    bool mark = false;
+    JinjaText x = {"x", &mark, 1}, messages[] = {x, x}, text;
+    const Conversation talk = {.messages = messages, .n = 2};
+    if (render(c, t, &talk, &text))
         return -1;
     size_t at = text.n;
     while (at > 0 && text.marks[at - 1])

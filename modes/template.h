@@ -1,6 +1,7 @@
 /* template.h: chat templates and conversations. */
 #pragma once
 
+#include "formats/jinja.h"
 #include "formats/json.h"
 #include "modes/options.h"
 #include "tokenizer.h"
@@ -13,13 +14,10 @@ typedef struct {
 } ChatTemplate;
 
 typedef struct {
-    char *user;    /* the user's message */
-    Tokens answer; /* without the end token */
-} ChatTurn;
-
-typedef struct {
-    ChatTurn *turns;    /* [n], owned, with their members */
-    int n, first;       /* `first`: the first turn that is not dropped */
+    /* [n], owned, with their texts: the user's first one, an answer, the user's second one and so
+     * on. Marked bytes can be special pieces. */
+    JinjaText *messages;
+    int n, first;       /* `first`: the first message that is not dropped */
     const char *system; /* NULL: the template's own */
     char *loaded;       /* the system prompt of a file, owned; NULL: none */
 } Conversation;
@@ -30,19 +28,18 @@ typedef struct {
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o);
 void chat_template_close(ChatTemplate *c);
 
-/* Sets *out to the tokens of the turns that are not dropped, up to the answer of the last one.
+/* Sets *out to the tokens of the messages that are not dropped, up to the answer of the last one.
  * Returns -1 and a message on failure. The caller frees out->ids in either case. */
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out);
 
-/* Adds a turn with a copy of the message. Returns -1 if out of memory. */
-int conversation_add(Conversation *c, const char *user);
+/* Adds a copy of a message, without marks. Returns NULL and a message if out of memory. */
+JinjaText *conversation_add(Conversation *c, const char *text, size_t n);
 
 /* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for
  * messages. Returns -1 and a message on failure. */
-int conversation_read(Conversation *c, const Tokenizer *t, const char *where,
-                      const Json *messages);
+int conversation_read(Conversation *c, const char *where, const Json *messages);
 
-/* Removes all turns from n on; frees what the conversation owns. */
+/* Removes all messages from n on; frees what the conversation owns. */
 void conversation_cut(Conversation *c, int n);
 void conversation_close(Conversation *c);

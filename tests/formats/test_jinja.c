@@ -22,42 +22,39 @@ typedef struct {
     const Json *think; /* null: undefined */
 } Case;
 
-static void add_message(const char *role, const char *content) {
-    jinja_write(content, strlen(content), false);
-    jinja_message(role);
-}
-
-static void describe(const void *arg) {
-    static const char *const users[] = {
-        "hello there", "  and you? [yes]\xc3\xa9\n", "ab  abc </ s>"};
-    static const char *const answers[] = {"<think>\nHm.\n</think>\n\ngood day",
-                                          " I am well "};
-    const Case *c = arg;
-    jinja_write("<s>", 3, true);
-    jinja_define("bos_token");
-    jinja_write("</s>", 4, true);
-    jinja_define("eos_token");
-    jinja_flag("add_generation_prompt", c->opens_answer);
-    if (!json_null(c->think))
-        jinja_flag("enable_thinking", json_true(c->think));
-    if (c->system)
-        add_message("system", "Be kind, and be brief. ");
-    if (c->message)
-        add_message("user", c->message);
-    for (int i = 0; i < c->turns && i < 3; i++) {
-        add_message("user", users[i]);
-        if (i + 1 < c->turns && i < 2)
-            add_message("assistant", answers[i]);
-    }
-}
-
 /* The rendered text; NULL if the template is refused. The marks are in the same memory. */
 static char *render(const char *template, const Case *c, bool **marks) {
+    static bool none[64];
+    static const char *const texts[] = {
+        "hello there", "<think>\nHm.\n</think>\n\ngood day",
+        "  and you? [yes]\xc3\xa9\n", " I am well ", "ab  abc </ s>"};
+    JinjaText messages[5];
+    for (int i = 0; i < 5; i++)
+        messages[i] = (JinjaText){(char *)texts[i], none, strlen(texts[i])};
+    const JinjaText message = {(char *)c->message, none,
+                               c->message ? strlen(c->message) : 0};
+    const JinjaInput in = {.path = "test",
+                           .template = template,
+                           .bos = "<s>",
+                           .n_bos = 3,
+                           .eos = "</s>",
+                           .n_eos = 4,
+                           .system =
+                               c->system ? "Be kind, and be brief. " : NULL,
+                           .messages = c->message ? &message : messages,
+                           .n = c->message     ? 1
+                                : c->turns > 3 ? 5
+                                               : 2 * c->turns - 1,
+                           .opens_answer = c->opens_answer,
+                           .think = json_null(c->think)   ? NULL
+                                    : json_true(c->think) ? "on"
+                                                          : "off"};
     JinjaText text;
-    const int status = jinja_render("test", template, describe, c, &text);
+    if (jinja_render(&in, &text))
+        return NULL;
     if (marks)
         *marks = text.marks;
-    return status ? NULL : text.text;
+    return text.text;
 }
 
 static void check_text(const char *name, const char *template, const Case *c,
@@ -85,7 +82,7 @@ static int check_conversations(const char *rendered, const char *templates,
         return 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
-         v = json_next(json.values, v), n++) {
+         v = v->next, n++) {
         char path[PATH_MAX], name[128];
         size_t size;
         int64_t turns = 0;
@@ -134,7 +131,7 @@ static void the_language_matches_jinja(void) {
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     CHECK(!json_open(&json, "tests/golden/jinja.json"), "does not open");
     for (const Json *v = json_members(json.values, JSON_ARRAY); v;
-         v = json_next(json.values, v), n++)
+         v = v->next, n++)
         check_text(json_get(v, "template")->text, json_get(v, "template")->text,
                    &c, json_get(v, "text"));
     json_close(&json);
@@ -237,13 +234,13 @@ static void other_templates_are_refused(void) {
         {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}",
          "unsupported list of names"},
         {"{{ 1.5 }}", "expected a name"},
-        {"{{ 'a'[:::1] }}", "expected ]"},
+        {"{{ 'a'[:::1] }}", "expected -1"},
         {"{{ 'a'[1 2] }}", "expected ]"},
         {"{{ - - 1 }}", "expected a name"},
         {"{{ 1 < 2 < 3 }}", "unsupported chain"},
         {"{{ '\\x41' }}", "an unsupported escape"},
         {"{{ 'abc'.split() }}", "an argument is no string"},
-        {"{{ 'abc'[::2] }}", "unsupported step"},
+        {"{{ 'abc'[::2] }}", "expected -1"},
         {"{{ 'a' * 3 }}", "expected a number"},
         {"{{ 1 / 2 }}", "expected"},
         {"{{ 1 % 0 }}", "divides by zero"},
@@ -295,7 +292,7 @@ static void hostile_templates_end_by_a_limit(void) {
          "", "{% endfor %}{% endfor %}", "takes too many steps", 0},
         {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
         {"{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-         "", "", "needs too much memory", 0},
+         "", "", "writes too much text", 0},
         {"{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
          "", "", "needs too much memory", 0},
         {"{% for a in range(99999) %}", "abcdefghijklmnopqrstuvwxyz",

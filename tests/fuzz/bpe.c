@@ -50,17 +50,15 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     Tokens plain, message;
     int n[2] = {0, 0};
     char *copy = strndup(text, size);
-    ChatTurn empty = {.user = ""}, turn = {.user = copy};
+    Conversation empty = {.system = ""}, talk = empty;
     if (!copy ||
         chat_template_open(&template, t, &(Options){.template = "llama-2"}))
         abort();
-    if (chat_template_render(
-            &template, t,
-            &(Conversation){.turns = &empty, .n = 1, .system = ""}, &plain))
+    if (!conversation_add(&empty, "", 0) ||
+        !conversation_add(&talk, copy, strlen(copy)))
         abort();
-    if (chat_template_render(
-            &template, t, &(Conversation){.turns = &turn, .n = 1, .system = ""},
-            &message))
+    if (chat_template_render(&template, t, &empty, &plain) ||
+        chat_template_render(&template, t, &talk, &message))
         abort();
     for (int i = 0; i < plain.n; i++)
         n[0] += t->pieces.list[plain.ids[i]].kind == PIECE_CONTROL;
@@ -72,6 +70,8 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     free(plain.ids);
     free(message.ids);
     free(copy);
+    conversation_close(&empty);
+    conversation_close(&talk);
     chat_template_close(&template);
 }
 

@@ -10,17 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe(const void *unused) {
-    (void)unused;
-    jinja_write("<s>", 3, true);
-    jinja_define("bos_token");
-    jinja_flag("add_generation_prompt", true);
-    for (int i = 0; i < 3; i++) {
-        jinja_write(" \1x<\1>\xc3\xa9\1\n", 10, false);
-        jinja_message(i % 2 ? "assistant" : "user");
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     JinjaText out;
     char *template = malloc(size + 1);
@@ -28,14 +17,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(template, data, size);
     template[size] = '\0';
     const bool may_write = strchr(template, 1) != NULL;
-    if (!jinja_render("fuzz", template, describe, NULL, &out)) {
+    bool none[10] = {false};
+    const JinjaText m = {" \1x<\1>\xc3\xa9\1\n", none, sizeof none},
+                    messages[] = {m, m, m};
+    if (!jinja_render(&(JinjaInput){.path = "fuzz",
+                                    .template = template,
+                                    .bos = "<s>",
+                                    .n_bos = 3,
+                                    .eos = "",
+                                    .messages = messages,
+                                    .n = 3,
+                                    .opens_answer = true},
+                      &out)) {
         const char *marks = (const char *)out.marks;
         for (size_t i = 0; i < out.n; i++) {
             expect(marks[i] == 0 || marks[i] == 1);
             expect(may_write || out.text[i] != 1 || marks[i] == 0);
         }
+        free(out.text);
     }
-    free(out.text);
     free(template);
     return 0;
 }

@@ -89,20 +89,19 @@ static void chat(Tokenizer *t, char *message) {
         expect(!chat_template_open(
             &template, t, &(Options){.model = "fuzz", .template = "chatml"}));
     }
-    if (!chat_template_render(
-            &template, t,
-            &(Conversation){.turns = &(ChatTurn){.user = message}, .n = 1},
-            &tokens)) {
-        ChatTurn turns[] = {
-            {.user = message, .answer = {.ids = tokens.ids, .n = tokens.n / 2}},
-            {.user = message}};
-        if (!chat_template_render(
-                &template, t,
-                &(Conversation){.turns = turns, .n = 2, .system = message},
-                &next))
+    Conversation talk = {0};
+    expect(conversation_add(&talk, message, strlen(message)) != NULL);
+    if (!chat_template_render(&template, t, &talk, &tokens)) {
+        const JinjaText *answer =
+            conversation_add(&talk, message, strlen(message));
+        expect(answer && conversation_add(&talk, message, strlen(message)));
+        memset(answer->marks, true, answer->n / 2);
+        talk.system = message;
+        if (!chat_template_render(&template, t, &talk, &next))
             check_tokens(t, &next);
         check_tokens(t, &tokens);
     }
+    conversation_close(&talk);
     chat_template_close(&template);
 }
 

@@ -34,7 +34,7 @@ static const char *message(const char *file, int i, const char *role) {
         return content;
     const Json *m = json_members(json.values, JSON_ARRAY);
     while (m && i--)
-        m = json_next(json.values, m);
+        m = m->next;
     if (m && json_is(json_get(m, "role"), role))
         snprintf(content, sizeof content, "%s",
                  json_shown(json_get(m, "content")));

@@ -1006,18 +1006,17 @@ static void info_writes_json(void) {
         CHECK_RUN("%s -m info --json", models[i]);
         CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
         CHECK_RUN("%s -m info", models[i]);
-        for (const Json *key = json_first(json.values); key;
-             key = json_next(json.values, key)) {
+        for (const Json *key = json_members(json.values, JSON_OBJECT); key;
+             key = key->next) {
             snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
             CHECK(key[1].kind == JSON_ARRAY || strstr(out, line),
                   "%s: no '%s' in %s", models[i], line, out);
-            lines +=
-                1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].n_members);
+            lines += 1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].length);
         }
         for (const char *s = out; (s = strchr(s, '\n')); s++)
             lines--;
         const Json *tensors = json_get(json.values, "tensors"),
-                   *t = json_first(tensors);
+                   *t = json_members(tensors, JSON_ARRAY);
         CHECK(!lines, "%s: %d more values than lines", models[i], lines);
         CHECK(json_is(json_get(t, "name"), "embedding") &&
                   number_of(t, "bytes") > 0,

@@ -253,18 +253,10 @@ static void messages_contain_no_markers(void) {
                     (PieceKind)(type == USER_DEFINED ? PIECE_USER
                                                      : PIECE_CONTROL);
             CHECK(open_template(&o, &chat, NULL), "%s", families[f]);
-            ChatTurn short_turn = {.user = "x"},
-                     turn = {.user = (char *)message};
-            CHECK(!chat_template_render(&chat, &o.t,
-                                        &(Conversation){.turns = &short_turn,
-                                                        .n = 1,
-                                                        .system = "x"},
-                                        &plain) &&
-                      !chat_template_render(&chat, &o.t,
-                                            &(Conversation){.turns = &turn,
-                                                            .n = 1,
-                                                            .system = message},
-                                            &tokens),
+            CHECK(!chat_tokens(&chat, &o.t, "x", &(Exchange){"x", NULL}, 1,
+                               &plain) &&
+                      !chat_tokens(&chat, &o.t, message,
+                                   &(Exchange){message, NULL}, 1, &tokens),
                   "%s", families[f]);
             for (int way = 0; way < 2; way++) {
                 const Tokens *list = way ? &tokens : &plain;
@@ -317,16 +309,19 @@ static void special_tokens_of_an_answer_are_kept(void) {
     Opened o;
     ChatTemplate chat;
     Tokens out;
-    int ids[] = {300, FIRST_MARKER + 2, 300}, n = 0; /* <|system|> */
+    static const char answer[] = "a<|system|>b<|system|>";
+    Conversation talk = {0};
+    int n = 0;
     CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
-    ChatTurn turns[] = {{.user = "x", .answer = {.ids = ids, .n = 3}},
-                        {.user = "<|system|>"}};
-    CHECK(!chat_template_render(&chat, &o.t,
-                                &(Conversation){.turns = turns, .n = 2}, &out),
-          "does not render");
+    conversation_add(&talk, "x", 1);
+    const JinjaText *m = conversation_add(&talk, answer, strlen(answer));
+    memset(m->marks + 1, true, strlen("<|system|>"));
+    conversation_add(&talk, "<|system|>", strlen("<|system|>"));
+    CHECK(!chat_template_render(&chat, &o.t, &talk, &out), "does not render");
     for (int i = 0; i < out.n; i++)
         n += out.ids[i] == FIRST_MARKER + 2;
     CHECK(n == 1, "%d of %d: %s", n, out.n, list_of(&out));
+    conversation_close(&talk);
     free(out.ids);
     close_chat(&o, &chat);
 }
@@ -351,11 +346,8 @@ static void messages_contain_no_end_tokens(void) {
                   "does not open");
             snprintf(message, sizeof message, "%.*s",
                      o.t.pieces.list[id].length, o.t.pieces.list[id].text);
-            CHECK(!chat_template_render(
-                      &chat, &o.t,
-                      &(Conversation){.turns = &(ChatTurn){.user = message},
-                                      .n = 1},
-                      &out),
+            CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){message, NULL}, 1,
+                               &out),
                   "does not render");
             for (int i = 0; i < out.n; i++)
                 n += out.ids[i] == id;

@@ -170,16 +170,16 @@ static void logprobs_follow_from_the_logits(void) {
               N + PROMPT - 1, TOP);
     CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
     const Json *list = json_get(json.values, "logprobs");
-    CHECK(list && list->n_members == N, "%s", out);
-    for (const Json *t = json_first(list); t; t = json_next(list, t))
+    CHECK(list && list->length == N, "%s", out);
+    for (const Json *t = json_members(list, JSON_ARRAY); t; t = t->next)
         at += sprintf(at, ",%s", json_shown(json_get(t, "token")));
     CHECK_RUN("%s --tokens %s -m logits -o l", model, ids);
     size_t size;
     float *logits = (void *)file_read(inside("l"), &size);
     const int vocab_size = (int)(size / sizeof *logits / (N + PROMPT));
     const float *row = logits + (PROMPT - 1) * vocab_size;
-    for (const Json *t = json_first(list); t;
-         t = json_next(list, t), row += vocab_size) {
+    for (const Json *t = json_members(list, JSON_ARRAY); t;
+         t = t->next, row += vocab_size) {
         const Json *top = json_get(t, "top");
         double found, before = 0;
         int64_t id;
@@ -188,11 +188,11 @@ static void logprobs_follow_from_the_logits(void) {
               "%s", out);
         CHECK(fabs(found - ((double)row[id] - log_sum(row, vocab_size))) < 1e-5,
               "token %d: %g", (int)id, found);
-        CHECK(top && top->n_members == TOP &&
+        CHECK(top && top->length == TOP &&
                   json_members(json_get(t, "bytes"), JSON_ARRAY),
               "%s", out);
-        for (const Json *k = json_first(top); k;
-             k = json_next(top, k), before = found) {
+        for (const Json *k = json_members(top, JSON_ARRAY); k;
+             k = k->next, before = found) {
             int better = 0;
             CHECK(json_integer(json_get(k, "token"), &id) &&
                       json_real(json_get(k, "logprob"), &found),

@@ -41,10 +41,11 @@ static char *config_of(const char *path) {
 
 /* Reads a tensor's name and shape, such as ["model.norm.weight", [48]]. */
 static void read_part(FolderPart *p, const Json *tensor) {
-    const Json *name = json_first(tensor), *dims = json_next(tensor, name);
+    const Json *name = json_members(tensor, JSON_ARRAY), *dims = name->next;
     *p = (FolderPart){.dims = {1, 1, 1}, .count = 1};
     snprintf(p->name, sizeof p->name, "%s", name->text);
-    for (const Json *dim = json_first(dims); dim; dim = json_next(dims, dim)) {
+    for (const Json *dim = json_members(dims, JSON_ARRAY); dim;
+         dim = dim->next) {
         if (p->n_dims == 3)
             abort();
         p->dims[p->n_dims] = integer(dim);
@@ -91,17 +92,17 @@ int family_open(Family *f, const char *name) {
     const uint64_t seed = (uint64_t)integer(json_get(json.values, "seed"));
     f->config = config_of(path);
     f->vocab_size = integer(json_get(config, "vocab_size"));
-    f->parts = calloc(tensors->n_members, sizeof *f->parts);
-    if (!f->parts || tokens->n_members != FAMILY_TOKENS)
+    f->parts = calloc(tensors->length, sizeof *f->parts);
+    if (!f->parts || tokens->length != FAMILY_TOKENS)
         abort();
-    for (const Json *t = json_first(tensors); t; t = json_next(tensors, t)) {
+    for (const Json *t = json_members(tensors, JSON_ARRAY); t; t = t->next) {
         FolderPart *part = &f->parts[f->n_parts];
         read_part(part, t);
         fill_part(part, seed, (uint64_t)f->n_parts++,
                   !strncmp(type->text, "gemma", 5));
     }
     int n = 0;
-    for (const Json *t = json_first(tokens); t; t = json_next(tokens, t))
+    for (const Json *t = json_members(tokens, JSON_ARRAY); t; t = t->next)
         f->tokens[n++] = integer(t);
     json_close(&json);
     return 0;

@@ -228,12 +228,8 @@ static void messages_contain_no_added_tokens(void) {
     Tokens tokens;
     int n_added = 0;
     CHECK(!open_chat(&t, &chat, "chatml"), "does not open");
-    CHECK(!chat_template_render(
-              &chat, &t,
-              &(Conversation){.turns = &(ChatTurn){.user = (char *)message},
-                              .n = 1,
-                              .system = message},
-              &tokens),
+    CHECK(!chat_tokens(&chat, &t, message, &(Exchange){message, NULL}, 1,
+                       &tokens),
           "does not render");
     for (int i = 0; i < tokens.n; i++)
         n_added += tokens.ids[i] >= 900;
