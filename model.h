@@ -192,7 +192,8 @@ typedef struct {
     float *row, *added;
     InputBuffer
         input;     /* inputs of products, in the form that the weights need */
-    float *logits; /* [capacity.logits][vocab_size] */
+    float *logits; /* [capacity.logits][vocab_size], of all chunks of a pass */
+    float *out;    /* where in `logits` those of this chunk begin */
     Capacity capacity;
     void *memory; /* of all these, owned */
 } Chunk;
@@ -253,15 +254,8 @@ const float *model_forward(Session *s, const Step *steps, int n);
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits);
 
-/* Whether a post-norm or a scale comes between a sublayer and the residual stream. (Not in
- * LLaMA.) */
-bool has_branch(const Session *s, const Norm *post);
-
 /* Makes room for these steps: buffers, caches, logits. -1: out of memory. */
 int session_make_room(Session *s, const Step *steps, int n);
-
-/* Returns -1 and prints a message if n positions do not fit in the context. */
-int check_context(const Session *s, int64_t n);
 
 /* Returns -1 and prints a message if one of logits[n] is NaN or infinite. */
 int check_logits(const float *logits, size_t n);

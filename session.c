@@ -20,10 +20,6 @@ static void mirror(const Session *s, SessionChange change, int a, int b) {
         s->mirror(change, a, b, NULL);
 }
 
-bool has_branch(const Session *s, const Norm *post) {
-    return post->kind != NORM_NONE || s->model->config.residual_scale != 0;
-}
-
 enum {
     /* max bytes of activations and logits, unless the next limit is larger */
     MAX_CHUNK_BYTES = 128 << 20,
