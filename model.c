@@ -61,8 +61,8 @@ static void embed(Session *s, int n) {
         dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
         for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
             x[i] *= c->embedding_scale;
-        for (int r = 0; r < N_ROPES && s->ropes[r].frequencies; r++)
-            rope_angles(s->chunk.angles[r] + t * c->rope.dims, &s->ropes[r],
+        for (int r = 0; r < N_ROPES; r++)
+            rope_angles(s->chunk.angles[r] + t * s->ropes[r].dims, &s->ropes[r],
                         s->chunk.steps[t].pos);
     }
 }

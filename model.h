@@ -62,8 +62,7 @@ typedef struct {
 } Mlp;
 
 /* How the heads of a layer rotate: by Config.rope; by local_base, unscaled; or not at all. */
-typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE } RopeUse;
-enum { N_ROPES = ROPE_NONE };
+typedef enum { ROPE_GLOBAL, ROPE_LOCAL, ROPE_NONE, N_ROPES } RopeUse;
 
 /* x += post(attention(pre(x))), x += post(mlp(pre(x))). An absent norm is NORM_NONE. Without
  * mlp_norm and mlp_post_norm both run from attn_norm: x += attention(pre(x)) + mlp(pre(x)). */
@@ -210,7 +209,7 @@ typedef struct {
     bool plain;
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
-    Rope ropes[N_ROPES]; /* by RopeUse; without frequencies: not used */
+    Rope ropes[N_ROPES]; /* by RopeUse; if not used: of 0 elements of a head */
     Chunk chunk;         /* the chunk being run */
     double seconds;      /* duration of the last forward pass */
 

@@ -32,7 +32,8 @@ static double pair_of_turns(const Rope *r, double context, double turns) {
     return r->dims * log(context / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
 
-double *yarn_factors(const Rope *r, const Yarn *y) {
+double *yarn_factors(const Rope *r) {
+    const Yarn *y = &r->yarn;
     double *factors = allocate(r->dims / 2, sizeof *factors);
     double low = pair_of_turns(r, y->context, y->fast),
            high = pair_of_turns(r, y->context, y->slow);

@@ -31,8 +31,9 @@ typedef struct {
 /* Radians per position of a pair, before scale and factor. */
 double rope_frequency(const Rope *r, int pair);
 
-/* YaRN's factors, [dims / 2]; the caller frees them. NULL: out of memory. */
-double *yarn_factors(const Rope *r, const Yarn *y);
+/* Factors of r->yarn, [dims / 2]; the caller frees them. NULL: out of
+ * memory. */
+double *yarn_factors(const Rope *r);
 
 /* YaRN's default amplitude. */
 double yarn_amplitude(double factor, double scale);

@@ -53,7 +53,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->xn = floats(a, own_rows, c->dim);
     b->branch = floats(a, steps, c->dim);
     for (int r = 0; r < N_ROPES; r++)
-        b->angles[r] = floats(a, steps, c->rope.dims);
+        b->angles[r] = floats(a, steps, s->ropes[r].dims);
     b->q = floats(a, steps, q_dim);
     b->k = floats(a, steps, kv_dim);
     b->v = floats(a, steps, kv_dim);
@@ -80,21 +80,24 @@ static double chunk_bytes(Session *s, int n) {
     return a.used;
 }
 
-/* Computes the frequencies of every RopeUse of the model. */
+/* Computes the frequencies of every RopeUse. Without local_base no layer is
+ * local. */
 static int open_ropes(Session *s) {
-    const Config *c = &s->model->config;
-    Rope *local = &s->ropes[ROPE_LOCAL];
+    const Model *m = s->model;
+    const Config *c = &m->config;
+    const bool is_long = s->context > c->context;
     s->ropes[ROPE_GLOBAL] = c->rope;
-    *local = (Rope){.base = c->local_base,
-                    .scale = 1,
-                    .amplitude = 1,
-                    .dims = c->rope.dims,
-                    .halves = c->rope.halves};
-    const double *factors = s->context > c->context ? s->model->long_factors
-                                                    : s->model->rope_factors;
-    if (rope_open(&s->ropes[ROPE_GLOBAL], factors))
-        return -1;
-    return c->local_base > 0 ? rope_open(local, NULL) : 0;
+    if (c->local_base > 0)
+        s->ropes[ROPE_LOCAL] = (Rope){.base = c->local_base,
+                                      .scale = 1,
+                                      .amplitude = 1,
+                                      .dims = c->rope.dims,
+                                      .halves = c->rope.halves};
+    return rope_open(&s->ropes[ROPE_GLOBAL],
+                     is_long ? m->long_factors : m->rope_factors) ||
+                   rope_open(&s->ropes[ROPE_LOCAL], NULL)
+               ? -1
+               : 0;
 }
 
 static int open_sequence(const Session *s, Sequence *q) {
@@ -151,6 +154,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
                    .context = context <= 0    ? model->config.context
                               : context < max ? context
                                               : max};
+    const int status = open_ropes(s);
     s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
     const double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
@@ -158,7 +162,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
         s->n_threads /= 2;
     while (s->batch > 1 && chunk_bytes(s, s->batch) > max_bytes)
         s->batch /= 2;
-    if (!open_ropes(s) && !session_reserve(s, 1))
+    if (!status && !session_reserve(s, 1))
         return 0;
     session_close(s);
     return -1;
