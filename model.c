@@ -240,9 +240,12 @@ static int admit(Session *s, const Step *steps, int n) {
     if (check_context(s, end))
         return -1;
     for (int t = 0; t < n; t++) {
-        Sequence *q = &s->sequences[steps[t].sequence];
-        const int pos = steps[t].pos;
-        if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && q->kv.rolls)
+        const int pos = steps[t].pos, number = steps[t].sequence;
+        if (session_reserve(s, number + 1))
+            return -1;
+        Sequence *q = &s->sequences[number];
+        const bool evicts = (q->n_ran - 1) / KV_BLOCK >= q->kv.min_blocks;
+        if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && evicts)
             return fail("cannot rewind to position %d: with a sliding window "
                         "at most %d positions can be rewound",
                         pos, MAX_ROLLBACK);

@@ -147,14 +147,8 @@ typedef struct {
     int n_ran;  /* cached positions since the sequence last restarted */
 } Sequence;
 
-/* A change of a session: reserve `a` sequences, copy sequence `b` to `a`, keep all positions, or
- * run steps[a]. */
-typedef enum {
-    SESSION_RESERVE,
-    SESSION_FORK,
-    SESSION_KEEP_ALL,
-    SESSION_RUN
-} SessionChange;
+/* A change of a session: copy sequence `b` to `a`, or run steps[a]. */
+typedef enum { SESSION_FORK, SESSION_RUN } SessionChange;
 typedef void Mirror(SessionChange change, int a, int b, const Step *steps);
 
 /* how far a sequence with a sliding window can be rewound, in positions */
@@ -204,7 +198,6 @@ typedef struct {
     int batch;      /* max steps in a chunk; session_open() may lower it */
     int context;    /* max positions of a sequence */
     KvType kv_type; /* of all caches */
-    bool keeps_all; /* disables sliding-window eviction */
     /* use the `_plain` formulas: double precision, one thread; always set by `make PLAIN=1` */
     bool plain;
     Sequence *sequences; /* [n_sequences], owned */
@@ -227,11 +220,12 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
                  int context, KvType kv_type);
 void session_close(Session *s);
 
-/* Disables sliding-window eviction, so that any position can be run again. Call it before the first
- * step. */
+/* Disables sliding-window eviction in sequence 0, so that any position of it can
+ * be run again. Call it before the first step. */
 void session_keep_all(Session *s);
 
-/* Makes room for n sequences; existing sequences are unchanged. -1: out of memory. */
+/* Opens sequences, until there are n; forks and steps open theirs. -1: out of
+ * memory. */
 int session_reserve(Session *s, int n);
 
 /* Makes sequence `to` a copy of `from`. -1: out of memory. */

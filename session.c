@@ -2,6 +2,7 @@
  *
  * The forward pass is in model.c, the memory of a cache in kv_cache.c.
  */
+#include "base/error.h"
 #include "base/memory.h"
 #include "kernels/input.h"
 #include "model.h"
@@ -13,12 +14,6 @@ enum { PLAIN_BUILD = true };
 #else
 enum { PLAIN_BUILD = false };
 #endif
-
-/* Repeats a change in other processes. */
-static void mirror(const Session *s, SessionChange change, int a, int b) {
-    if (s->mirror)
-        s->mirror(change, a, b, NULL);
-}
 
 enum {
     /* max bytes of activations and logits, unless the next limit is larger */
@@ -110,8 +105,7 @@ static int open_sequence(const Session *s, Sequence *q) {
     for (int l = 0; l < c->n_layers; l++) {
         const int window = s->model->layers[l].window;
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
-        q->kv.layers[l].kept =
-            window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
+        q->kv.layers[l].kept = window > 0 && kept < s->context ? (int)kept : 0;
     }
     q->n_ran = 0;
     return 0;
@@ -120,25 +114,23 @@ static int open_sequence(const Session *s, Sequence *q) {
 int session_reserve(Session *s, int n) {
     if (n <= s->n_sequences)
         return 0;
-    Sequence *sequences = allocate(n, sizeof *sequences);
+    Sequence *sequences = realloc(s->sequences, n * sizeof *sequences);
     if (!sequences)
-        return -1;
-    for (int i = 0; i < s->n_sequences; i++)
-        sequences[i] = s->sequences[i];
-    free(s->sequences);
+        return fail("out of memory: %d sequences", n);
     s->sequences = sequences;
     while (s->n_sequences < n)
         if (open_sequence(s, &s->sequences[s->n_sequences++]))
             return -1;
-    mirror(s, SESSION_RESERVE, n, 0);
     return 0;
 }
 
 int session_fork(Session *s, int to, int from) {
-    s->sequences[to].n_ran = s->sequences[from].n_ran;
-    if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
+    if (session_reserve(s, to + 1) ||
+        kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
         return -1;
-    mirror(s, SESSION_FORK, to, from);
+    s->sequences[to].n_ran = s->sequences[from].n_ran;
+    if (s->mirror)
+        s->mirror(SESSION_FORK, to, from, NULL);
     return 0;
 }
 
@@ -169,11 +161,8 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
 }
 
 void session_keep_all(Session *s) {
-    s->keeps_all = true;
-    mirror(s, SESSION_KEEP_ALL, 0, 0);
-    for (int i = 0; i < s->n_sequences; i++)
-        for (int l = 0; l < s->model->config.n_layers; l++)
-            s->sequences[i].kv.layers[l].kept = 0;
+    for (int l = 0; l < s->model->config.n_layers; l++)
+        s->sequences->kv.layers[l].kept = 0;
 }
 
 void session_close(Session *s) {

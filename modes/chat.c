@@ -270,8 +270,6 @@ int mode_chat(Run *run) {
         c.text = (Text){.end = c.template.end,
                         .sampler = &c.sampler,
                         .guesser = &run->guesser};
-        /* removing a long thought may rewind beyond a sliding window */
-        session_keep_all(&run->session);
         if (sampler_open(&c.sampler, &o->sampling,
                          run->model.config.vocab_size))
             status = -1;
