@@ -38,19 +38,18 @@ static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
            pos % KV_BLOCK;
 }
 
-/* Copies a layer's keys or values into memory with room for more blocks; each part of each head is
- * copied as a whole.
- */
+/* Copies a layer's keys or values into memory with room for more blocks: each
+ * part of each head in turn. */
 static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
                        const char *from, int blocks) {
-    const size_t element = element_bytes(kv);
     for (int h = 0; from && h < kv->n_heads; h++)
-        for (int i = 0; i < kv->head_size; i += part)
-            memcpy(to + place(kv, part, to_blocks, h, 0, i) * element,
-                   from + place(kv, part, blocks, h, 0, i) * element,
-                   kv_head_elements(kv_part_width(kv->head_size, part, i),
-                                    blocks) *
-                       element);
+        for (int i = 0; i < kv->head_size; i += part) {
+            const int width = kv_part_width(kv->head_size, part, i);
+            const size_t block = width * KV_BLOCK * element_bytes(kv);
+            memcpy(to, from, block * blocks);
+            to += block * to_blocks;
+            from += block * blocks;
+        }
 }
 
 /* Bytes of the keys, or of the values, of a layer with this many blocks. */
@@ -117,8 +116,6 @@ double kv_bytes(const KvCache *kv, int n, int max) {
 }
 
 int kv_copy(KvCache *to, const KvCache *from) {
-    if (!from->blocks)
-        return 0;
     for (int l = 0; l < from->n_layers; l++)
         if (copy_layer(&to->layers[l], from, &from->layers[l],
                        from->layers[l].blocks))

@@ -32,18 +32,19 @@ static float sigmoid(float z) {
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
+    const Activation activation = s->model->config.activation;
+    const Chunk *c = &s->chunk;
     float weight = 1;
     if (m->weight.data) {
-        matmul_plain(&weight, &m->weight, xn, s->chunk.row);
+        matmul_plain(&weight, &m->weight, xn, c->row);
         weight = sigmoid(weight);
     }
-    matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
-    matmul_plain(s->chunk.up, m->up.data ? &m->up : &m->gate, xn, s->chunk.row);
+    matmul_plain(c->gate, &m->gate, xn, c->row);
+    matmul_plain(c->up, m->up.data ? &m->up : &m->gate, xn, c->row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->chunk.gate[i] = (float)(activation_plain(s->model->config.activation,
-                                                    s->chunk.gate[i]) *
-                                   s->chunk.up[i]);
-    matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
+        c->gate[i] =
+            (float)(activation_plain(activation, c->gate[i]) * c->up[i]);
+    matmul_plain(y, &m->down, c->gate, c->row);
     for (int i = 0; i < m->down.rows; i++)
         y[i] *= weight;
 }
@@ -88,8 +89,9 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
     const size_t hidden_dim = tensor_all_rows(&m->gate);
     const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
+    const Activation activation = s->model->config.activation;
     gate += tensor_first_row(&m->gate);
-    up += tensor_first_row(&m->up);
+    up = m->up.data ? up + tensor_first_row(&m->up) : gate;
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         const int count = rows - first < step ? rows - first : step;
@@ -98,23 +100,23 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
             matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            const float weight =
-                m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
-            activate(s->model->config.activation, gate + at,
-                     (m->up.data ? up : gate) + at, weight, count);
+            float weight = 1;
+            if (m->weight.data)
+                weight = sigmoid(s->chunk.shared[t]);
+            activate(activation, gate + at, up + at, weight, count);
         }
     }
 }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(
-        &s->chunk.input, input_weight(&m->gate, m->up.data ? &m->up : &m->gate),
-        xn, n);
-    mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate,
-                     &m->gate, n);
-    in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);
+    const Chunk *c = &s->chunk;
+    const int l = layer->index;
+    const Tensor *up = m->up.data ? &m->up : &m->gate;
+    Input in = input_prepare(&c->input, input_weight(&m->gate, up), xn, n);
+    mlp_gate_up(s, m, c->gate, c->up, &in, n);
+    team_end_product(s->probe, l, SITE_GATE_UP_SILU, c->gate, &m->gate, n);
+    in = input_prepare(&c->input, &m->down, c->gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
-    team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
+    team_end_product(s->probe, l, SITE_DOWN, x, &m->down, n);
 }

@@ -123,6 +123,11 @@ typedef struct {
     float weight; /* multiplies the expert's output */
 } Slot;
 
+/* The slots of an expert that some token of a chunk uses. */
+typedef struct {
+    int expert, first, n; /* slots [first, first + n) */
+} UsedExpert;
+
 /* Whether a step's logits are requested. GUESS_LOGITS: logits of a draft token; the step still
  * counts as decode. */
 typedef enum { NO_LOGITS, LOGITS, GUESS_LOGITS } StepLogits;
@@ -179,7 +184,8 @@ typedef struct {
     float *router,
         *shared; /* [n][n_experts] logits, then weights; [n] of the shared expert */
     Slot *slots; /* [n * n_experts_used], sorted by expert, then by token */
-    int *expert_start;  /* [n_experts + 1] an expert's first slot */
+    UsedExpert *used; /* [n_used] in ascending order */
+    int n_used;
     float *expert_rows; /* [slots][dim] the experts' input, then their output */
     /* formulas: one row of a weight; a sublayer's output for one token, [dim] */
     float *row, *added;

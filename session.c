@@ -59,7 +59,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->router = floats(a, steps, c->n_experts);
     b->shared = floats(a, steps, 1);
     b->slots = arena_take(a, slots, sizeof *b->slots);
-    b->expert_start = arena_take(a, c->n_experts + 1, sizeof *b->expert_start);
+    b->used = arena_take(a, c->n_experts, sizeof *b->used);
     b->expert_rows = floats(a, slots, c->dim);
     b->row = floats(a, 1, widest);
     b->added = floats(a, 1, c->dim);
