@@ -73,18 +73,20 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
-    if (n >= b->room - b->n && !b->failed) {
-        const size_t room = 2 * (b->n + n) + 64;
-        /* no overflow: b->n bytes exist */
-        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
-        if (!grown)
-            fail("out of memory: %zu bytes", n);
-        b->failed = !grown;
-        if (grown)
-            b->bytes = grown, b->room = room;
-    }
     if (b->failed)
         return;
+    if (n >= b->room - b->n) {
+        /* no overflow: b->n bytes exist */
+        const size_t room = 2 * (b->n + n) + 64;
+        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
+        if (!grown) {
+            fail("out of memory: %zu bytes", n);
+            b->failed = true;
+            return;
+        }
+        b->bytes = grown;
+        b->room = room;
+    }
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
     b->bytes[b->n] = '\0';
