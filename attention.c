@@ -1,22 +1,25 @@
 /* attention.c: the attention half of a decoder layer, x += attention(norm(x)).
  *
- *     q, k, v = Wq xn, Wk xn, Wv xn                project        (Vaswani et al. 2017, sec. 3.2)
- *     q, k = norm(q), norm(k), by head or whole    norm_heads     some models (Henry et al. 2020)
- *     q, k rotate by their positions               rotate_heads   (Su et al. 2021, sec. 3.4)
- *     k, v go into the cache                       write_heads    kv_cache.c
- *     out = softmax(q k / sqrt(head_size)) v       attend         under the causal mask
- *     x += Wo out                                  attention      the residual
+ *     q, k, v = Wq xn, Wk xn, Wv xn                project
+ *     q, k = norm(q), norm(k), by head or whole    norm_heads, some models
+ *     q, k rotate by their positions               rotate_heads
+ *     k, v go into the cache                       write_heads
+ *     out = softmax(q k / sqrt(head_size)) v       attend, causal mask
+ *     x += Wo out                                  attention, the residual
  *
- * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads attend to one KV head.
- * Causal mask: a query sees the keys up to its own position, n_keys of them; in a layer with a
- * window (Beltagy et al. 2020, sec. 3.1), only the last of these. Some models cap the scores (Gemma
- * 2, sec. 2).
+ * Attention is Vaswani et al. 2017, sec. 3.2; norms of queries and keys are
+ * Henry et al. 2020; rotation is Su et al. 2021, sec. 3.4.
+ * Grouped queries (Ainslie et al. 2023): n_heads / n_kv_heads query heads
+ * attend to one KV head. Causal mask: a query sees the keys up to its own
+ * position, n_keys of them; in a layer with a window (Beltagy et al. 2020, sec.
+ * 3.1), only the last of these. Some models cap the scores (Gemma 2, sec. 2).
  *
- * Owns these steps. Products with weights are in kernels/matmul.c, norms in norm.c, rotation in
- * rope.c, the cache in kv_cache.c. Each score is computed separately, and values are summed in
- * vectors of LANES positions from the first visible one up, for every query in the same order
- * (kernels/attend.c): a token's result depends only on the tokens up to it, not on their division
- * into chunks.
+ * Owns these steps. Products with weights are in kernels/matmul.c, norms in
+ * norm.c, rotation in rope.c, the cache in kv_cache.c. Each score is
+ * computed separately, and values are summed in vectors of LANES positions
+ * from the first visible one up, for every query in the same order
+ * (kernels/attend.c): a token's result depends only on the tokens up to it,
+ * not on their division into chunks.
  */
 #include "kernels/attend.h"
 #include "kernels/input.h"
@@ -143,8 +146,8 @@ static int heads_of(const Session *s, const Tensor *w) {
 /* Whether each thread owns whole KV heads with their queries. No barrier is
  * then needed between projection and attention, and with many sequences each
  * thread reads the caches that it wrote. With one span it is faster to divide
- * all heads evenly, because each thread then reads a longer stream of
- * weights. */
+ * all heads evenly, because each thread then reads a longer stream
+ * of weights. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
     return s->chunk.n_spans > 1 && divides && !s->model->config.wide_head_norms;
@@ -237,8 +240,8 @@ static void attend_queries(const Session *s, const Layer *layer,
     /* heads are counted from this process's first */
     const int first_row = tensor_first_row(&layer->wq);
     const size_t positions = s->chunk.capacity.positions;
-    float *scores =
-        s->chunk.scores + omp_get_thread_num() * KV_QUERIES * positions;
+    const size_t thread = omp_get_thread_num();
+    float *scores = s->chunk.scores + thread * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
                  .prefetch = layer->wo.prefetch.distance > 0,
@@ -248,10 +251,10 @@ static void attend_queries(const Session *s, const Layer *layer,
         /* of 3 queries, the last is computed twice */
         const int i = first + (k < n ? k : n - 1), t = i / group,
                   pos = span->pos + t;
-        const size_t row =
-            (size_t)(span->first + t) * c->n_heads + (head * group + i % group);
-        a.q[k] = s->chunk.q + first_row + row * c->head_size;
-        a.out[k] = s->chunk.att + first_row + row * c->head_size;
+        const size_t step = span->first + t, h = head * group + i % group;
+        const size_t at = first_row + (step * c->n_heads + h) * c->head_size;
+        a.q[k] = s->chunk.q + at;
+        a.out[k] = s->chunk.att + at;
         a.scores[k] = scores + k * positions;
         a.n_keys[k] = pos + 1;
         a.first_key[k] = first_visible(layer, pos);
@@ -260,10 +263,10 @@ static void attend_queries(const Session *s, const Layer *layer,
            s->kv_type, count);
 }
 
-/* Computes attention for all queries of the chunk, in tasks of a few queries of
- * one KV head. With own groups, each thread takes the tasks of its KV heads.
- * Otherwise threads take tasks in turn, because later queries of a span see
- * more keys. */
+/* Computes attention for all queries of the chunk, in tasks of a few queries
+ * of one KV head. With own groups, each thread takes the tasks of its KV
+ * heads. Otherwise threads take tasks in turn, because later queries of a span
+ * see more keys. */
 static void attend_all(const Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
     const int group = c->n_heads / c->n_kv_heads,
@@ -275,10 +278,11 @@ static void attend_all(const Session *s, const Layer *layer) {
     for (const Span *span = s->chunk.spans; span < end; span++)
         for (int first = 0; first < span->n * group; first += KV_QUERIES)
             for (int head = 0; head < kv_heads; head++, task++) {
-                const int left = span->n * group - first,
-                          n = left < KV_QUERIES ? left : KV_QUERIES;
-                const int owner =
-                    own ? head * threads / kv_heads : task % threads;
+                const int left = span->n * group - first;
+                const int n = left < KV_QUERIES ? left : KV_QUERIES;
+                int owner = task % threads;
+                if (own)
+                    owner = head * threads / kv_heads;
                 if (owner == thread)
                     attend_queries(s, layer, span, head, first, n);
             }

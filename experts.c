@@ -1,14 +1,15 @@
-/* experts.c: the feed-forward half of a sparse decoder layer, a mixture of experts.
+/* experts.c: the feed-forward half of a sparse decoder layer.
  *
- *     p = softmax(Wrouter xn), the largest kept    choose         (Shazeer et al. 2017)
+ *     p = softmax(Wrouter xn), the largest kept    choose
  *     y_e = down(silu(gate(xn)) * up(xn))          mlp.c, down
- *     x += sum over the chosen e of p_e y_e        down           the residual
- *     x += sigmoid(Wweight xn) y                   mlp.c          the shared expert of some models
+ *     x += sum over the chosen e of p_e y_e        down, the residual
+ *     x += sigmoid(Wweight xn) y                   mlp.c, some models
  *
- * Owns the router and the division of work. A slot is one token's use of one expert. Slots are
- * sorted by expert: an expert computes one product for all of its tokens, and its weights are read
- * once per chunk. A token's experts are always added in ascending order. An expert is a SwiGLU
- * (mlp.c).
+ * A mixture of experts: Shazeer et al. 2017. Owns the router and the division
+ * of work. A slot is one token's use of one expert. Slots are sorted by expert:
+ * an expert computes one product for all of its tokens, and its weights are read
+ * once per chunk. A token's experts are always added in ascending order. An
+ * expert is a SwiGLU (mlp.c).
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
@@ -18,11 +19,12 @@
 #include "model.h"
 #include <math.h>
 
-/* ---- the formula ------------------------------------------------------------------ */
+/* ---- the formula --------------------------------------------------------- */
 
-/* The other three softmaxes sum in a different order, so sharing one function would change bits:
- * attend.c scales vectors of scores and keeps 1 / sum, sampler.c divides by a temperature,
- * perplexity.c takes the logarithm in double.
+/* The other three softmaxes sum in a different order, so sharing one
+ * function would change bits: attend.c scales vectors of scores and keeps 1
+ * / sum, sampler.c divides by a temperature, perplexity.c takes the
+ * logarithm in double.
  */
 static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
@@ -80,7 +82,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
     }
 }
 
-/* ---- the fast form ---------------------------------------------------------------- */
+/* ---- the fast form ------------------------------------------------------- */
 
 /* Turns the router's logits of n tokens into slots, sorted by expert. It is
  * little work: one thread calls it. */
@@ -102,7 +104,8 @@ static void fill_slots(Session *s, int n) {
     }
 }
 
-/* The experts' input: one row per slot, or for a single token one row that all slots share. */
+/* The experts' input: one row per slot, or for a single token one row that
+ * all slots share. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const Chunk *c = &s->chunk;
     const size_t dim = w->cols;
@@ -117,8 +120,8 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     return input_prepare(&c->input, w, c->expert_rows, n_slots);
 }
 
-/* Computes elements [first, first + count) of x += p_e y_e for the slots of an
- * expert. */
+/* Computes elements [first, first + count) of x += p_e y_e for the slots
+ * of an expert. */
 static void down(const Chunk *c, float *x, const Tensor *w, const UsedExpert *e,
                  int first, int count, const Input *in) {
     const size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
@@ -139,9 +142,9 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = layer->experts;
     const int n_slots = n * s->model->config.n_experts_used;
     const Tensor *shared = &layer->mlp.weight;
-    Input in =
-        input_prepare(&c->input, input_weight(shared, &layer->router), xn, n);
-    matmul(c->router, &layer->router, &in, n);
+    const Tensor *router = &layer->router;
+    Input in = input_prepare(&c->input, input_weight(shared, router), xn, n);
+    matmul(c->router, router, &in, n);
     if (shared->data)
         matmul(c->shared, shared, &in, n);
     team_end(s->probe, layer->index, SITE_ROUTER);
@@ -152,8 +155,8 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const UsedExpert *end = c->used + c->n_used;
     for (const UsedExpert *e = c->used; e < end; e++) {
         const size_t at = e->first * (size_t)tensor_all_rows(&m->gate);
-        const Input rows =
-            input_from(&in, each_thread_computes(n) ? 0 : e->first);
+        const int row = each_thread_computes(n) ? 0 : e->first;
+        const Input rows = input_from(&in, row);
         mlp_gate_up(s, &m[e->expert], c->gate + at, c->up + at, &rows, e->n);
     }
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,

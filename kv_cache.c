@@ -1,7 +1,8 @@
 /* kv_cache.c: the keys and values of cached positions.
  *
- * Owns the cache's memory: how it grows, and how keys and values are written into its layout. It
- * does not know which positions a query may see (attention.c).
+ * Owns the cache's memory: how it grows, and how keys and values are
+ * written into its layout. It does not know which positions a query
+ * may see (attention.c).
  */
 #include "kv_cache.h"
 #include "base/memory.h"
@@ -29,8 +30,8 @@ static size_t element_bytes(const KvCache *kv) {
     return kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Index of element i of a head's key or value at a position, in a layer with this many blocks: a
- * ring, if they are fewer than the positions. */
+/* Index of element i of a head's key or value at a position, in a layer with
+ * this many blocks: a ring, if they are fewer than the positions. */
 static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
                     int i) {
     return (size_t)head * kv_head_elements(kv->head_size, blocks) +
@@ -58,8 +59,8 @@ static size_t layer_bytes(const KvCache *kv, int blocks) {
            element_bytes(kv);
 }
 
-/* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out
- * of memory. */
+/* Copies a layer of kv into `to`, which may be `from`, with room for more
+ * blocks. Returns -1 if out of memory. */
 static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
                       int room) {
     const size_t bytes = layer_bytes(kv, room);
@@ -137,8 +138,8 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
         *to = *all;
 }
 
-/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of
- * one. */
+/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive
+ * positions, or of one. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows,
                        size_t stride, int width, bool one) {
     for (int i = 0; i < width; i++, at += KV_BLOCK) {

@@ -1,4 +1,5 @@
-/* kv_cache.h: the keys and values of cached positions; kernels/attend.h defines their layout. */
+/* kv_cache.h: the keys and values of cached positions; kernels/attend.h
+ * defines their layout. */
 #pragma once
 
 #include "kernels/attend.h"
@@ -18,9 +19,9 @@ int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads, int head_size);
 void kv_close(KvCache *kv);
 
 /* Makes room for n positions; the cache will never need more than `max`. Cached
- * positions are kept. If the cache grows, it has room for 2 n, so that growth is
- * cheap; untouched pages cost nothing. A layer that keeps fewer positions becomes
- * a ring. -1: out of memory. */
+ * positions are kept. If the cache grows, it has room for 2 n, so that growth
+ * is cheap; untouched pages cost nothing. A layer that keeps fewer positions
+ * becomes a ring. -1: out of memory. */
 int kv_reserve(KvCache *kv, int n, int max);
 
 /* Max bytes of the cache after n positions; `max` as in kv_reserve(). */
@@ -29,8 +30,8 @@ double kv_bytes(const KvCache *kv, int n, int max);
 /* Copies `from` to `to`, a cache of the same shape. -1: out of memory. */
 int kv_copy(KvCache *to, const KvCache *from);
 
-/* Writes the keys (or values) of one head of n tokens at positions pos, pos + 1, ...; token t's are
- * the head_size floats at rows + t * stride. */
+/* Writes the keys (or values) of one head of n tokens at positions pos, pos +
+ * 1, ...; token t's are the head_size floats at rows + t * stride. */
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
               const float *rows, size_t stride, int n, int pos);
 

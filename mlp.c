@@ -1,11 +1,11 @@
 /* mlp.c: the feed-forward half of a dense decoder layer, x += mlp(norm(x)).
  *
- *     gate, up = Wgate xn, Wup xn                  mlp_gate_up    SwiGLU (Shazeer 2020, "GLU
- *     gate = silu(gate) * up                       mlp_gate_up    Variants Improve Transformer")
- *     x += Wdown gate                              mlp            the residual
+ *     gate, up = Wgate xn, Wup xn     mlp_gate_up
+ *     gate = silu(gate) * up          mlp_gate_up
+ *     x += Wdown gate                 mlp, the residual
  *
- * Owns SwiGLU. It does not own the products (kernels/matmul.c) or mixtures of experts
- * (experts.c). */
+ * Owns SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"). It does not
+ * own the products (kernels/matmul.c) or mixtures of experts (experts.c). */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -14,7 +14,7 @@
 #include "model.h"
 #include <math.h>
 
-/* ---- the formula ------------------------------------------------------------------ */
+/* ---- the formula --------------------------------------------------------- */
 
 static double activation_plain(Activation activation, double a) {
     switch (activation) {
@@ -32,7 +32,7 @@ static float sigmoid(float z) {
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
-    const Activation activation = s->model->config.activation;
+    const Activation a = s->model->config.activation;
     const Chunk *c = &s->chunk;
     float weight = 1;
     if (m->weight.data) {
@@ -42,8 +42,7 @@ void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
     matmul_plain(c->gate, &m->gate, xn, c->row);
     matmul_plain(c->up, m->up.data ? &m->up : &m->gate, xn, c->row);
     for (int i = 0; i < m->gate.rows; i++)
-        c->gate[i] =
-            (float)(activation_plain(activation, c->gate[i]) * c->up[i]);
+        c->gate[i] = (float)(activation_plain(a, c->gate[i]) * c->up[i]);
     matmul_plain(y, &m->down, c->gate, c->row);
     for (int i = 0; i < m->down.rows; i++)
         y[i] *= weight;
@@ -59,10 +58,11 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
     }
 }
 
-/* ---- the fast form ---------------------------------------------------------------- */
+/* ---- the fast form ------------------------------------------------------- */
 
-/* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
- * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */
+/* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel
+ * 2016, sec. 2), a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi)
+ * (a + 0.044715 a^3). */
 INLINE vf activate_vector(const Activation activation, vf a) {
     vf z = a;
     switch (activation) {

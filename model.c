@@ -1,8 +1,8 @@
 /* model.c: the decoder.
  *
- * Owns the forward pass: embed, layers, final norm, logits. It does not own a session's memory
- * (session.c), attention (attention.c), the MLP (mlp.c, experts.c), norms (norm.c) or the loading
- * of weights (formats/).
+ * Owns the forward pass: embed, layers, final norm, logits. It does not own a
+ * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
+ * experts.c), norms (norm.c) or the loading of weights (formats/).
  */
 #include "model.h"
 #include "base/error.h"
@@ -16,9 +16,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- formulas and fast forms ---------------------------------------------------- */
+/* ---- formulas and fast forms --------------------------------------------- */
 
-/* y[n][rows of the output matrix] = logits of xn[n][dim], before any scale or cap. */
+/* y[n][rows of the output matrix] = logits of xn[n][dim], before any
+ * scale or cap. */
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
     for (int t = 0; t < n; t++)
@@ -50,9 +51,10 @@ static const Forms *forms(const Session *s) {
     return s->plain ? &PLAIN : &FAST;
 }
 
-/* ---- the forward pass ---------------------------------------------------------- */
+/* ---- the forward pass ---------------------------------------------------- */
 
-/* Writes x[t], the embedding of step t's token, and the rotation angles of its position. */
+/* Writes x[t], the embedding of step t's token, and the rotation angles
+ * of its position. */
 static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
@@ -205,18 +207,18 @@ static bool follows(const Step *step) {
     return step->sequence == before->sequence && step->pos == before->pos + 1;
 }
 
-/* Makes steps[n] the current chunk: finds its spans and the requested
- * logits. */
+/* Makes steps[n] the current chunk: finds its spans and the
+ * requested logits. */
 static void begin_chunk(Chunk *c, const Step *steps, int n) {
     c->steps = steps;
     c->n = n;
     c->n_spans = c->n_requested = 0;
     for (int t = 0; t < n; t++) {
-        if (t == 0 || !follows(&steps[t]))
-            c->spans[c->n_spans++] =
-                (Span){t, 0, steps[t].sequence, steps[t].pos};
+        const Step *step = &steps[t];
+        if (t == 0 || !follows(step))
+            c->spans[c->n_spans++] = (Span){t, 0, step->sequence, step->pos};
         c->spans[c->n_spans - 1].n++;
-        if (steps[t].logits)
+        if (step->logits)
             c->requested[c->n_requested++] = t;
     }
 }

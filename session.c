@@ -1,4 +1,5 @@
-/* session.c: the memory of a session: KV caches and scratch buffers, which grow as steps run.
+/* session.c: the memory of a session: KV caches and scratch buffers, which grow
+ * as steps run.
  *
  * The forward pass is in model.c, the memory of a cache in kv_cache.c.
  */
@@ -75,8 +76,8 @@ static double chunk_bytes(Session *s, int n) {
     return a.used;
 }
 
-/* Computes the frequencies of every RopeUse. Without local_base no layer is
- * local. */
+/* Computes the frequencies of every RopeUse. Without local_base no
+ * layer is local. */
 static int open_ropes(Session *s) {
     const Model *m = s->model;
     const Config *c = &m->config;
@@ -100,8 +101,8 @@ static int open_sequence(const Session *s, Sequence *q) {
     if (kv_open(&q->kv, s->kv_type, c->n_layers,
                 s->model->layers->wk.rows / c->head_size, c->head_size))
         return -1;
-    /* a layer with a window keeps only its positions; the first query of a chunk needs all of
-     * them */
+    /* a layer with a window keeps only its positions; the first query of a
+     * chunk needs all of them */
     for (int l = 0; l < c->n_layers; l++) {
         const int window = s->model->layers[l].window;
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
@@ -136,16 +137,16 @@ int session_fork(Session *s, int to, int from) {
 
 int session_open(Session *s, const Model *model, int n_threads, int batch,
                  int context, KvType kv_type) {
-    const int max =
-        model->long_factors ? model->long_context : model->config.context;
+    const int trained = model->config.context,
+              max = model->long_factors ? model->long_context : trained;
+    if (context <= 0)
+        context = trained;
     *s = (Session){.model = model,
                    .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
-                   .context = context <= 0    ? model->config.context
-                              : context < max ? context
-                                              : max};
+                   .context = context < max ? context : max};
     const int status = open_ropes(s);
     s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
     const double max_bytes =
@@ -175,8 +176,8 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-/* Makes room for a chunk. A few steps or rows of logits are rounded up, because the number of draft
- * tokens changes from pass to pass. */
+/* Makes room for a chunk. A few steps or rows of logits are rounded up, because
+ * the number of draft tokens changes from pass to pass. */
 static int reserve_chunk(Session *s, Capacity n) {
     const Capacity has = s->chunk.capacity;
     const int few = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
@@ -190,11 +191,13 @@ static int reserve_chunk(Session *s, Capacity n) {
     s->chunk.capacity = (Capacity){0};
     Arena a = {0};
     lay_out(s, &a, n);
-    /* zeroed for an observer, because the first access to a page takes longer than a site */
-    a = (Arena){.memory = s->chunk.memory =
-                    (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
-    if (!a.memory)
+    /* zeroed for an observer, because the first access to a page takes longer
+     * than a site */
+    const size_t bytes = (size_t)a.used;
+    s->chunk.memory = s->probe ? allocate_zeroed(bytes, 1) : allocate(bytes, 1);
+    if (!s->chunk.memory)
         return -1;
+    a = (Arena){.memory = s->chunk.memory};
     lay_out(s, &a, n);
     s->chunk.capacity = n;
     return 0;
@@ -202,12 +205,10 @@ static int reserve_chunk(Session *s, Capacity n) {
 
 int session_make_room(Session *s, const Step *steps, int n) {
     Capacity capacity = {.steps = n < s->batch ? n : s->batch};
-    for (int t = 0; t < n; t++) {
+    /* the last position of a sequence first, so that its cache grows once */
+    for (int t = n - 1; t >= 0; t--) {
         KvCache *kv = &s->sequences[steps[t].sequence].kv;
         capacity.logits += steps[t].logits != NO_LOGITS;
-        if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence &&
-            steps[t + 1].pos > steps[t].pos)
-            continue;
         if (kv_reserve(kv, steps[t].pos + 1, s->context))
             return -1;
         capacity.positions = larger(capacity.positions, kv->blocks * KV_BLOCK);
