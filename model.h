@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/probe.h"
-#include "kernels/matmul.h"
+#include "kernels/input.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "norm.h"

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/json.h"
-#include "model.h"
 #include "modes/common.h"
 #include "modes/generate.h"
 #include "modes/input.h"
