@@ -59,16 +59,16 @@ static void position_heads_plain(const Session *s, const Layer *layer,
 
 /* Computes a step's queries, and appends its keys and values to the cache. */
 static void project_plain(const Session *s, const Layer *layer, const float *xn,
-                          const Step *step) {
+                          const Step *step, float *q) {
     const Config *config = &s->model->config;
     const Chunk *c = &s->chunk;
     const KvCache *kv = &s->sequences[step->sequence].kv;
     const int l = layer->index, size = config->head_size,
               kv_heads = config->n_kv_heads, pos = step->pos;
-    matmul_plain(c->q, &layer->wq, xn, c->row);
+    matmul_plain(q, &layer->wq, xn, c->row);
     matmul_plain(c->k, &layer->wk, xn, c->row);
     matmul_plain(c->v, &layer->wv, xn, c->row);
-    position_heads_plain(s, layer, c->q, &layer->q_norm, config->n_heads, pos);
+    position_heads_plain(s, layer, q, &layer->q_norm, config->n_heads, pos);
     position_heads_plain(s, layer, c->k, &layer->k_norm, kv_heads, pos);
     for (int h = 0; h < kv_heads; h++) {
         kv_write(kv, l, KV_KEYS, h, c->k + h * size, 0, 1, pos);
@@ -78,13 +78,12 @@ static void project_plain(const Session *s, const Layer *layer, const float *xn,
 
 /* out = softmax(scale q k) v for query head h of a step. */
 static void attend_plain(const Session *s, const Layer *layer, const Step *step,
-                         int h) {
+                         const float *q, int h) {
     const Config *c = &s->model->config;
     const KvCache *kv = &s->sequences[step->sequence].kv;
     const int l = layer->index, size = c->head_size,
               kv_head = h * c->n_kv_heads / c->n_heads;
     const int first = first_visible(layer, step->pos); /* the mask */
-    const float *q = s->chunk.q + h * size;
     float *out = s->chunk.att + h * size, *scores = s->chunk.scores;
     double max = -INFINITY, sum = 0;
     for (int p = first; p <= step->pos; p++) {
@@ -110,12 +109,15 @@ static void attend_plain(const Session *s, const Layer *layer, const Step *step,
 
 void attention_plain(Session *s, const Layer *layer, float *x, const float *xn,
                      int n) {
-    const int dim = s->model->config.dim, n_heads = s->model->config.n_heads;
+    const Config *config = &s->model->config;
+    const int dim = config->dim, size = config->head_size,
+              n_heads = config->n_heads;
     const Chunk *c = &s->chunk;
     for (int t = 0; t < n; t++, x += dim, xn += dim) {
-        project_plain(s, layer, xn, &c->steps[t]);
+        float *q = c->q + (size_t)t * n_heads * size;
+        project_plain(s, layer, xn, &c->steps[t], q);
         for (int h = 0; h < n_heads; h++)
-            attend_plain(s, layer, &c->steps[t], h);
+            attend_plain(s, layer, &c->steps[t], q + h * size, h);
         matmul_plain(c->added, &layer->wo, c->att, c->row);
         for (int i = 0; i < dim; i++)
             x[i] += c->added[i];
