@@ -1,7 +1,8 @@
 /* kv_cache.c: the keys and values of cached positions.
  *
- * Owns the cache's memory: how it grows, and how keys and values are written into its layout. It
- * does not know which positions a query may see (attention.c).
+ * Owns the cache's memory: how it grows, and how keys and values are
+ * written into its layout. It does not know which positions a query
+ * may see (attention.c).
  */
 #include "kv_cache.h"
 #include "base/memory.h"
@@ -29,8 +30,8 @@ static size_t element_bytes(const KvCache *kv) {
     return kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Index of element i of a head's key or value at a position, in a layer with this many blocks: a
- * ring, if they are fewer than the positions. */
+/* Index of element i of a head's key or value at a position, in a layer with
+ * this many blocks: a ring, if they are fewer than the positions. */
 static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
                     int i) {
     return (size_t)head * kv_head_elements(kv->head_size, blocks) +
@@ -38,27 +39,31 @@ static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
            pos % KV_BLOCK;
 }
 
-/* Copies a layer's keys or values into memory with room for more blocks; each part of each head is
- * copied as a whole.
- */
+/* Copies a layer's keys or values into memory with room for more blocks: each
+ * part of each head in turn. */
 static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
                        const char *from, int blocks) {
-    const size_t element = element_bytes(kv);
     for (int h = 0; from && h < kv->n_heads; h++)
-        for (int i = 0; i < kv->head_size; i += part)
-            memcpy(to + place(kv, part, to_blocks, h, 0, i) * element,
-                   from + place(kv, part, blocks, h, 0, i) * element,
-                   kv_head_elements(kv_part_width(kv->head_size, part, i),
-                                    blocks) *
-                       element);
+        for (int i = 0; i < kv->head_size; i += part) {
+            const int width = kv_part_width(kv->head_size, part, i);
+            const size_t block = width * KV_BLOCK * element_bytes(kv);
+            memcpy(to, from, block * blocks);
+            to += block * to_blocks;
+            from += block * blocks;
+        }
 }
 
-/* Copies a layer of kv into `to`, which may be `from`, with room for more blocks. Returns -1 if out
- * of memory. */
+/* Bytes of the keys, or of the values, of a layer with this many blocks. */
+static size_t layer_bytes(const KvCache *kv, int blocks) {
+    return kv->n_heads * kv_head_elements(kv->head_size, blocks) *
+           element_bytes(kv);
+}
+
+/* Copies a layer of kv into `to`, which may be `from`, with room for more
+ * blocks. Returns -1 if out of memory. */
 static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
                       int room) {
-    const size_t bytes =
-        kv->n_heads * kv_head_elements(kv->head_size, room) * element_bytes(kv);
+    const size_t bytes = layer_bytes(kv, room);
     char *keys = allocate(2, bytes);
     if (!keys)
         return -1;
@@ -70,76 +75,71 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
     return 0;
 }
 
-/* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any alignment of its
- * window to blocks. */
+/* Blocks for n positions: twice as many as needed, so that growth is cheap, but
+ * not more than for `max` positions. */
+static int blocks_for(int n, int max) {
+    const int twice = 2 * ((n - 1) / KV_BLOCK + 1),
+              max_blocks = (max - 1) / KV_BLOCK + 1;
+    return twice < max_blocks ? twice : max_blocks;
+}
+
+/* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any
+ * alignment of its window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
     const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
     return ring < blocks ? ring : blocks;
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {
-    const int needed = (n - 1) / KV_BLOCK + 1,
-              max_blocks = (max - 1) / KV_BLOCK + 1;
-    if (needed <= kv->blocks)
+    const int blocks = blocks_for(n, max);
+    int min_blocks = blocks;
+    if ((n - 1) / KV_BLOCK < kv->blocks)
         return 0;
-    int blocks = kv->blocks > max_blocks / 2 ? max_blocks : 2 * kv->blocks;
-    if (blocks < needed)
-        blocks = needed;
-    for (KvLayer *layer = kv->layers; layer < kv->layers + kv->n_layers;
-         layer++) {
-        const int room = layer_room(layer, blocks);
-        if (room < blocks)
-            kv->rolls = true;
-        if (room <= layer->blocks)
-            continue;
-        if (copy_layer(layer, kv, layer, room))
+    for (KvLayer *l = kv->layers; l < kv->layers + kv->n_layers; l++) {
+        const int room = layer_room(l, blocks);
+        if (room < min_blocks)
+            min_blocks = room;
+        if (room > l->blocks && copy_layer(l, kv, l, room))
             return -1;
     }
     kv->blocks = blocks;
+    kv->min_blocks = min_blocks;
     return 0;
 }
 
 double kv_bytes(const KvCache *kv, int n, int max) {
-    const size_t block =
-        2 * kv_head_elements(kv->head_size, 1) * element_bytes(kv);
-    const int grown_blocks = 2 * ((n - 1) / KV_BLOCK + 1),
-              max_blocks = (max - 1) / KV_BLOCK + 1;
-    double blocks = 0;
+    const int blocks = blocks_for(n, max);
+    double bytes = 0;
     for (int l = 0; l < kv->n_layers; l++)
-        blocks +=
-            layer_room(&kv->layers[l],
-                       grown_blocks < max_blocks ? grown_blocks : max_blocks);
-    return blocks * kv->n_heads * (double)block;
+        bytes +=
+            2 * (double)layer_bytes(kv, layer_room(&kv->layers[l], blocks));
+    return bytes;
 }
 
 int kv_copy(KvCache *to, const KvCache *from) {
-    if (!from->blocks)
-        return 0;
     for (int l = 0; l < from->n_layers; l++)
         if (copy_layer(&to->layers[l], from, &from->layers[l],
                        from->layers[l].blocks))
             return -1;
     to->blocks = from->blocks;
-    to->rolls = from->rolls;
+    to->min_blocks = from->min_blocks;
     return 0;
 }
 
 /* Stores one element of LANES consecutive positions, or only of the first. */
 static void store(KvType type, void *cache, size_t at, vf v, bool one) {
-    float *floats = (float *)cache + at;
-    uint16_t *halfs = (uint16_t *)cache + at, all[LANES];
-    if (type == KV_F16)
-        vstore_f16(one ? all : halfs, v);
-    if (type == KV_F16 && one)
-        *halfs = *all;
-    if (type == KV_F32 && one)
-        *floats = v[0];
-    if (type == KV_F32 && !one)
-        vstore(floats, v);
+    if (type == KV_F32) {
+        vstore_n((float *)cache + at, v, one ? 1 : LANES);
+        return;
+    }
+    uint16_t *to = (uint16_t *)cache + at, all[LANES];
+    vstore_f16(one ? all : to, v);
+    if (one)
+        *to = *all;
 }
 
-/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive positions, or of
- * one. */
+/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive
+ * positions, or of one. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows,
                        size_t stride, int width, bool one) {
     for (int i = 0; i < width; i++, at += KV_BLOCK) {

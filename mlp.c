@@ -1,11 +1,11 @@
 /* mlp.c: the feed-forward half of a dense decoder layer, x += mlp(norm(x)).
  *
- *     gate, up = Wgate xn, Wup xn                  mlp_gate_up    SwiGLU (Shazeer 2020, "GLU
- *     gate = silu(gate) * up                       mlp_gate_up    Variants Improve Transformer")
- *     x += Wdown gate                              mlp            the residual
+ *     gate, up = Wgate xn, Wup xn     mlp_gate_up
+ *     gate = silu(gate) * up          mlp_gate_up
+ *     x += Wdown gate                 mlp, the residual
  *
- * Owns SwiGLU. It does not own the products (kernels/matmul.c) or mixtures of experts
- * (experts.c). */
+ * Owns SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"). It does not
+ * own the products (kernels/matmul.c) or mixtures of experts (experts.c). */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -14,7 +14,7 @@
 #include "model.h"
 #include <math.h>
 
-/* ---- the formula ------------------------------------------------------------------ */
+/* ---- the formula --------------------------------------------------------- */
 
 static double silu_plain(double a) {
     return a / (1 + exp(-a));
@@ -41,20 +41,20 @@ static float sigmoid(float z) {
 }
 
 void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
+    const Activation a = s->model->config.activation;
+    const Chunk *c = &s->chunk;
     float weight = 1;
     if (m->weight.data) {
-        matmul_plain(&weight, &m->weight, xn, s->chunk.row);
+        matmul_plain(&weight, &m->weight, xn, c->row);
         weight = sigmoid(weight);
     }
-    matmul_plain(s->chunk.gate, &m->gate, xn, s->chunk.row);
+    matmul_plain(c->gate, &m->gate, xn, c->row);
     if (m->up.data)
-        matmul_plain(s->chunk.up, &m->up, xn, s->chunk.row);
+        matmul_plain(c->up, &m->up, xn, c->row);
     for (int i = 0; i < m->gate.rows; i++)
-        s->chunk.gate[i] =
-            (float)(ACTIVATIONS[s->model->config.activation].plain(
-                        s->chunk.gate[i]) *
-                    (m->up.data ? s->chunk.up[i] : 1));
-    matmul_plain(y, &m->down, s->chunk.gate, s->chunk.row);
+        c->gate[i] = (float)(ACTIVATIONS[a].plain(c->gate[i]) *
+                             (m->up.data ? c->up[i] : 1));
+    matmul_plain(y, &m->down, c->gate, c->row);
     for (int i = 0; i < m->down.rows; i++)
         y[i] *= weight;
 }
@@ -69,10 +69,11 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
     }
 }
 
-/* ---- the fast form ---------------------------------------------------------------- */
+/* ---- the fast form ------------------------------------------------------- */
 
-/* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel 2016, sec. 2),
- * a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi) (a + 0.044715 a^3). */
+/* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel
+ * 2016, sec. 2), a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi)
+ * (a + 0.044715 a^3). */
 INLINE vf activate_vector(const Activation activation, vf a) {
     vf z = vset(NAN);
     switch (activation) {
@@ -101,33 +102,34 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
     const size_t hidden_dim = tensor_all_rows(&m->gate);
     const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
+    const Activation activation = s->model->config.activation;
     gate += tensor_first_row(&m->gate);
-    up += tensor_first_row(&m->up);
+    up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         const int count = rows - first < step ? rows - first : step;
         matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-        if (m->up.data)
+        if (up)
             matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            const float weight =
-                m->weight.data ? sigmoid(s->chunk.shared[t]) : 1;
-            activate(s->model->config.activation, gate + at,
-                     m->up.data ? up + at : NULL, weight, count);
+            float weight = 1;
+            if (m->weight.data)
+                weight = sigmoid(s->chunk.shared[t]);
+            activate(activation, gate + at, up ? up + at : NULL, weight, count);
         }
     }
 }
 
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
-    Input in = input_prepare(
-        &s->chunk.input, input_weight(&m->gate, m->up.data ? &m->up : &m->gate),
-        xn, n);
-    mlp_gate_up(s, m, s->chunk.gate, s->chunk.up, &in, n);
-    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, s->chunk.gate,
-                     &m->gate, n);
-    in = input_prepare(&s->chunk.input, &m->down, s->chunk.gate, n);
+    const Chunk *c = &s->chunk;
+    const int l = layer->index;
+    const Tensor *up = m->up.data ? &m->up : &m->gate;
+    Input in = input_prepare(&c->input, input_weight(&m->gate, up), xn, n);
+    mlp_gate_up(s, m, c->gate, c->up, &in, n);
+    team_end_product(s->probe, l, SITE_GATE_UP_SILU, c->gate, &m->gate, n);
+    in = input_prepare(&c->input, &m->down, c->gate, n);
     matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
-    team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
+    team_end_product(s->probe, l, SITE_DOWN, x, &m->down, n);
 }

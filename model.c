@@ -1,8 +1,8 @@
 /* model.c: the decoder.
  *
- * Owns the forward pass: embed, layers, final norm, logits. It does not own a session's memory
- * (session.c), attention (attention.c), the MLP (mlp.c, experts.c), norms (norm.c) or the loading
- * of weights (formats/).
+ * Owns the forward pass: embed, layers, final norm, logits. It does not own a
+ * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
+ * experts.c), norms (norm.c) or the loading of weights (formats/).
  */
 #include "model.h"
 #include "base/error.h"
@@ -16,9 +16,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- formulas and fast forms ---------------------------------------------------- */
+/* ---- formulas and fast forms --------------------------------------------- */
 
-/* y[n][rows of the output matrix] = logits of xn[n][dim], before any scale or cap. */
+/* y[n][rows of the output matrix] = logits of xn[n][dim], before any
+ * scale or cap. */
 static void output_plain(Session *s, float *y, const float *xn, int n) {
     const Tensor *w = &s->model->output;
     for (int t = 0; t < n; t++)
@@ -50,9 +51,10 @@ static const Forms *forms(const Session *s) {
     return s->plain ? &PLAIN : &FAST;
 }
 
-/* ---- the forward pass ---------------------------------------------------------- */
+/* ---- the forward pass ---------------------------------------------------- */
 
-/* Writes x[t], the embedding of step t's token, and the rotation angles of its position. */
+/* Writes x[t], the embedding of step t's token, and the rotation angles
+ * of its position. */
 static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
@@ -61,8 +63,8 @@ static void embed(Session *s, int n) {
         dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
         for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
             x[i] *= c->embedding_scale;
-        for (int r = 0; r < N_ROPES && s->ropes[r].frequencies; r++)
-            rope_angles(s->chunk.angles[r] + t * c->rope.dims, &s->ropes[r],
+        for (int r = 0; r < N_ROPES; r++)
+            rope_angles(s->chunk.angles[r] + t * s->ropes[r].dims, &s->ropes[r],
                         s->chunk.steps[t].pos);
     }
 }
@@ -83,7 +85,7 @@ static const float *norm_site(Session *s, int layer, Site site,
 }
 
 /* logits = cap tanh(scale logits / cap), in models with a scale or a cap. */
-static void cap_logits(const Session *s, float *logits) {
+static void cap_logits(const Session *s) {
     const Config *c = &s->model->config;
     const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
     const int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
@@ -93,78 +95,71 @@ static void cap_logits(const Session *s, float *logits) {
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < n; i += LANES) {
         const int count = n - i < LANES ? (int)(n - i) : LANES;
-        const vf z = scale * vload_n(logits + i, count);
-        vstore_n(logits + i, c->logit_cap != 0 ? vcap(z, c->logit_cap) : z,
-                 count);
+        vf z = scale * vload_n(s->chunk.out + i, count);
+        if (c->logit_cap != 0)
+            z = vcap(z, c->logit_cap);
+        vstore_n(s->chunk.out + i, z, count);
     }
 }
 
-/* Returns the requested rows of x. If there are gaps between them, moves them down in x, which is
- * not needed again. */
-static const float *requested_rows(Session *s) {
+/* Returns the requested rows of x. If there are gaps between them, moves them
+ * down in x, which is not needed again. */
+static const float *requested_rows(const Session *s) {
+    const Chunk *c = &s->chunk;
     const size_t dim = s->model->config.dim;
-    const int n = s->chunk.n_requested, first = s->chunk.requested[0];
-    if (s->chunk.requested[n - 1] - first == n - 1)
-        return s->chunk.x + (size_t)first * dim;
+    const int n = c->n_requested, first = c->requested[0];
+    if (c->requested[n - 1] - first == n - 1)
+        return c->x + first * dim;
 #pragma omp single nowait
     for (int i = 0; i < n; i++)
-        if (s->chunk.requested[i] > i)
-            memcpy(s->chunk.x + (size_t)i * dim,
-                   s->chunk.x + (size_t)s->chunk.requested[i] * dim,
-                   dim * sizeof *s->chunk.x);
+        memmove(c->x + i * dim, c->x + c->requested[i] * dim,
+                dim * sizeof *c->x);
     team_barrier();
-    return s->chunk.x;
+    return c->x;
 }
 
 /* The final norm and the requested logits. */
-static void compute_logits(Session *s, float *logits) {
+static void compute_logits(Session *s) {
     const Model *m = s->model;
     const int n = s->chunk.n_requested;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm,
                                 requested_rows(s), n);
-    forms(s)->output(s, logits, xn, n);
-    cap_logits(s, logits);
+    forms(s)->output(s, s->chunk.out, xn, n);
+    cap_logits(s);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
-    team_gather(s->probe, NO_LAYER, logits, &m->output, n,
-                false); /* only rank 0 samples */
+    /* only rank 0 samples */
+    team_gather(s->probe, NO_LAYER, s->chunk.out, &m->output, n, false);
 }
 
-/* The sublayer's output buffer: x itself, or a zeroed scratch buffer if a post-norm or a scale
- * follows. */
-static float *branch(Session *s, const Norm *post, float *x, int n) {
-    const size_t dim = s->model->config.dim;
-    if (!has_branch(s, post))
-        return x;
-#pragma omp for schedule(static) nowait
-    for (int t = 0; t < n; t++)
-        memset(s->chunk.branch + (size_t)t * dim, 0, dim * sizeof *x);
-    return s->chunk
-        .branch; /* a barrier inside the sublayer precedes the first addition */
-}
-
-/* x += scale post(branch), if the sublayer did not add to x itself. */
-static void add_branch(Session *s, int layer, Site site, const Norm *post,
-                       float *x, int n) {
+/* x += scale post(sublayer(xn)). The sublayer adds to x itself, unless a
+ * post-norm or a scale follows (not in LLaMA): then it adds to zeros. */
+static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
+                         float *x, const float *xn, Site site,
+                         const Norm *post) {
     const Config *c = &s->model->config;
     const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
-    if (!has_branch(s, post))
+    const int n = s->chunk.n;
+    const int64_t size = (int64_t)n * c->dim;
+    float *branch = s->chunk.branch;
+    if (post->kind == NORM_NONE && scale == 1) {
+        sublayer(s, layer, x, xn, n);
         return;
-    const float *y = norm_site(s, layer, site, post, s->chunk.branch, n);
+    }
+    /* a barrier inside the sublayer precedes the first addition */
 #pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < (int64_t)n * c->dim; i++)
+    for (int64_t i = 0; i < size; i++)
+        branch[i] = 0;
+    sublayer(s, layer, branch, xn, n);
+    const float *y = norm_site(s, layer->index, site, post, branch, n);
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < size; i++)
         x[i] = fma_float(scale, y[i], x[i]);
-    team_end(s->probe, layer, SITE_RESIDUAL);
+    team_end(s->probe, layer->index, SITE_RESIDUAL);
 }
 
-/* The current chunk. */
-typedef struct {
-    Session *session;
-    float *logits; /* [n_requested][vocab_size] */
-} Pass;
-
 /* The forward pass of a chunk; every thread of the team runs it. */
-static void forward_chunk(void *pass) {
-    Session *s = ((Pass *)pass)->session;
+static void forward_chunk(void *session) {
+    Session *s = session;
     const Model *m = s->model;
     const int n = s->chunk.n;
     const Forms *form = forms(s);
@@ -176,69 +171,70 @@ static void forward_chunk(void *pass) {
         const Layer *layer = &m->layers[l];
         const float *xn;
         xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
-        float *out = branch(s, &layer->attn_post_norm, x, n);
-        form->attention(s, layer, out, xn, n);
         /* x += post(attention(pre(x))) */
-        add_branch(s, l, SITE_ATTN_POST_NORM, &layer->attn_post_norm, x, n);
+        add_sublayer(s, form->attention, layer, x, xn, SITE_ATTN_POST_NORM,
+                     &layer->attn_post_norm);
         /* without norms of its own, the MLP has attention's input */
         if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
             xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         Sublayer *feed_forward = layer->experts ? form->mixture : form->mlp;
-        out = branch(s, &layer->mlp_post_norm, x, n);
-        feed_forward(s, layer, out, xn, n);
         /* x += post(mlp(pre(x))) */
-        add_branch(s, l, SITE_MLP_POST_NORM, &layer->mlp_post_norm, x, n);
+        add_sublayer(s, feed_forward, layer, x, xn, SITE_MLP_POST_NORM,
+                     &layer->mlp_post_norm);
     }
     if (s->chunk.n_requested > 0)
-        compute_logits(s, ((Pass *)pass)->logits);
+        compute_logits(s);
 }
 
-/* Number of threads for a chunk of n steps: decode_threads for one step, else one if the work is
- * not worth the barriers. */
+/* Number of threads for a chunk of n steps: decode_threads for one step, else
+ * one if the work is not worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
     /* bytes of a layer's weights times steps (docs/performance.md) */
     const size_t worth_sharing = 1 << 19;
-    const size_t layers =
-        s->model->config.n_layers + 1; /* the output counts as one more layer */
+    /* the output counts as one more layer */
+    const size_t layers = s->model->config.n_layers + 1;
     if (s->plain)
         return 1;
     if (n == 1 && s->decode_threads)
         return s->decode_threads;
-    return s->model->decode_bytes / layers < worth_sharing / n ? 1
-                                                               : s->n_threads;
+    const bool is_small = s->model->decode_bytes / layers < worth_sharing / n;
+    return is_small ? 1 : s->n_threads;
 }
 
-/* Whether step b directly follows step a in one sequence. */
-static bool follows(const Step *b, const Step *a) {
-    return b->sequence == a->sequence && b->pos == a->pos + 1;
+/* Whether a step directly follows the one before it in the same sequence. */
+static bool follows(const Step *step) {
+    const Step *before = step - 1;
+    return step->sequence == before->sequence && step->pos == before->pos + 1;
 }
 
-/* Makes steps[n] the current chunk: finds its spans and the requested logits. */
-static void begin_chunk(Session *s, const Step *steps, int n) {
-    s->chunk.steps = steps;
-    s->chunk.n = n;
-    s->chunk.n_spans = s->chunk.n_requested = 0;
+/* Makes steps[n] the current chunk: finds its spans and the
+ * requested logits. */
+static void begin_chunk(Chunk *c, const Step *steps, int n) {
+    c->steps = steps;
+    c->n = n;
+    c->n_spans = c->n_requested = 0;
     for (int t = 0; t < n; t++) {
-        if (t == 0 || !follows(&steps[t], &steps[t - 1]))
-            s->chunk.spans[s->chunk.n_spans++] =
-                (Span){t, 0, steps[t].sequence, steps[t].pos};
-        s->chunk.spans[s->chunk.n_spans - 1].n++;
-        if (steps[t].logits)
-            s->chunk.requested[s->chunk.n_requested++] = t;
+        const Step *step = &steps[t];
+        if (t == 0 || !follows(step))
+            c->spans[c->n_spans++] = (Span){t, 0, step->sequence, step->pos};
+        c->spans[c->n_spans - 1].n++;
+        if (step->logits)
+            c->requested[c->n_requested++] = t;
     }
 }
 
-int check_context(const Session *s, int64_t n) {
-    const char *reason =
-        s->context == s->model->config.context ? s->model->ended_by : NULL;
-    if (n <= s->context)
+/* Returns -1 and prints a message if positions [0, end) exceed the context. */
+static int check_context(const Session *s, int end) {
+    const bool whole = s->context == s->model->config.context;
+    const char *reason = whole ? s->model->ended_by : NULL;
+    if (end <= s->context)
         return 0;
-    return fail("%lld positions do not fit in a context of %d%s%s",
-                (long long)n, s->context, reason ? ": " : "",
-                reason ? reason : "");
+    return fail("%d positions do not fit in a context of %d%s%s", end,
+                s->context, reason ? ": " : "", reason ? reason : "");
 }
 
-/* Checks the steps and updates n_ran of their sequences. -1 and a message if a step cannot run. */
+/* Checks the steps and updates n_ran of their sequences. -1 and a message if a
+ * step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
     int end = 0;
     for (int t = 0; t < n; t++)
@@ -246,12 +242,15 @@ static int admit(Session *s, const Step *steps, int n) {
     if (check_context(s, end))
         return -1;
     for (int t = 0; t < n; t++) {
-        Sequence *q = &s->sequences[steps[t].sequence];
-        const int pos = steps[t].pos;
-        if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && q->kv.rolls)
-            return fail(
-                "cannot rewind to position %d: with a sliding window at most %d positions can be rewound",
-                pos, MAX_ROLLBACK);
+        const int pos = steps[t].pos, number = steps[t].sequence;
+        if (session_reserve(s, number + 1))
+            return -1;
+        Sequence *q = &s->sequences[number];
+        const bool evicts = (q->n_ran - 1) / KV_BLOCK >= q->kv.min_blocks;
+        if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && evicts)
+            return fail("cannot rewind to position %d: with a sliding window "
+                        "at most %d positions can be rewound",
+                        pos, MAX_ROLLBACK);
         if (pos == 0 || pos >= q->n_ran)
             q->n_ran = pos + 1;
     }
@@ -261,43 +260,41 @@ static int admit(Session *s, const Step *steps, int n) {
 /* Whether each sequence has one step, followed only by draft tokens. */
 static bool is_decode(const Step *steps, int n) {
     for (int t = 1; t < n; t++)
-        if (follows(&steps[t], &steps[t - 1]) &&
-            steps[t].logits != GUESS_LOGITS)
+        if (steps[t].logits != GUESS_LOGITS && follows(&steps[t]))
             return false;
     return true;
 }
 
 const float *model_forward(Session *s, const Step *steps, int n) {
     const double start = now();
+    Chunk *c = &s->chunk;
     if (admit(s, steps, n))
         return NULL;
     probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n))
         return NULL;
-    s->chunk.input.probe = s->probe;
+    c->input.probe = s->probe;
     if (s->mirror)
         s->mirror(SESSION_RUN, n, 0, steps);
-    float *logits = s->chunk.logits;
-    for (int chunk; n > 0; n -= chunk, steps += chunk) {
-        chunk = n < s->batch ? n : s->batch;
-        begin_chunk(s, steps, chunk);
-        team_run(chunk_threads(s, chunk), forward_chunk, &(Pass){s, logits});
-        logits += (size_t)s->chunk.n_requested * s->model->config.vocab_size;
+    c->out = c->logits;
+    for (int count; n > 0; n -= count, steps += count) {
+        count = n < s->batch ? n : s->batch;
+        begin_chunk(c, steps, count);
+        team_run(chunk_threads(s, count), forward_chunk, s);
+        c->out += (size_t)c->n_requested * s->model->config.vocab_size;
     }
     probe_end(s->probe);
-    s->chunk.steps = NULL;
     s->seconds = now() - start;
-    return s->chunk.logits;
+    return c->logits;
 }
 
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits) {
-    Step one = {0}, *steps = n == 1 ? &one : allocate(n, sizeof *steps);
+    Step *steps = allocate(n, sizeof *steps);
     for (int t = 0; steps && t < n; t++)
         steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
     const float *logits = steps ? model_forward(s, steps, n) : NULL;
-    if (n > 1)
-        free(steps);
+    free(steps);
     return logits;
 }
 
@@ -305,9 +302,8 @@ int check_logits(const float *logits, size_t n) {
     int finite = 1;
     for (size_t i = 0; i < n; i++)
         finite &= isfinite(logits[i]) != 0;
-    return finite
-               ? 0
-               : fail(
-                     "the model computed a logit that is not finite; its weights may be damaged, or "
-                     "too large for a float16 cache (use --kv f32)");
+    return finite ? 0
+                  : fail("the model computed a logit that is not finite; its "
+                         "weights may be damaged, or too large for a float16 "
+                         "cache (use --kv f32)");
 }

@@ -1,10 +1,11 @@
 /* norm.c: normalization.
  *
- * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms that the decoder
- * runs. All three work on the last axis, each token separately, so a token's result does not depend
- * on the rest of the batch. RMSNorm and LayerNorm have statistics of the token; DyT has none.
- * model.c places the norms in the model; fused, half-precision and backward forms are in lab/.
- * docs/norms.md explains normalization.
+ * Owns RMSNorm, LayerNorm and DyT: the formulas in plain C, then the fast forms
+ * that the decoder runs. All three work on the last axis, each token
+ * separately, so a token's result does not depend on the rest of the batch.
+ * RMSNorm and LayerNorm have statistics of the token; DyT has none. model.c
+ * places the norms in the model; fused, half-precision and backward forms are
+ * in lab/. docs/norms.md explains normalization.
  */
 #include "norm.h"
 #include "kernels/simd.h"
@@ -13,7 +14,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* ---- the formulas ----------------------------------------------------------------- */
+/* ---- the formulas -------------------------------------------------------- */
 
 static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean_square = 0;
@@ -30,9 +31,9 @@ static void layernorm_plain(float *y, const float *x, const Norm *norm,
         mean += (double)x[i] / dim;
     for (int i = 0; i < dim; i++)
         variance += (x[i] - mean) * (x[i] - mean) / dim;
+    const double root = sqrt(variance + norm->eps);
     for (int i = 0; i < dim; i++)
-        y[i] = (float)((x[i] - mean) / sqrt(variance + norm->eps) *
-                           norm->gamma[i] +
+        y[i] = (float)((x[i] - mean) / root * norm->gamma[i] +
                        (norm->beta ? norm->beta[i] : 0));
 }
 
@@ -42,13 +43,14 @@ static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
                        (norm->beta ? norm->beta[i] : 0));
 }
 
-/* ---- sums over a token --------------------------------------------------------------
+/* ---- sums over a token ------------------------------------------------------
  *
- * The fast forms differ from the formulas in three ways. Sums are vectorized: float32 within a
- * block, in four vectors, so that no lane adds more than eleven numbers; blocks are added in
- * double. The rounding error is then less than an ulp for any length. A sum that overflows or
- * underflows float32 is computed again in double. Root and division are computed once: every
- * element is multiplied by one scale. */
+ * The fast forms differ from the formulas in three ways. Sums are vectorized:
+ * float32 within a block, in four vectors, so that no lane adds more than
+ * eleven numbers; blocks are added in double. The rounding error is then less
+ * than an ulp for any length. A sum that overflows or underflows float32 is
+ * computed again in double. Root and division are computed once: every element
+ * is multiplied by one scale. */
 
 typedef enum { DEVIATIONS, SQUARES } Terms; /* x - shift, (x - shift)^2 */
 
@@ -61,22 +63,23 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     int i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
         UNROLL(j, 4) {
-            sums[j] = add_term(terms, sums[j],
-                               vload(x + (i + j * LANES)) - vset(shift));
+            const vf d = vload(x + (i + j * LANES)) - vset(shift);
+            sums[j] = add_term(terms, sums[j], d);
         }
     }
     for (; i < n; i += LANES) {
         const int m = n - i < LANES ? n - i : LANES;
-        const vf sum =
-            add_term(terms, sums[0], vload_n(x + i, m) - vset(shift));
-        sums[0] = vselect(vlane() < m, sum,
-                          sums[0]); /* the lanes after x[n - 1] are 0 - shift */
+        const vf d = vload_n(x + i, m) - vset(shift);
+        const vf sum = add_term(terms, sums[0], d);
+        /* the lanes after x[n - 1] are 0 - shift */
+        sums[0] = vselect(vlane() < m, sum, sums[0]);
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sum of the terms of x[n], computed again in double if float32 overflowed (|x| above 1e19,
- * squared) or may have lost terms near zero (|x| below 1e-19). */
+/* The sum of the terms of x[n], computed again in double if float32 overflowed
+ * (|x| above 1e19, squared) or may have lost terms near zero (|x|
+ * below 1e-19). */
 INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     double sum = 0;
     for (int i = 0; i < n; i += NORM_BLOCK)
@@ -96,42 +99,44 @@ double sum_squares(const float *x, int n) {
     return sum_terms(SQUARES, x, 0, n);
 }
 
-/* ---- the fast forms ------------------------------------------------------------------- */
+/* ---- the fast forms ------------------------------------------------------ */
 
-static double inverse_root(double variance, float eps) {
-    return 1.0 / sqrt(variance + eps);
+static float inverse_root(double variance, float eps) {
+    return (float)(1.0 / sqrt(variance + eps));
 }
 
 static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
-    const float scale =
-        (float)inverse_root(sum_squares(x, dim) / dim, norm->eps);
+    const double mean_square = sum_squares(x, dim) / dim;
+    const float scale = inverse_root(mean_square, norm->eps);
 #pragma omp simd
     for (int i = 0; i < dim; i++)
         y[i] = x[i] * scale * norm->gamma[i];
 }
 
-/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the deviations. The first
- * pass sums differences from x[0] for the same reason. */
+/* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the
+ * deviations. The first pass sums differences from x[0] for the same reason. */
 static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
     const float shift = (float)mean;
     const double rest = mean - shift; /* the rounding error of shift */
-    const float scale = (float)inverse_root(
-        sum_terms(SQUARES, x, shift, dim) / dim - rest * rest, norm->eps);
-    const float offset = (float)(rest * scale);
-    if (norm->beta) {
+    const double variance =
+        sum_terms(SQUARES, x, shift, dim) / dim - rest * rest;
+    const float scale = inverse_root(variance, norm->eps),
+                offset = (float)(rest * scale);
+    const float *gamma = norm->gamma, *beta = norm->beta;
+    if (beta) {
 #pragma omp simd
         for (int i = 0; i < dim; i++)
-            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i] +
-                   norm->beta[i];
+            y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];
     } else {
 #pragma omp simd
         for (int i = 0; i < dim; i++)
-            y[i] = ((x[i] - shift) * scale - offset) * norm->gamma[i];
+            y[i] = ((x[i] - shift) * scale - offset) * gamma[i];
     }
 }
 
-/* Squashes each element by itself: vector by vector, as a cap of 1 on alpha x (kernels/simd.h). */
+/* Squashes each element by itself: vector by vector, as a cap of 1 on
+ * alpha x (kernels/simd.h). */
 static void dyt(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i += LANES) {
         const int n = dim - i < LANES ? dim - i : LANES;
@@ -146,7 +151,7 @@ static void copy(float *y, const float *x, const Norm *norm, int dim) {
     memmove(y, x, dim * sizeof *y);
 }
 
-/* ---- the kinds of norms --------------------------------------------------------------- */
+/* ---- the kinds of norms -------------------------------------------------- */
 
 static const struct {
     const char *name, *spec;

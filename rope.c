@@ -1,15 +1,15 @@
 /* rope.c: rotary position embeddings.
  *
- * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of them, the angles of a
- * position, and the rotation of a head. It does not own a checkpoint's settings (formats/) or the
- * order of steps (attention.c).
+ * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of
+ * them, the angles of a position, and the rotation of a head. It does not own a
+ * checkpoint's settings (formats/) or the order of steps (attention.c).
  */
 #include "rope.h"
 #include "base/memory.h"
 #include "kernels/simd.h"
 #include <math.h>
 
-/* ---- the formula ---------------------------------------------------------------- */
+/* ---- the formula --------------------------------------------------------- */
 
 void rope_plain(float *v, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
@@ -21,18 +21,20 @@ void rope_plain(float *v, const Rope *r, int pos) {
     }
 }
 
-/* ---- frequencies --------------------------------------------------------------- */
+/* ---- frequencies --------------------------------------------------------- */
 
 double rope_frequency(const Rope *r, int pair) {
     return pow(r->base, -2.0 * pair / r->dims);
 }
 
-/* Index of the pair that makes this many turns in a context, as a real number. */
+/* Index of the pair that makes this many turns in a context, as a
+ * real number. */
 static double pair_of_turns(const Rope *r, double context, double turns) {
     return r->dims * log(context / (turns * 2 * M_PI)) / (2 * log(r->base));
 }
 
-double *yarn_factors(const Rope *r, const Yarn *y) {
+double *yarn_factors(const Rope *r) {
+    const Yarn *y = &r->yarn;
     double *factors = allocate(r->dims / 2, sizeof *factors);
     double low = pair_of_turns(r, y->context, y->fast),
            high = pair_of_turns(r, y->context, y->slow);
@@ -58,11 +60,11 @@ int rope_open(Rope *r, const double *factors) {
     r->frequencies = allocate(r->dims / 2, sizeof *r->frequencies);
     for (int i = 0; r->frequencies && i < r->dims / 2; i++)
         r->frequencies[i] =
-            rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1.0));
+            rope_frequency(r, i) / (r->scale * (factors ? factors[i] : 1));
     return r->frequencies ? 0 : -1;
 }
 
-/* ---- angles and rotation ------------------------------------------------------- */
+/* ---- angles and rotation ------------------------------------------------- */
 
 void rope_angles(float *angles, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
@@ -72,8 +74,9 @@ void rope_angles(float *angles, const Rope *r, int pos) {
     }
 }
 
-/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which product is fused with
- * the sum, so that all compilers produce the same bits. */
+/* Rotates n pairs (v[i * step], v[i * step + other]). fma_float fixes which
+ * product is fused with the sum, so that all compilers produce the
+ * same bits. */
 INLINE void rotate_pairs(float *v, const float *angles, int n, const int step,
                          int other) {
     for (int i = 0; i < n; i++) {

@@ -48,6 +48,8 @@ static int open_session(Run *run, const Mode *mode) {
     if (session_open(&run->session, &run->model, o->threads, o->batch,
                      o->context, kv_type))
         return -1;
+    if (mode->needs & REWINDS)
+        session_keep_all(&run->session);
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!own_rank && (o->profile || o->dump) &&
         !(run->profile = profile_open(&run->session, about)))

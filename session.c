@@ -1,7 +1,9 @@
-/* session.c: the memory of a session: KV caches and scratch buffers, which grow as steps run.
+/* session.c: the memory of a session: KV caches and scratch buffers, which grow
+ * as steps run.
  *
  * The forward pass is in model.c, the memory of a cache in kv_cache.c.
  */
+#include "base/error.h"
 #include "base/memory.h"
 #include "kernels/input.h"
 #include "model.h"
@@ -13,16 +15,6 @@ enum { PLAIN_BUILD = true };
 #else
 enum { PLAIN_BUILD = false };
 #endif
-
-/* Repeats a change in other processes. */
-static void mirror(const Session *s, SessionChange change, int a, int b) {
-    if (s->mirror)
-        s->mirror(change, a, b, NULL);
-}
-
-bool has_branch(const Session *s, const Norm *post) {
-    return post->kind != NORM_NONE || s->model->config.residual_scale != 0;
-}
 
 enum {
     /* max bytes of activations and logits, unless the next limit is larger */
@@ -57,7 +49,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->xn = floats(a, own_rows, c->dim);
     b->branch = floats(a, steps, c->dim);
     for (int r = 0; r < N_ROPES; r++)
-        b->angles[r] = floats(a, steps, c->rope.dims);
+        b->angles[r] = floats(a, steps, s->ropes[r].dims);
     b->q = floats(a, steps, q_dim);
     b->k = floats(a, steps, kv_dim);
     b->v = floats(a, steps, kv_dim);
@@ -68,7 +60,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->router = floats(a, steps, c->n_experts);
     b->shared = floats(a, steps, 1);
     b->slots = arena_take(a, slots, sizeof *b->slots);
-    b->expert_start = arena_take(a, c->n_experts + 1, sizeof *b->expert_start);
+    b->used = arena_take(a, c->n_experts, sizeof *b->used);
     b->expert_rows = floats(a, slots, c->dim);
     b->row = floats(a, 1, widest);
     b->added = floats(a, 1, c->dim);
@@ -84,21 +76,24 @@ static double chunk_bytes(Session *s, int n) {
     return a.used;
 }
 
-/* Computes the frequencies of every RopeUse of the model. */
+/* Computes the frequencies of every RopeUse. Without local_base no
+ * layer is local. */
 static int open_ropes(Session *s) {
-    const Config *c = &s->model->config;
-    Rope *local = &s->ropes[ROPE_LOCAL];
+    const Model *m = s->model;
+    const Config *c = &m->config;
+    const bool is_long = s->context > c->context;
     s->ropes[ROPE_GLOBAL] = c->rope;
-    *local = (Rope){.base = c->local_base,
-                    .scale = 1,
-                    .amplitude = 1,
-                    .dims = c->rope.dims,
-                    .halves = c->rope.halves};
-    const double *factors = s->context > c->context ? s->model->long_factors
-                                                    : s->model->rope_factors;
-    if (rope_open(&s->ropes[ROPE_GLOBAL], factors))
-        return -1;
-    return c->local_base > 0 ? rope_open(local, NULL) : 0;
+    if (c->local_base > 0)
+        s->ropes[ROPE_LOCAL] = (Rope){.base = c->local_base,
+                                      .scale = 1,
+                                      .amplitude = 1,
+                                      .dims = c->rope.dims,
+                                      .halves = c->rope.halves};
+    return rope_open(&s->ropes[ROPE_GLOBAL],
+                     is_long ? m->long_factors : m->rope_factors) ||
+                   rope_open(&s->ropes[ROPE_LOCAL], NULL)
+               ? -1
+               : 0;
 }
 
 static int open_sequence(const Session *s, Sequence *q) {
@@ -106,13 +101,12 @@ static int open_sequence(const Session *s, Sequence *q) {
     if (kv_open(&q->kv, s->kv_type, c->n_layers,
                 s->model->layers->wk.rows / c->head_size, c->head_size))
         return -1;
-    /* a layer with a window keeps only its positions; the first query of a chunk needs all of
-     * them */
+    /* a layer with a window keeps only its positions; the first query of a
+     * chunk needs all of them */
     for (int l = 0; l < c->n_layers; l++) {
         const int window = s->model->layers[l].window;
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
-        q->kv.layers[l].kept =
-            window > 0 && kept < s->context && !s->keeps_all ? (int)kept : 0;
+        q->kv.layers[l].kept = window > 0 && kept < s->context ? (int)kept : 0;
     }
     q->n_ran = 0;
     return 0;
@@ -121,40 +115,39 @@ static int open_sequence(const Session *s, Sequence *q) {
 int session_reserve(Session *s, int n) {
     if (n <= s->n_sequences)
         return 0;
-    Sequence *sequences = allocate(n, sizeof *sequences);
+    Sequence *sequences = realloc(s->sequences, n * sizeof *sequences);
     if (!sequences)
-        return -1;
-    for (int i = 0; i < s->n_sequences; i++)
-        sequences[i] = s->sequences[i];
-    free(s->sequences);
+        return fail("out of memory: %d sequences", n);
     s->sequences = sequences;
     while (s->n_sequences < n)
         if (open_sequence(s, &s->sequences[s->n_sequences++]))
             return -1;
-    mirror(s, SESSION_RESERVE, n, 0);
     return 0;
 }
 
 int session_fork(Session *s, int to, int from) {
-    s->sequences[to].n_ran = s->sequences[from].n_ran;
-    if (kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
+    if (session_reserve(s, to + 1) ||
+        kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
         return -1;
-    mirror(s, SESSION_FORK, to, from);
+    s->sequences[to].n_ran = s->sequences[from].n_ran;
+    if (s->mirror)
+        s->mirror(SESSION_FORK, to, from, NULL);
     return 0;
 }
 
 int session_open(Session *s, const Model *model, int n_threads, int batch,
                  int context, KvType kv_type) {
-    const int max =
-        model->long_factors ? model->long_context : model->config.context;
+    const int trained = model->config.context,
+              max = model->long_factors ? model->long_context : trained;
+    if (context <= 0)
+        context = trained;
     *s = (Session){.model = model,
                    .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
-                   .context = context <= 0    ? model->config.context
-                              : context < max ? context
-                                              : max};
+                   .context = context < max ? context : max};
+    const int status = open_ropes(s);
     s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
     const double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
@@ -162,18 +155,15 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
         s->n_threads /= 2;
     while (s->batch > 1 && chunk_bytes(s, s->batch) > max_bytes)
         s->batch /= 2;
-    if (!open_ropes(s) && !session_reserve(s, 1))
+    if (!status && !session_reserve(s, 1))
         return 0;
     session_close(s);
     return -1;
 }
 
 void session_keep_all(Session *s) {
-    s->keeps_all = true;
-    mirror(s, SESSION_KEEP_ALL, 0, 0);
-    for (int i = 0; i < s->n_sequences; i++)
-        for (int l = 0; l < s->model->config.n_layers; l++)
-            s->sequences[i].kv.layers[l].kept = 0;
+    for (int l = 0; l < s->model->config.n_layers; l++)
+        s->sequences->kv.layers[l].kept = 0;
 }
 
 void session_close(Session *s) {
@@ -186,8 +176,8 @@ void session_close(Session *s) {
     *s = (Session){0};
 }
 
-/* Makes room for a chunk. A few steps or rows of logits are rounded up, because the number of draft
- * tokens changes from pass to pass. */
+/* Makes room for a chunk. A few steps or rows of logits are rounded up, because
+ * the number of draft tokens changes from pass to pass. */
 static int reserve_chunk(Session *s, Capacity n) {
     const Capacity has = s->chunk.capacity;
     const int few = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
@@ -201,11 +191,13 @@ static int reserve_chunk(Session *s, Capacity n) {
     s->chunk.capacity = (Capacity){0};
     Arena a = {0};
     lay_out(s, &a, n);
-    /* zeroed for an observer, because the first access to a page takes longer than a site */
-    a = (Arena){.memory = s->chunk.memory =
-                    (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1)};
-    if (!a.memory)
+    /* zeroed for an observer, because the first access to a page takes longer
+     * than a site */
+    const size_t bytes = (size_t)a.used;
+    s->chunk.memory = s->probe ? allocate_zeroed(bytes, 1) : allocate(bytes, 1);
+    if (!s->chunk.memory)
         return -1;
+    a = (Arena){.memory = s->chunk.memory};
     lay_out(s, &a, n);
     s->chunk.capacity = n;
     return 0;
@@ -213,12 +205,10 @@ static int reserve_chunk(Session *s, Capacity n) {
 
 int session_make_room(Session *s, const Step *steps, int n) {
     Capacity capacity = {.steps = n < s->batch ? n : s->batch};
-    for (int t = 0; t < n; t++) {
+    /* the last position of a sequence first, so that its cache grows once */
+    for (int t = n - 1; t >= 0; t--) {
         KvCache *kv = &s->sequences[steps[t].sequence].kv;
         capacity.logits += steps[t].logits != NO_LOGITS;
-        if (t + 1 < n && steps[t + 1].sequence == steps[t].sequence &&
-            steps[t + 1].pos > steps[t].pos)
-            continue;
         if (kv_reserve(kv, steps[t].pos + 1, s->context))
             return -1;
         capacity.positions = larger(capacity.positions, kv->blocks * KV_BLOCK);

@@ -19,7 +19,6 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k",
                                             "min_p", "repetition_penalty"};

@@ -6,23 +6,25 @@
 /* Exit statuses. 130, after Ctrl-C, is in process.h. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
-/* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL for failures: the
- * program's name. */
+/* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL
+ * for failures: the program's name. */
 void print_message(const char *kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Replaces with '?' the characters that could corrupt a terminal's output: control characters, line
- * ends, changes of writing direction and invalid UTF-8. File names may contain them. */
+/* Replaces with '?' the characters that could corrupt a terminal's output:
+ * control characters, line ends, changes of writing direction and invalid
+ * UTF-8. File names may contain them. */
 void make_printable(char *text);
 
 /* Sets whether failures are printed as notes, for optional input. */
 void print_failures_as_notes(bool as_notes);
 
-/* While messages are held, nothing is printed and the last failure is kept. Used on ranks other
- * than 0 and to limit the number of reported failures. */
+/* While messages are held, nothing is printed and the last failure is kept.
+ * Used on ranks other than 0 and to limit the number of reported failures. */
 void hold_messages(bool hold);
 
-/* If messages are held, prints the failure with its rank: "norma: rank 2: ...". */
+/* If messages are held, prints the failure with its rank: "norma: rank
+ * 2: ...". */
 void print_held_message(int rank);
 
 /* A function, because compilers warn about an unused -1. */
@@ -30,8 +32,8 @@ static inline int minus_one(void) {
     return -1;
 }
 
-/* fail(format, ...) prints a failure and evaluates to -1; the next two evaluate to an exit
- * status. */
+/* fail(format, ...) prints a failure and evaluates to -1; the next two evaluate
+ * to an exit status. */
 #define fail(...)      (print_message(NULL, __VA_ARGS__), minus_one())
 #define bad_input(...) (print_message(NULL, __VA_ARGS__), EXIT_BAD_INPUT)
 #define bad_usage(...) (print_message(NULL, __VA_ARGS__), EXIT_BAD_USAGE)

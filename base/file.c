@@ -1,4 +1,5 @@
-/* file.c: files that are mapped, read and written; an output appears whole or not at all. */
+/* file.c: files that are mapped, read and written; an output appears whole or
+ * not at all. */
 #include "base/file.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -92,8 +93,8 @@ char *file_read(const char *path, size_t *size) {
     const char *error =
         fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
     while (!error && got && !text.failed) {
-        /* if Ctrl-C came before the wait; in the instant before it, it takes effect after the
-         * input */
+        /* if Ctrl-C came before the wait; in the instant before it, it takes
+         * effect after the input */
         errno = EINTR;
         if (interrupted || (got = read(fd, bytes, sizeof bytes)) < 0)
             error = strerror(errno);
@@ -113,7 +114,8 @@ char *file_read(const char *path, size_t *size) {
     return NULL;
 }
 
-/* Opens a new file in the folder of out->real. Returns NULL and errno on failure. */
+/* Opens a new file in the folder of out->real. Returns NULL and
+ * errno on failure. */
 static FILE *open_temporary(OutputFile *out, mode_t mode) {
     if (asprintf(&out->temporary, "%s.XXXXXX", out->real) < 0)
         return NULL;

@@ -23,18 +23,20 @@ int folder_create(const char *path);
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
 
-/* Reads a whole file ("-": standard input), of at most 2^30 bytes, into memory and adds a final
- * zero byte that *size does not count. The caller frees it; NULL on failure. */
+/* Reads a whole file ("-": standard input), of at most 2^30 bytes, into memory
+ * and adds a final zero byte that *size does not count. The caller frees it;
+ * NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
-/* Announces the files that will be written (NULL: none), before any file is read: reading one of
- * them fails, under any name. */
+/* Announces the files that will be written (NULL: none), before any file is
+ * read: reading one of them fails, under any name. */
 void outputs_announce(const char *first, const char *second);
 
-/* A file being written. It appears under its name whole or not at all: the bytes go to a temporary
- * file in the same folder, which is renamed when they are on disk. Symbolic links are followed; an
- * existing file's permissions are kept. A pipe or a device is written directly. One file is written
- * at a time (temporary_file in process.h). */
+/* A file being written. It appears under its name whole or not at all: the
+ * bytes go to a temporary file in the same folder, which is renamed when they
+ * are on disk. Symbolic links are followed; an existing file's permissions are
+ * kept. A pipe or a device is written directly. One file is written at a time
+ * (temporary_file in process.h). */
 typedef struct {
     FILE *stream;
     const char *path;       /* for messages */
@@ -44,8 +46,10 @@ typedef struct {
 /* Returns -1 and a message on failure; then no file is open. */
 int output_open(OutputFile *out, const char *path);
 
-/* Closes the file: renames it if `keep`, else removes it. Returns -1 if a write failed. */
+/* Closes the file: renames it if `keep`, else removes it. Returns -1 if
+ * a write failed. */
 int output_close(OutputFile *out, bool keep);
 
-/* Flushes standard output. Returns -1 and a message if any write to it has failed. */
+/* Flushes standard output. Returns -1 and a message if any write to
+ * it has failed. */
 int stdout_finish(void);

@@ -1,7 +1,8 @@
 /* hash.c: a keyed hash (Carter & Wegman 1979).
  *
- * Words of 7 bytes are the coefficients of a polynomial, evaluated modulo the prime 2^61 - 1 at a
- * point given by the key. Two different strings of n words have equal values at most n points. */
+ * Words of 7 bytes are the coefficients of a polynomial, evaluated modulo the
+ * prime 2^61 - 1 at a point given by the key. Two different strings of n words
+ * have equal values at most n points. */
 #include "base/hash.h"
 #include "base/error.h"
 #include <errno.h>
@@ -15,7 +16,8 @@ int hash_key(HashKey *key) {
                : 0;
 }
 
-/* a * b modulo 2^61 - 1, not fully reduced, for a < 2^62. Only the low 61 bits of b are used. */
+/* a * b modulo 2^61 - 1, not fully reduced, for a < 2^62. Only the low 61 bits
+ * of b are used. */
 static uint64_t product(uint64_t a, uint64_t b) {
     const uint64_t prime = ((uint64_t)1 << 61) - 1;
     const unsigned __int128 ab = (unsigned __int128)a * (b & prime);

@@ -1,4 +1,5 @@
-/* hash.h: a keyed hash: colliding strings cannot be constructed without the key. */
+/* hash.h: a keyed hash: colliding strings cannot be constructed
+ * without the key. */
 #pragma once
 
 #include <stddef.h>

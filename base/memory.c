@@ -1,4 +1,5 @@
-/* memory.c: allocation with alignment, huge pages and messages; how much memory is available. */
+/* memory.c: allocation with alignment, huge pages and messages; how much
+ * memory is available. */
 #include "base/memory.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -17,10 +18,11 @@
 
 enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-/* Allocates whole cache lines, so that no vector straddles two. Hardware prefetching stops at the
- * end of a page, so large allocations get huge pages. The pages of others are made at once, which
- * takes a fraction of the time of as many page faults: the first prompt of a small model is up
- * to 1.3 times as fast (docs/performance.md). */
+/* Allocates whole cache lines, so that no vector straddles two. Hardware
+ * prefetching stops at the end of a page, so large allocations get huge
+ * pages. The pages of others are made at once, which takes a fraction of the
+ * time of as many page faults: the first prompt of a small model is up to 1.3
+ * times as fast (docs/performance.md). */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
@@ -49,7 +51,8 @@ void *allocate_zeroed(size_t count, size_t size) {
     return p ? memset(p, 0, count * size) : NULL;
 }
 
-/* At least one byte after each array stays free; AddressSanitizer reports its use. */
+/* At least one byte after each array stays free; AddressSanitizer
+ * reports its use. */
 void *arena_take(Arena *a, double count, size_t size) {
     const double bytes = count * (double)size,
                  room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
@@ -74,24 +77,26 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {
-    if (n >= b->room - b->n && !b->failed) {
-        const size_t room = 2 * (b->n + n) + 64;
-        /* no overflow: b->n bytes exist */
-        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
-        if (!grown)
-            fail("out of memory: %zu bytes", n);
-        b->failed = !grown;
-        if (grown)
-            b->bytes = grown, b->room = room;
-    }
     if (b->failed)
         return;
+    if (n >= b->room - b->n) {
+        /* no overflow: b->n bytes exist */
+        const size_t room = 2 * (b->n + n) + 64;
+        char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
+        if (!grown) {
+            fail("out of memory: %zu bytes", n);
+            b->failed = true;
+            return;
+        }
+        b->bytes = grown;
+        b->room = room;
+    }
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
     b->bytes[b->n] = '\0';
 }
 
-/* ---- available memory ---------------------------------------------------------------------- */
+/* ---- available memory ---------------------------------------------------- */
 
 /* The number after `key` (find_line()); `none` if there is none. */
 static size_t number_in(const char *folder, const char *name, const char *key,

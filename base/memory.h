@@ -1,4 +1,5 @@
-/* memory.h: allocation with error messages (free with free()) and checked sizes. */
+/* memory.h: allocation with error messages (free with free())
+ * and checked sizes. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,8 +14,9 @@ static inline size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in huge pages if the system
- * has them and the memory fills one. NULL and a message on failure. */
+/* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in
+ * huge pages if the system has them and the memory fills one. NULL and a
+ * message on failure. */
 void *allocate(size_t count, size_t size);
 
 /* allocate(), zeroed and faulted in. */
@@ -23,31 +25,32 @@ void *allocate_zeroed(size_t count, size_t size);
 /* allocate() without a message, for optional memory. */
 void *allocate_quietly(size_t count, size_t size);
 
-/* Memory of several arrays, allocated at once: a first pass over them with memory NULL counts the
- * bytes, a second one assigns their places. */
+/* Memory of several arrays, allocated at once: a first pass over them with
+ * memory NULL counts the bytes, a second one assigns their places. */
 typedef struct Arena {
     char *memory; /* aligned to 64 bytes, or NULL */
     double used;  /* bytes of the arrays so far */
 } Arena;
 
-/* The place of the next array of count * size bytes, aligned to 64 bytes; NULL while counting. */
+/* The place of the next array of count * size bytes, aligned to 64 bytes;
+ * NULL while counting. */
 void *arena_take(Arena *a, double count, size_t size);
 
-/* Begins to read the whole pages in data[bytes] of a mapped file, which are used soon; or releases
- * them: then the next access reads the file again. */
+/* Begins to read the whole pages in data[bytes] of a mapped file, which are
+ * used soon; or releases them: then the next access reads the file again. */
 void memory_advise(const void *data, size_t bytes, bool soon);
 
-/* Bytes that this process can still allocate, by the limits of the machine, of its control groups
- * and of `ulimit -v`, read from the system's files below the folder `root` ("": the real ones). The
- * page cache counts as free. A missing file means no limit. */
+/* Bytes that this process can still allocate, by the limits of the machine, of
+ * its control groups and of `ulimit -v`, read from the system's files below the
+ * folder `root` ("": the real ones). The page cache counts as free. A missing
+ * file means no limit. */
 size_t memory_available(const char *root);
 
 /* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */
 typedef struct {
     char *bytes; /* [n] and a final zero byte; NULL = empty */
     size_t n, room;
-    bool
-        failed; /* out of memory, which was reported; later bytes are discarded */
+    bool failed; /* out of memory, as reported; later bytes are discarded */
 } Buffer;
 
 void buffer_append(Buffer *b, const void *bytes, size_t n);

@@ -9,8 +9,8 @@ typedef struct {
     int id;
 } HeapItem;
 
-/* Of equal values the smaller id comes first, so the result does not depend on the order of
- * insertion. */
+/* Of equal values the smaller id comes first, so the result does not depend on
+ * the order of insertion. */
 static inline bool heap_before(HeapItem a, HeapItem b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
@@ -42,7 +42,8 @@ static inline void heap_push(HeapItem *heap, int n, HeapItem item) {
     heap[i] = item;
 }
 
-/* Moves the top to heap[n - 1] and returns it; heap[0] to heap[n - 2] stay a heap. O(log n). */
+/* Moves the top to heap[n - 1] and returns it; heap[0] to heap[n - 2] stay a
+ * heap. O(log n). */
 static inline HeapItem heap_pop(HeapItem *heap, int n) {
     const HeapItem top = heap[0];
     heap[0] = heap[n - 1];
@@ -51,8 +52,9 @@ static inline HeapItem heap_pop(HeapItem *heap, int n) {
     return top;
 }
 
-/* Sets i to the first place in [begin, end) for which `before` is false, or to `end`. `before` is
- * an expression of i that is true for all places before that one. O(log(end - begin)). */
+/* Sets i to the first place in [begin, end) for which `before` is false, or to
+ * `end`. `before` is an expression of i that is true for all places before that
+ * one. O(log(end - begin)). */
 #define SEARCH(i, begin, end, before)                                          \
     do {                                                                       \
         size_t low_ = begin, high_ = end;                                      \

@@ -1,7 +1,7 @@
 /* platform.c: Linux and macOS, side by side.
  *
- * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and clocks are in
- * process.c.
+ * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and
+ * clocks are in process.c.
  */
 #include "base/platform.h"
 #include <errno.h>

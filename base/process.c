@@ -1,4 +1,5 @@
-/* process.c: the running program: signals, threads, the clock, standard streams.
+/* process.c: the running program: signals, threads, the
+ * clock, standard streams.
  *
  * Owns the handlers of signals, which call only async-signal-safe functions.
  */
@@ -25,7 +26,7 @@ void open_standard_streams(void) {
             open("/dev/null", O_RDONLY);
 }
 
-/* ---- signals ------------------------------------------------------------------------------- */
+/* ---- signals ------------------------------------------------------------- */
 
 volatile sig_atomic_t interrupted;
 const char *volatile temporary_file;
@@ -50,8 +51,8 @@ static void on_interrupt(int signal_number) {
 
 /* Handles SIGBUS: a page of a mapped file is missing. */
 static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
-    static const char message[] =
-        ": a mapped file cannot be read any more: it was truncated, or its disk failed\n";
+    static const char message[] = ": a mapped file cannot be read any more: "
+                                  "it was truncated, or its disk failed\n";
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     const char *name = program_name();
     (void)context;
@@ -65,7 +66,8 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     _exit(EXIT_BAD_INPUT);
 }
 
-/* Without SA_RESTART, so that Ctrl-C ends a wait for input; after Ctrl-Z it goes on. */
+/* Without SA_RESTART, so that Ctrl-C ends a wait for input; after Ctrl-Z
+ * it goes on. */
 static void handle(int signal_number, void (*handler)(int)) {
     struct sigaction old;
     if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN)
@@ -89,14 +91,14 @@ void handle_signals(void) {
     handle(SIGHUP, die);
     handle(SIGQUIT, die);
     handle(SIGINT, end);
-    /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and KILL together a second
-     * later. */
+    /* mpirun turns Ctrl-C into TERM, or (Open MPI) CONT, and sends TERM and
+     * KILL together a second later. */
     handle(SIGTERM, ranks ? end : die);
     if (ranks)
         handle(SIGCONT, end);
 }
 
-/* ---- the terminal -------------------------------------------------------------------------- */
+/* ---- the terminal -------------------------------------------------------- */
 
 static struct termios kept; /* the terminal's settings, if `is_open` */
 static volatile sig_atomic_t is_open;
@@ -142,7 +144,7 @@ void terminal_discard(void) {
         continue;
 }
 
-/* ---- threads, clock, streams --------------------------------------------------------------- */
+/* ---- threads, clock, streams --------------------------------------------- */
 
 int usual_threads(void) {
     const int n = omp_get_max_threads(), share = n / n_ranks_here;
@@ -192,7 +194,8 @@ int write_whole(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
-/* Open MPI's mpirun runs each rank on a pseudo-terminal, which is not the user's. */
+/* Open MPI's mpirun runs each rank on a pseudo-terminal, which is
+ * not the user's. */
 bool on_terminal(FILE *stream) {
     return !ranks_launched() && isatty(fileno(stream)) == 1;
 }

@@ -6,55 +6,58 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Set by Ctrl-C; loops that generate, measure or write check it. Global, because a signal handler
- * cannot be passed a context. */
+/* Set by Ctrl-C; loops that generate, measure or write check it. Global,
+ * because a signal handler cannot be passed a context. */
 extern volatile sig_atomic_t interrupted;
 
 /* Exit status of a run that Ctrl-C ended. */
 enum { EXIT_INTERRUPTED = 130 };
 
-/* Opens /dev/null for each closed standard stream, so that no file opened later takes its
- * descriptor. */
+/* Opens /dev/null for each closed standard stream, so that no file opened later
+ * takes its descriptor. */
 void open_standard_streams(void);
 
-/* The temporary file of the output that is being written; NULL: none. Signals that end the program
- * remove it. */
+/* The temporary file of the output that is being written; NULL: none. Signals
+ * that end the program remove it. */
 extern const char *volatile temporary_file;
 
-/* Installs handlers. The first Ctrl-C sets `interrupted`; the second, and HUP, QUIT and TERM end
- * the program and remove the temporary file. Ignored signals stay ignored. Writing to a closed pipe
- * or beyond `ulimit -f` is an ordinary error. If a mapped file is truncated, the program ends with
- * one line on stderr and status 1. With several ranks, rank 0 treats TERM and CONT like Ctrl-C
- * (mpirun kills a rank that does not end); other ranks ignore all three and are ended by rank 0. */
+/* Installs handlers. The first Ctrl-C sets `interrupted`; the second, and HUP,
+ * QUIT and TERM end the program and remove the temporary file. Ignored signals
+ * stay ignored. Writing to a closed pipe or beyond `ulimit -f` is an ordinary
+ * error. If a mapped file is truncated, the program ends with one line on
+ * stderr and status 1. With several ranks, rank 0 treats TERM and CONT like
+ * Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three
+ * and are ended by rank 0. */
 void handle_signals(void);
 
-/* Asks the terminal on standard input to mark pasted text with "\033[200~" and "\033[201~", and to
- * echo control characters as they are, until terminal_close() or a signal ends or stops the
- * program. */
+/* Asks the terminal on standard input to mark pasted text with "\033[200~" and
+ * "\033[201~", and to echo control characters as they are, until
+ * terminal_close() or a signal ends or stops the program. */
 void terminal_open(void);
 void terminal_close(void);
 
 /* Discards the lines that the terminal has sent or is sending. */
 void terminal_discard(void);
 
-/* The default number of threads: OMP_NUM_THREADS, else the number of processors, divided among the
- * ranks of a machine unless each rank is bound to its own. */
+/* The default number of threads: OMP_NUM_THREADS, else the number of
+ * processors, divided among the ranks of a machine unless each rank is bound
+ * to its own. */
 int usual_threads(void);
 
-/* Starts n threads for parallel regions. Returns their number, which OMP_THREAD_LIMIT may
- * reduce. */
+/* Starts n threads for parallel regions. Returns their number, which
+ * OMP_THREAD_LIMIT may reduce. */
 int start_threads(int n);
 
 /* The time on a monotonic clock, in nanoseconds and in seconds. */
 uint64_t nanoseconds(void);
 double now(void);
 
-/* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of strftime(). Returns the
- * number of bytes; 0 if they do not fit. */
+/* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of
+ * strftime(). Returns the number of bytes; 0 if they do not fit. */
 size_t format_today(char *to, size_t size, const char *format);
 
-/* Writes all n bytes. Ctrl-C stops it only before the first byte. Returns -1 and errno on
- * failure. */
+/* Writes all n bytes. Ctrl-C stops it only before the first byte. Returns -1
+ * and errno on failure. */
 int write_whole(int fd, const char *bytes, size_t n);
 
 /* Whether the stream is a terminal. */

@@ -43,9 +43,12 @@ int utf8_encode(char *to, uint32_t code) {
 }
 
 size_t utf8_before(const char *s, const char *start) {
-    for (size_t n = 4, length; n > 1; n--)
-        if (s - start >= (ptrdiff_t)n &&
-            (utf8_read(s - n, n, &length), length == n))
-            return n;
-    return 1;
+    size_t n = s - start < 4 ? s - start : 4;
+    for (; n > 1; n--) {
+        size_t length;
+        utf8_read(s - n, n, &length);
+        if (length == n)
+            break;
+    }
+    return n;
 }

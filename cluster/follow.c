@@ -37,13 +37,9 @@ void follow_end(int status) {
 
 /* Repeats a change. Returns the number of steps, or -1 on failure. */
 static int repeat(Session *s, const Message *m) {
-    switch (m->change) {
-    case SESSION_RESERVE: return session_reserve(s, m->a);
-    case SESSION_FORK: return session_fork(s, m->a, m->b);
-    case SESSION_KEEP_ALL: session_keep_all(s); return 0;
-    case SESSION_RUN: return model_forward(s, m->steps, m->a) ? m->a : -1;
-    }
-    return 0;
+    if (m->change == SESSION_FORK)
+        return session_fork(s, m->a, m->b);
+    return model_forward(s, m->steps, m->a) ? m->a : -1;
 }
 
 int follow(Session *s, Tuning *tuning) {

@@ -6,7 +6,6 @@
  */
 #include "formats/folder.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "formats/family.h"
 #include "formats/json.h"
 #include "formats/reader.h"
@@ -15,7 +14,6 @@
 #include "rope.h"
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- options ------------------------------------------------------------------------------- */
 

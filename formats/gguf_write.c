@@ -16,7 +16,6 @@
 #include "kernels/tensor.h"
 #include "norm.h"
 #include "rope.h"
-#include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 #include <math.h>

@@ -7,7 +7,6 @@
  */
 #include "formats/llama2c.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "formats/map.h"
 #include "formats/parts.h"
 #include "text/pieces.h"

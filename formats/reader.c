@@ -302,7 +302,7 @@ int reader_end(Reader *r) {
         m->output = m->embedding;
     const Rope *rope = &m->config.rope;
     if (rope->yarn.factor > 0)
-        m->rope_factors = yarn_factors(rope, &rope->yarn);
+        m->rope_factors = yarn_factors(rope);
     if (rope->yarn.factor > 0 && !m->rope_factors)
         return -1;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {

@@ -12,7 +12,6 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct {

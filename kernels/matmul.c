@@ -8,7 +8,6 @@
  * the processor that multiplies tiles (tile_unit.h) computes the products that it supports.
  */
 #include "kernels/matmul.h"
-#include "kernels/panels.h"
 #include "kernels/tile_unit.h"
 #include "kernels/tiles.h"
 #include <omp.h>

@@ -1,7 +1,6 @@
 /* dump.h: writes inputs and outputs of norms as NumPy files (--dump). */
 #pragma once
 
-#include "base/probe.h"
 #include "model.h"
 
 typedef struct {

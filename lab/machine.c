@@ -1,7 +1,6 @@
 /* machine.c: the model, processor, compiler and flags of a measurement, as JSON. */
 #include "lab/machine.h"
 #include "base/platform.h"
-#include "base/process.h"
 #include "formats/json.h"
 #include "kernels/simd.h"
 #include <string.h>

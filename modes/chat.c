@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/json.h"
-#include "model.h"
 #include "modes/common.h"
 #include "modes/generate.h"
 #include "modes/input.h"
@@ -270,8 +269,6 @@ int mode_chat(Run *run) {
         c.text = (Text){.end = c.template.end,
                         .sampler = &c.sampler,
                         .guesser = &run->guesser};
-        /* removing a long thought may rewind beyond a sliding window */
-        session_keep_all(&run->session);
         if (sampler_open(&c.sampler, &o->sampling,
                          run->model.config.vocab_size))
             status = -1;

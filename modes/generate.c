@@ -223,7 +223,7 @@ static int open_generation(Generation *g, const ChatTemplate *template) {
     if (!g->samplers)
         return -1;
     g->running[g->parallel] = &g->root;
-    return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;
+    return 0;
 }
 
 static void show_statistics(const Generation *g, double start, double end) {

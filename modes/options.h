@@ -15,7 +15,8 @@ enum {
         4, /* also works with a file that contains a vocabulary but no weights */
     TAKES_RANKS =
         8, /* ranks share the model (base/ranks.h); other modes run on rank 0 only */
-    DECODES = 16 /* runs single tokens, so packed weights save time */
+    DECODES = 16, /* runs single tokens, so packed weights save time */
+    REWINDS = 32  /* beyond a sliding window, to remove a long thought */
 };
 
 /* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the
@@ -23,7 +24,7 @@ enum {
 #define MODES(MODE)                                                            \
     MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS,       \
          "continue a text (default)")                                          \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS,           \
+    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS | REWINDS, \
          "hold a conversation")                                                \
     MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS,               \
          "measure how well the model predicts a text")                         \

@@ -253,7 +253,7 @@ static void cache_is_overwritten_from_any_position(void) {
     bench_close(&b);
 }
 
-/* Growing by one block at a time keeps keys and values, in both types. */
+/* Growing keeps keys and values, in both types. */
 static void growing_keeps_the_cache(void) {
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         Bench b;
@@ -267,7 +267,7 @@ static void growing_keeps_the_cache(void) {
             blocks = b.session.sequences->kv.blocks;
         }
         const double error = worst_error(b.model.config.dim, 0, TOKENS);
-        CHECK(grown >= 3, "the cache grew %d times", grown);
+        CHECK(grown >= 2, "the cache grew %d times", grown);
         CHECK(error <= (kv == KV_F32 ? 1e-6 : 1e-3), "error %.3g", error);
         bench_close(&b);
     }
