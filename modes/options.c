@@ -63,6 +63,8 @@ typedef struct {
 
 #define INTO(field)       offsetof(Options, field), 0, 0
 #define RANGE(field, ...) offsetof(Options, field), __VA_ARGS__
+#define SAMPLING_ROW(usage, kind, field, min, max, help)                       \
+    {usage, kind, WRITES, RANGE(sampling.field, min, max), help},
 
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
@@ -82,19 +84,10 @@ static const Option OPTIONS[] = {
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
      "[no limit]; bench: tokens to generate [64]"},
-    {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
-     "[1.0; 0: always the most likely token]"},
-    {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
-     "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
-    {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
-     "keep the K most likely tokens [off]"},
-    {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
-     "keep tokens at least P times as likely as the most likely one [off]"},
-    {"    --repeat-penalty R", FLOAT, WRITES,
-     RANGE(sampling.repeat_penalty, 0.01, 100),
-     "divide the logits of the last 64 tokens [1: off]"},
-    {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
-     "ignore the sampling that the model's files recommend"},
+    SAMPLING_OPTIONS(SAMPLING_ROW)
+#undef SAMPLING_ROW
+        {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
+         "ignore the sampling that the model's files recommend"},
     {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
@@ -400,23 +393,21 @@ int options_parse(Options *o, char **argv) {
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
-    static const char *const names[N_ADVICE] = {
-        "--temperature", "--top-p", "--top-k", "--min-p", "--repeat-penalty"};
     char taken[256] = "", text[32];
     const char *unused;
+    const Option *option = find_option("--temperature", &unused);
     size_t n = 0;
-    for (int i = 0; i < N_ADVICE && !o->own_sampling && !o->sampling_of; i++) {
-        const Option *option = find_option(names[i], &unused);
-        if (!t->advice[i].given ||
-            !(option->modes & 1 << (o->mode - MODE_TABLE)))
-            continue;
-        snprintf(text, sizeof text, "%.7g", t->advice[i].value);
-        print_failures_as_notes(true);
-        if (set_option(o, option, text) < 0)
-            n +=
-                snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
-        print_failures_as_notes(false);
+    if (o->own_sampling || o->sampling_of ||
+        !(option->modes & 1 << (o->mode - MODE_TABLE)))
+        return;
+    print_failures_as_notes(true);
+    for (const Advice *a = t->advice; a < t->advice + N_ADVICE; a++, option++) {
+        snprintf(text, sizeof text, "%.7g", a->value);
+        if (a->given && set_option(o, option, text) < 0)
+            n += snprintf(taken + n, sizeof taken - n, " %s %s",
+                          name_of(option), text);
     }
+    print_failures_as_notes(false);
     if (n)
         note("the model's own sampling:%s; --sampling llama2c turns it off",
              taken);
