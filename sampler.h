@@ -47,10 +47,7 @@ uint64_t sample_seed(uint64_t seed, int i);
 /* Allocates memory. Returns -1 and a message on failure. The caller closes the sampler in either
  * case. */
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
-void sampler_close(Sampler *s);
-
-/* Starts a new text with this seed. */
-void sampler_restart(Sampler *s, uint64_t seed);
+void sampler_close(Sampler *s); /* keeps the options */
 
 /* Remembers a token (of the prompt or sampled) for the repeat penalty. */
 void sampler_accept(Sampler *s, int token);

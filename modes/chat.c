@@ -23,7 +23,6 @@
 typedef struct {
     Run *run;
     ChatTemplate template;
-    Sampler sampler;
     Text text;
     Conversation talk;
 } Chat;
@@ -92,13 +91,13 @@ static int prepare(Chat *c) {
 
 /* Generates until the answer ends or the context is full. The turn gets the tokens before a stop
  * string. */
-static int generate(Chat *c, Stream *out) {
+static int generate(Chat *c) {
     const bool json = c->run->options->json;
     Text *t = &c->text;
     int more;
     text_limit(t, c->run->options->steps);
-    while ((more = texts_pass(c->run, &t, 1, out)) > 0)
-        if (!json && text_show(c->run, t, out))
+    while ((more = texts_pass(c->run, &t, 1)) > 0)
+        if (!json && text_show(c->run, t))
             return -1;
     last_answer(c)->n = 0;
     size_t size = 0;
@@ -119,7 +118,6 @@ static int answer(Chat *c) {
     const char *user = c->talk.turns[c->talk.n - 1].user;
     const int context = run->session.context;
     const double start = now();
-    Stream out;
     int status = prepare(c);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
@@ -131,9 +129,9 @@ static int answer(Chat *c) {
     t->bytes.n = t->n_clear = t->n_shown = 0;
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
-    stream_open(&out, stdout);
+    stream_open(&run->out, stdout);
     do
-        status = generate(c, &out);
+        status = generate(c);
     while (!status && t->ended == LENGTH && t->max == context &&
            t->ids.n - t->n_prompt != run->options->steps &&
            !(status = prepare(c)));
@@ -141,16 +139,15 @@ static int answer(Chat *c) {
         note("the context of %d positions is full, and ends the answer",
              context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, c->talk.n, user, strlen(user),
-                                 run->options->sampling.seed, &out);
+        status = text_write_json(run, t, c->talk.n, user, strlen(user));
     else
-        stream_write(&out, "\n", 1);
+        stream_write(&run->out, "\n", 1);
     if (run->options->verbose)
         fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
                 t->ids.n, t->ids.n - t->n_prompt, now() - start);
     if (on_terminal(stdin))
         interrupted = 0;
-    return stream_close(&out) || status < 0 ? -1 : 0;
+    return stream_close(&run->out) || status < 0 ? -1 : 0;
 }
 
 static int take_turn(Chat *c, const char *message) {
@@ -254,37 +251,36 @@ static int converse(Chat *c) {
     return status < 0 ? -1 : 0;
 }
 
-int mode_chat(Run *run) {
+/* Answers --prompts, or holds a conversation that begins with -i. */
+static int chat(Chat *c) {
+    Run *run = c->run;
     const Options *o = run->options;
-    Chat c = {.run = run, .talk.system = o->system};
     if (!o->template && !run->tokenizer.chat_template.bytes)
         note(
             "%s has no chat template, so it may not be a chat model; using the llama-2 format",
             o->model);
-    int status = chat_template_open(&c.template, &run->tokenizer, o)
-                     ? EXIT_BAD_INPUT
-                     : 0;
-    if (!status) {
-        /* EOS ends an answer, even if it does not end other texts of this model */
-        run->model.eos_ends = true;
-        c.text = (Text){.end = c.template.end,
-                        .sampler = &c.sampler,
-                        .guesser = &run->guesser};
-        /* removing a long thought may rewind beyond a sliding window */
-        session_keep_all(&run->session);
-        if (sampler_open(&c.sampler, &o->sampling,
-                         run->model.config.vocab_size))
-            status = -1;
-    }
-    if (!status && o->prompts)
-        status = generate_texts(run, &c.template);
-    if (!status && !o->prompts && o->prompt && *o->prompt)
-        status = take_turn(&c, o->prompt);
-    if (!status && !o->prompts)
-        status = converse(&c);
+    if (chat_template_open(&c->template, &run->tokenizer, o))
+        return -1;
+    /* EOS ends an answer, even if it does not end other texts of this model */
+    run->model.eos_ends = true;
+    /* removing a long thought may rewind beyond a sliding window */
+    session_keep_all(&run->session);
+    if (o->prompts)
+        return generate_texts(run, &c->template);
+    c->text = (Text){.end = c->template.end, .guesser = &run->guesser};
+    if (sampler_open(&c->text.sampler, &o->sampling,
+                     run->model.config.vocab_size))
+        return -1;
+    if (o->prompt && *o->prompt && take_turn(c, o->prompt))
+        return -1;
+    return converse(c);
+}
+
+int mode_chat(Run *run) {
+    Chat c = {.run = run, .talk.system = run->options->system};
+    const int status = chat(&c);
     conversation_close(&c.talk);
     text_free(&c.text);
-    sampler_close(&c.sampler);
     chat_template_close(&c.template);
     return status;
 }

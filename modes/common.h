@@ -24,6 +24,7 @@ struct Run {
     int piece; /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
     bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
+    Stream out;       /* generated text, on stdout */
     Profile *profile; /* NULL: off */
 };
 

@@ -23,8 +23,8 @@
 static const size_t FIRST_PIECE =
     (size_t)8e9; /* products of the first piece of a prompt */
 
-bool texts_stopped(const Stream *out) {
-    return interrupted || out->error;
+bool texts_stopped(const Run *run) {
+    return interrupted || run->out.error;
 }
 
 /* ---- ids
@@ -38,7 +38,7 @@ static int append(Text *t, int id) {
 
 int text_append(Text *t, const Tokens *prompt) {
     for (int i = 0; i < prompt->n && !t->ended; i++) {
-        sampler_accept(t->sampler, prompt->ids[i]);
+        sampler_accept(&t->sampler, prompt->ids[i]);
         if (append(t, prompt->ids[i]))
             return -1;
     }
@@ -62,7 +62,7 @@ static int add_steps(Run *run, Text *t) {
         t->guesser && pending == 1
             ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
             : 0;
-    const bool samples = t->sampler && n > 0 && n == pending;
+    const bool samples = t->sampler.p && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
@@ -98,8 +98,8 @@ static int sample(const Run *run, Text *t) {
     for (bool accepted = t->n_rows > 0; accepted;
          right += accepted, t->n_ran += accepted) {
         const float *logits = t->logits + (size_t)right * vocab_size;
-        const int token = sampler_next(t->sampler, logits);
-        sampler_accept(t->sampler, token);
+        const int token = sampler_next(&t->sampler, logits);
+        sampler_accept(&t->sampler, token);
         if (token == t->end || is_end(run, token))
             t->ended = STOP;
         else if (t->n_sampled++, append(t, token))
@@ -132,7 +132,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
         return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
     write_json_token(run, to, id, logits[id] - sum);
-    HeapItem *heap = t->sampler->candidates;
+    HeapItem *heap = t->sampler.candidates;
     for (int i = 0; i < vocab_size; i++)
         heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);
@@ -194,12 +194,13 @@ int text_decode(const Run *run, Text *t) {
     return 0;
 }
 
-int text_show(const Run *run, Text *t, Stream *out) {
+int text_show(Run *run, Text *t) {
     if (text_decode(run, t))
         return -1;
     const size_t end = t->ended ? t->bytes.n : t->n_clear;
     if (end > t->n_shown)
-        stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
+        stream_write(&run->out, t->bytes.bytes + t->n_shown,
+                     (int)(end - t->n_shown));
     t->n_shown = end;
     return 0;
 }
@@ -215,10 +216,10 @@ static void show_left(Run *run, int left) {
     run->shows_left = left;
 }
 
-int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
+int texts_pass(Run *run, Text *const *texts, int n) {
     Buffer *steps = &run->steps;
     int left = 0;
-    if (texts_stopped(out))
+    if (texts_stopped(run))
         return 0;
     if (!run->piece)
         run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters,
@@ -259,8 +260,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
 /* ---- JSON
  * ---------------------------------------------------------------------------------------- */
 
-int text_write_json(Text *t, int index, const char *prompt, size_t size,
-                    uint64_t seed, Stream *out) {
+int text_write_json(Run *run, Text *t, int index, const char *prompt,
+                    size_t size) {
     static const char *const reasons[] = {
         [CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
     FILE *to = json_stream(t);
@@ -271,14 +272,16 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size,
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.bytes, t->bytes.n);
-    fprintf(
-        to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
-        (unsigned long long)seed, t->ids.n - t->n_prompt, reasons[t->ended]);
+    fprintf(to,
+            ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
+            (unsigned long long)t->sampler.options.seed, t->ids.n - t->n_prompt,
+            reasons[t->ended]);
     const bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */
-    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size))
-        out->error = errno;
+    if (!failed &&
+        write_whole(fileno(run->out.out), t->json_text, t->json_size))
+        run->out.error = errno;
     free(t->json_text);
     t->json_text = NULL;
     return failed ? fail("out of memory") : 0;
@@ -287,6 +290,7 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size,
 void text_free(Text *t) {
     free(t->ids.ids);
     free(t->bytes.bytes);
+    sampler_close(&t->sampler);
     if (t->json)
         fclose(t->json);
     free(t->json_text);

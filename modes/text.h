@@ -2,7 +2,6 @@
 #pragma once
 
 #include "modes/common.h"
-#include "text/stream.h"
 
 typedef struct {
     Tokens ids;   /* the prompt, then sampled tokens; owned */
@@ -22,7 +21,7 @@ typedef struct {
     int sequence; /* sequence of the session */
     /* a token that ends the text, in addition to the tokenizer's end tokens; -1: none */
     int end;
-    Sampler *sampler; /* not owned; NULL: the ids run without sampling */
+    Sampler sampler;  /* owned; not open: the ids run without sampling */
     Guesser *guesser; /* not owned; NULL: no draft tokens */
     /* STOP: at an end token or a stop string; LENGTH: at max */
     enum { CONTINUES, STOP, LENGTH } ended;
@@ -41,12 +40,11 @@ void text_limit(Text *t, int n);
 
 /* Runs pending ids of texts[n] in one forward pass, and samples the next tokens where none is left.
  * A long prompt takes several passes, so that Ctrl-C stops it soon. Skips NULL and finished texts.
- * Returns 1 after a pass, 0 if all texts are finished, after Ctrl-C or after a write error of
- * `out`, -1 and a message on failure. */
-int texts_pass(Run *run, Text *const *texts, int n, const Stream *out);
+ * Returns 1 after a pass, 0 if all texts are finished or stopped, -1 and a message on failure. */
+int texts_pass(Run *run, Text *const *texts, int n);
 
-/* Whether Ctrl-C or a write error of `out` stops all texts. */
-bool texts_stopped(const Stream *out);
+/* Whether Ctrl-C or a write error of run->out stops all texts. */
+bool texts_stopped(const Run *run);
 
 /* Decodes the ids from n_decoded on, up to a stop string, which ends the text. Returns -1 if out of
  * memory. */
@@ -55,12 +53,12 @@ int text_decode(const Run *run, Text *t);
 /* Writes the ids that are not shown yet, without the beginning of a possible stop string. Returns
  * -1 if out of memory.
  */
-int text_show(const Run *run, Text *t, Stream *out);
+int text_show(Run *run, Text *t);
 
 /* Writes a text, whose prompt is not in `bytes`, with its log-probabilities as a line with a JSON
  * object. `prompt`: size bytes. Returns -1 if out of memory. */
-int text_write_json(Text *t, int index, const char *prompt, size_t size,
-                    uint64_t seed, Stream *out);
+int text_write_json(Run *run, Text *t, int index, const char *prompt,
+                    size_t size);
 
 /* Frees what the text owns. */
 void text_free(Text *t);
