@@ -133,14 +133,14 @@ static Text *add_sample(Generation *g, int sequence) {
     /* not shown */
     const bool begins_with_bos =
         g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run);
-    *s = (Sample){.prompt = g->prompts.prompt};
-    s->text = (Text){.max = g->max,
-                     .sequence = sequence,
-                     .end = template ? template->end : -1,
-                     .guesser = g->many ? NULL : &g->run->guesser,
-                     .n_decoded = o->no_echo || o->json || template
-                                      ? prompt->n
-                                      : begins_with_bos};
+    *s = (Sample){.prompt = g->prompts.prompt,
+                  .text = {.max = g->max,
+                           .sequence = sequence,
+                           .end = template ? template->end : -1,
+                           .guesser = g->many ? NULL : &g->run->guesser,
+                           .n_decoded = o->no_echo || o->json || template
+                                            ? prompt->n
+                                            : begins_with_bos}};
     sampling.seed = sample_seed(s->prompt.seed, g->n_begun++);
     if (sampler_open(&s->text.sampler, &sampling,
                      g->run->model.config.vocab_size) ||

@@ -15,24 +15,13 @@
 #include <string.h>
 #include <time.h>
 
-#define INDEX(name, ...) INDEX_##name,
-enum { MODES(INDEX) N_MODES };
-#undef INDEX
-
-#define BIT(name, ...) IN_##name = 1 << INDEX_##name,
-enum { MODES(BIT) };
-#undef BIT
-
-#define ROW(name, ...) {#name, mode_##name, __VA_ARGS__},
+#define ROW(name, ...) {#name, mode_##name, IN_##name, __VA_ARGS__},
 static const Mode MODE_TABLE[] = {MODES(ROW)};
 #undef ROW
 
-/* Sets of modes, for the table of options. */
+/* More sets of modes, for the table of options. */
 enum {
-    WRITES = IN_generate | IN_chat, /* samples tokens */
     READS = IN_generate | IN_perplexity | IN_tokenize | IN_logits,
-    PROFILED = WRITES | IN_perplexity | IN_bench | IN_logits,
-    RUNS = PROFILED | IN_norms, /* runs the model */
     ALL = (1 << N_MODES) - 1
 };
 
@@ -111,7 +100,7 @@ static const Option OPTIONS[] = {
     {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
      "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
-    {"    --profile[=FILE]", STRING, PROFILED, INTO(profile),
+    {"    --profile[=FILE]", STRING, RUNS_PASSES, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {"    --dump FOLDER", STRING, IN_logits, INTO(dump),
      "logits: also write the input and output of every norm as NumPy files"},
@@ -139,16 +128,16 @@ static const Option OPTIONS[] = {
     {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
      "convert: multiply gamma into the weights that follow it"},
     {.usage = "All modes that run a model:"},
-    {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024),
+    {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, 1024),
      "[OMP_NUM_THREADS, else the number of cores]"},
-    {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16),
+    {"-b, --batch N", INT, RUNS_MODEL, RANGE(batch, 1, 1 << 16),
      "prompt tokens per forward pass [512]"},
-    {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX),
+    {"-c, --context N", INT, RUNS_MODEL, RANGE(context, 1, INT_MAX),
      "max length of a sequence [the model's]"},
-    {"    --kv f32|f16", CHOICE, RUNS, INTO(kv),
+    {"    --kv f32|f16", CHOICE, RUNS_MODEL, INTO(kv),
      "type of the KV cache [f32 for float32 weights, else f16]"},
     {.usage = "Other options:"},
-    {"-v, --verbose", TRUE, PROFILED | IN_tokenize | IN_chat, INTO(verbose),
+    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_chat, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
      "print ids with their pieces"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
@@ -213,7 +202,7 @@ static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
     for (int i = 0; i < N_MODES; i++)
-        if (modes & 1 << i)
+        if (modes & MODE_TABLE[i].bit)
             n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s",
                           MODE_TABLE[i].name);
     return names;
@@ -347,12 +336,11 @@ static int set_options(Options *o, bool *given, char **argv) {
  * there is only a note.
  */
 static int check_modes(const Mode *mode, const bool *given) {
-    const int bit = 1 << (mode - MODE_TABLE);
     for (int i = 0; i < N_OPTIONS; i++) {
         const Option *option = &OPTIONS[i];
-        if (!given[i] || option->modes & bit)
+        if (!given[i] || option->modes & mode->bit)
             continue;
-        if (option->usage[1] != 'y' || bit != IN_generate)
+        if (option->usage[1] != 'y' || mode->bit != IN_generate)
             return bad_usage("%s works in %s, not in %s", name_of(option),
                              mode_names(option->modes), mode->name);
         note("%s works in %s; ignored", name_of(option),
@@ -397,8 +385,7 @@ void options_advise(Options *o, const Tokenizer *t) {
     const char *unused;
     const Option *option = find_option("--temperature", &unused);
     size_t n = 0;
-    if (o->own_sampling || o->sampling_of ||
-        !(option->modes & 1 << (o->mode - MODE_TABLE)))
+    if (o->own_sampling || o->sampling_of || !(option->modes & o->mode->bit))
         return;
     print_failures_as_notes(true);
     for (const Advice *a = t->advice; a < t->advice + N_ADVICE; a++, option++) {

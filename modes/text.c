@@ -72,44 +72,8 @@ static int add_steps(Run *run, Text *t) {
         buffer_append(&run->steps, &step, sizeof step);
     }
     t->n_rows = samples ? 1 + n_draft : 0;
-    t->n_sampled = 0;
     t->n_ran += n;
     return pending - n;
-}
-
-/* ---- sampling
- * ------------------------------------------------------------------------------------ */
-
-/* Whether a text ends before this token. */
-static bool is_end(const Run *run, int token) {
-    const Tokenizer *t = &run->tokenizer;
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i])
-            return true;
-    return token == t->bos || token == t->eot ||
-           (token == t->eos && run->model.eos_ends);
-}
-
-/* Samples the token after the last id, and after each accepted draft token. Returns -1 on
- * failure. */
-static int sample(const Run *run, Text *t) {
-    const size_t vocab_size = run->model.config.vocab_size;
-    int right = 0;
-    for (bool accepted = t->n_rows > 0; accepted;
-         right += accepted, t->n_ran += accepted) {
-        const float *logits = t->logits + (size_t)right * vocab_size;
-        const int token = sampler_next(&t->sampler, logits);
-        sampler_accept(&t->sampler, token);
-        if (token == t->end || is_end(run, token))
-            t->ended = STOP;
-        else if (t->n_sampled++, append(t, token))
-            return -1;
-        accepted = !t->ended && right + 1 < t->n_rows &&
-                   token == t->guesser->tokens[right];
-    }
-    if (t->guesser)
-        guesser_learn(t->guesser, right);
-    return 0;
 }
 
 /* ---- log-probabilities
@@ -122,10 +86,12 @@ static FILE *json_stream(Text *t) {
     return t->json;
 }
 
-/* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
-static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
+/* With --logprobs, adds the log-probability of the last id, and the likeliest tokens. */
+static int add_logprobs(const Run *run, Text *t, const float *logits) {
     const int vocab_size = run->model.config.vocab_size,
-              n = run->options->logprobs;
+              n = run->options->logprobs, id = t->ids.ids[t->ids.n - 1];
+    if (!n)
+        return 0;
     const double sum = log_sum_exp(logits, vocab_size);
     FILE *to = json_stream(t);
     if (!to)
@@ -168,29 +134,18 @@ static void find_stop(const Options *o, Text *t) {
 }
 
 int text_decode(const Run *run, Text *t) {
-    const int first = t->ids.n - t->n_sampled; /* of this pass */
-    for (int n; t->n_decoded < t->ids.n;) {
+    while (t->n_decoded < t->ids.n) {
+        int n;
         const int i = t->n_decoded++;
         const char *bytes = run_token_text(run, &t->ids, i, &n);
-        const size_t size = t->bytes.n + n;
         buffer_append(&t->bytes, bytes, n);
         if (t->bytes.failed)
             return -1;
-        if (i < t->n_prompt) {
-            t->n_clear = size;
-            continue;
-        }
-        const float *logits =
-            t->logits + (size_t)(i - first) * run->model.config.vocab_size;
-        if (run->options->logprobs &&
-            add_logprobs(run, t, logits, t->ids.ids[i]))
-            return -1;
-        find_stop(run->options, t);
-        if (t->bytes.n < size)
-            t->ids.n = i + 1;
+        if (i < t->n_prompt)
+            t->n_clear = t->bytes.n;
+        else
+            find_stop(run->options, t);
     }
-    if (t->n_ran > t->ids.n)
-        t->n_ran = t->ids.n;
     return 0;
 }
 
@@ -202,6 +157,41 @@ int text_show(Run *run, Text *t) {
         stream_write(&run->out, t->bytes.bytes + t->n_shown,
                      (int)(end - t->n_shown));
     t->n_shown = end;
+    return 0;
+}
+
+/* ---- sampling
+ * ------------------------------------------------------------------------------------ */
+
+/* Whether a text ends before this token. */
+static bool is_end(const Run *run, int token) {
+    const Tokenizer *t = &run->tokenizer;
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i])
+            return true;
+    return token == t->bos || token == t->eot ||
+           (token == t->eos && run->model.eos_ends);
+}
+
+/* Samples the token after the last id, and after each accepted draft token, from the text's rows of
+ * logits. Returns -1 on failure. */
+static int sample(const Run *run, Text *t, const float *logits) {
+    int right = 0;
+    for (bool accepted = true; accepted; right += accepted) {
+        const int token = sampler_next(&t->sampler, logits);
+        sampler_accept(&t->sampler, token);
+        if (token == t->end || is_end(run, token))
+            t->ended = STOP;
+        else if (append(t, token) || add_logprobs(run, t, logits) ||
+                 text_decode(run, t))
+            return -1;
+        accepted = !t->ended && right + 1 < t->n_rows &&
+                   token == t->guesser->tokens[right];
+        t->n_ran += accepted;
+        logits += run->model.config.vocab_size;
+    }
+    if (t->guesser)
+        guesser_learn(t->guesser, right);
     return 0;
 }
 
@@ -224,8 +214,6 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     if (!run->piece)
         run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters,
                                   run->session.batch);
-    if (steps->n)
-        tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
         if (texts[i])
@@ -233,14 +221,14 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed)
         return steps->failed ? -1 : 0;
-    const double start = now();
     const float *next = model_forward(
         &run->session, (const Step *)(const void *)steps->bytes, n_steps);
     if (!next)
         return -1;
+    tune(&run->tuning, n_steps);
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
         run->piece = (int)fmax(
-            1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
+            1, fmin(0.2 * n_steps / run->session.seconds, run->session.batch));
     show_left(run, left);
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];
@@ -248,11 +236,9 @@ int texts_pass(Run *run, Text *const *texts, int n) {
             continue;
         const size_t n_logits =
             (size_t)t->n_rows * run->model.config.vocab_size;
-        t->logits = next;
-        next += n_logits;
-        if (check_logits(t->logits, n_logits) || sample(run, t) ||
-            text_decode(run, t))
+        if (check_logits(next, n_logits) || sample(run, t, next))
             return -1;
+        next += n_logits;
     }
     return 1;
 }

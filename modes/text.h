@@ -25,10 +25,8 @@ typedef struct {
     Guesser *guesser; /* not owned; NULL: no draft tokens */
     /* STOP: at an end token or a stop string; LENGTH: at max */
     enum { CONTINUES, STOP, LENGTH } ended;
-    int n_sampled; /* number of ids sampled in this pass */
     /* rows of logits in this pass: of the last id, then of the draft tokens; 0: no sampling */
     int n_rows;
-    const float *logits; /* [n_rows][vocab_size] */
 } Text;
 
 /* Appends to the prompt. If the text exceeds t->max tokens, it is cut to max + 1 tokens and ends.
@@ -46,7 +44,7 @@ int texts_pass(Run *run, Text *const *texts, int n);
 /* Whether Ctrl-C or a write error of run->out stops all texts. */
 bool texts_stopped(const Run *run);
 
-/* Decodes the ids from n_decoded on, up to a stop string, which ends the text. Returns -1 if out of
+/* Decodes the ids from n_decoded on. After the prompt, a stop string ends the text. Returns -1 if out of
  * memory. */
 int text_decode(const Run *run, Text *t);
 
