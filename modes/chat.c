@@ -27,43 +27,43 @@ typedef struct {
     Conversation talk;
 } Chat;
 
-static Tokens *last_answer(const Chat *c) {
-    return &c->talk.turns[c->talk.n - 1].answer;
+static ChatTurn *last_turn(const Chat *c) {
+    return &c->talk.turns[c->talk.n - 1];
 }
 
 /* ---- answers
  * ------------------------------------------------------------------------------------- */
 
 /* Sets *all to the tokens of the turns that are not dropped, with what there is of the last
- * answer. */
-static int render(const Chat *c, Tokens *all) {
-    free(all->ids);
-    int status =
-        chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
-    for (int i = 0; !status && i < last_answer(c)->n; i++)
-        status = tokens_add(all, last_answer(c)->ids[i]);
-    return status;
-}
-
-/* Renders the turns into the text. If they do not fit in the context, drops the oldest until they
- * fill at most half of it. Returns 1 if the last turn alone does not fit. */
-static int prepare(Chat *c) {
-    Text *t = &c->text;
+ * answer. If they do not fit in the context, drops the oldest until they fill at most half of it.
+ * Returns 1 if the last turn alone does not fit. The caller frees all->ids. */
+static int render(Chat *c, Tokens *all) {
     const int context = c->run->session.context, first = c->talk.first;
-    Tokens all = {0};
-    int status = render(c, &all), same = 0;
-    for (int max = context - 1;
-         !status && all.n > max && c->talk.first < c->talk.n - 1;
-         max = context / 2) {
+    const Tokens *answer = &last_turn(c)->answer;
+    for (int max = context - 1;; max = context / 2) {
+        int status = chat_template_render(&c->template, &c->run->tokenizer,
+                                          &c->talk, all);
+        for (int i = 0; !status && i < answer->n; i++)
+            status = tokens_add(all, answer->ids[i]);
+        if (status)
+            return status;
+        if (all->n <= max || c->talk.first == c->talk.n - 1)
+            break;
         c->talk.first++;
-        status = render(c, &all);
+        free(all->ids);
     }
     if (c->talk.first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
             context, c->talk.first - first);
-    if (!status && all.n >= context)
-        status = 1;
+    return all->n >= context;
+}
+
+/* Renders the turns into the text, and keeps the longest cached prefix. Returns as render(). */
+static int prepare(Chat *c) {
+    Text *t = &c->text;
+    Tokens all;
+    int status = render(c, &all), same = 0;
     if (!status && c->run->options->verbose_prompt) {
         Stream err;
         stream_open(&err, stderr);
@@ -71,20 +71,18 @@ static int prepare(Chat *c) {
             run_show_piece(c->run, &err, all.ids[i]);
         status = stream_close(&err);
     }
-    if (status) {
-        free(all.ids);
-        return status;
+    if (!status) {
+        while (same < t->n_ran && same < all.n - 1 &&
+               all.ids[same] == t->ids.ids[same])
+            same++;
+        t->ids.n = t->n_ran = same;
+        t->max = c->run->session.context;
+        t->ended = CONTINUES;
+        status =
+            text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
+        t->n_decoded = t->ids.n;
+        t->n_prompt -= last_turn(c)->answer.n;
     }
-    while (same < t->n_ran && same < all.n - 1 &&
-           all.ids[same] == t->ids.ids[same])
-        same++;
-    t->ids.n = t->n_ran = same;
-    t->max = context;
-    t->ended = CONTINUES;
-    status =
-        text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
-    t->n_decoded = t->ids.n;
-    t->n_prompt -= last_answer(c)->n;
     free(all.ids);
     return status;
 }
@@ -99,13 +97,14 @@ static int generate(Chat *c) {
     while ((more = texts_pass(c->run, &t, 1)) > 0)
         if (!json && text_show(c->run, t))
             return -1;
-    last_answer(c)->n = 0;
+    Tokens *to = &last_turn(c)->answer;
+    to->n = 0;
     size_t size = 0;
     for (int i = t->n_prompt, n; more >= 0 && i < t->ids.n; i++) {
-        run_token_text(c->run, &t->ids, i, &n);
+        run_token_text(c->run, t->ids.ids[i - 1], t->ids.ids[i], &n);
         if ((size += n) > t->bytes.n)
             break;
-        if (tokens_add(last_answer(c), t->ids.ids[i]))
+        if (tokens_add(to, t->ids.ids[i]))
             return -1;
     }
     return more;
@@ -115,7 +114,7 @@ static int generate(Chat *c) {
 static int answer(Chat *c) {
     Run *run = c->run;
     Text *t = &c->text;
-    const char *user = c->talk.turns[c->talk.n - 1].user;
+    const char *user = last_turn(c)->user;
     const int context = run->session.context;
     const double start = now();
     int status = prepare(c);
@@ -215,7 +214,7 @@ static int command(Chat *c, const char *line) {
     } else if (!strncmp(line, "/load ", 6)) {
         load(c, line + 6);
     } else if (!strcmp(line, "/regen") && c->talk.n) {
-        last_answer(c)->n = 0;
+        last_turn(c)->answer.n = 0;
     } else {
         if (!strncmp(line, "/save ", 6))
             save(c, line + 6);
@@ -223,7 +222,7 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         return 0;
     }
-    return c->talk.n && !last_answer(c)->n ? answer(c) : 0;
+    return c->talk.n && !last_turn(c)->answer.n ? answer(c) : 0;
 }
 
 /* ---- the mode

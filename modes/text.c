@@ -136,8 +136,9 @@ static void find_stop(const Options *o, Text *t) {
 int text_decode(const Run *run, Text *t) {
     while (t->n_decoded < t->ids.n) {
         int n;
-        const int i = t->n_decoded++;
-        const char *bytes = run_token_text(run, &t->ids, i, &n);
+        const int i = t->n_decoded++, *ids = t->ids.ids;
+        const char *bytes =
+            run_token_text(run, i ? ids[i - 1] : -1, ids[i], &n);
         buffer_append(&t->bytes, bytes, n);
         if (t->bytes.failed)
             return -1;
