@@ -238,12 +238,13 @@ static int converse(Chat *c) {
     while (!status && !interrupted) {
         char *message;
         size_t size;
-        status = input_read(&in, &message, &size);
-        if (!status && strlen(message) < size)
+        if ((status = input_read(&in, &message, &size)))
+            break;
+        if (strlen(message) < size)
             note("ignored: a message with a zero byte");
-        else if (!status && typed && *message == '/')
+        else if (typed && *message == '/')
             status = command(c, message);
-        else if (!status && size)
+        else if (size)
             status = take_turn(c, message);
     }
     input_close(&in);
@@ -254,19 +255,20 @@ static int converse(Chat *c) {
 static int chat(Chat *c) {
     Run *run = c->run;
     const Options *o = run->options;
-    if (!o->template && !run->tokenizer.chat_template.bytes)
+    Tokenizer *t = &run->tokenizer;
+    if (!o->template && !t->chat_template.bytes)
         note(
             "%s has no chat template, so it may not be a chat model; using the llama-2 format",
             o->model);
-    if (chat_template_open(&c->template, &run->tokenizer, o))
+    if (chat_template_open(&c->template, t, o))
         return -1;
-    /* EOS ends an answer, even if it does not end other texts of this model */
+    /* these end an answer, even if they do not end other texts of this model */
     run->model.eos_ends = true;
+    t->ends[t->n_ends++] = c->template.end;
     /* removing a long thought may rewind beyond a sliding window */
     session_keep_all(&run->session);
     if (o->prompts)
         return generate_texts(run, &c->template);
-    c->text = (Text){.end = c->template.end, .guesser = &run->guesser};
     if (sampler_open(&c->text.sampler, &o->sampling,
                      run->model.config.vocab_size))
         return -1;
@@ -276,7 +278,9 @@ static int chat(Chat *c) {
 }
 
 int mode_chat(Run *run) {
-    Chat c = {.run = run, .talk.system = run->options->system};
+    Chat c = {.run = run,
+              .talk.system = run->options->system,
+              .text.guesser = &run->guesser};
     const int status = chat(&c);
     conversation_close(&c.talk);
     text_free(&c.text);

@@ -43,15 +43,16 @@ typedef struct {
     /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
     Text root;
     int parallel;
-    /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
-    Text **running;
+    /* [parallel + 1]: the text of each sequence, then the root; NULL: free */
+    Text *running[MAX_PARALLEL + 1];
     Sample *samples;  /* [MAX_WAITING], owned; sample i is at i % MAX_WAITING */
     int n_samples;    /* number of samples that have begun */
     int n_written;    /* of these, in order */
     double shown;     /* time when progress was last shown, seconds */
+    double start;     /* time when the run began, seconds */
     double prefilled; /* time when the first prompt had run, seconds */
     /* numbers of prompt tokens, of positions that ran, of sampled tokens */
-    int64_t n_read, n_ran, n_sampled;
+    long long n_read, n_ran, n_sampled;
 } Generation;
 
 /* ---- the output
@@ -136,7 +137,6 @@ static Text *add_sample(Generation *g, int sequence) {
     *s = (Sample){.prompt = g->prompts.prompt,
                   .text = {.max = g->max,
                            .sequence = sequence,
-                           .end = template ? template->end : -1,
                            .guesser = g->many ? NULL : &g->run->guesser,
                            .n_decoded = o->no_echo || o->json || template
                                             ? prompt->n
@@ -206,34 +206,37 @@ static int open_generation(Generation *g, const ChatTemplate *template) {
     if (prompts_open(&g->prompts, g->run, template))
         return -1;
     g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
-    g->running = allocate_zeroed((size_t)g->parallel + 1, sizeof(Text *));
-    g->samples =
-        g->running ? allocate_zeroed(MAX_WAITING, sizeof *g->samples) : NULL;
+    g->samples = allocate_zeroed(MAX_WAITING, sizeof *g->samples);
     if (!g->samples)
         return -1;
     g->running[g->parallel] = &g->root;
-    return g->many ? session_reserve(&g->run->session, g->parallel + 1) : 0;
+    if (g->many && session_reserve(&g->run->session, g->parallel + 1))
+        return -1;
+    g->start = now();
+    return 0;
 }
 
-static void show_statistics(const Generation *g, double start, double end) {
+static void show_statistics(const Generation *g) {
     const Run *run = g->run;
     const Guesser *guesser = &run->guesser;
     const Sampling *sampling = &run->options->sampling;
-    const long long read = g->n_read, decoded = g->n_ran - g->n_read;
+    const long long decoded = g->n_ran - g->n_read;
+    const double end = now(), prefilled = g->prefilled > 0 ? g->prefilled : end;
     if (sampling->temperature > 0)
         fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
         fprintf(
             stderr,
             "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
-            g->prompts.prompt.line - g->prompts.n_failed, read, g->n_written,
-            (long long)g->n_sampled, (double)g->n_sampled / (end - start));
+            g->prompts.prompt.line - g->prompts.n_failed, g->n_read,
+            g->n_written, g->n_sampled,
+            (double)g->n_sampled / (end - g->start));
     else
         fprintf(
             stderr,
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
-            read, (double)read / (g->prefilled - start), decoded,
-            (double)decoded / fmax(end - g->prefilled, 1e-9));
+            g->n_read, (double)g->n_read / (prefilled - g->start), decoded,
+            (double)decoded / fmax(end - prefilled, 1e-9));
     if (guesser->guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted,
                 guesser->guessed);
@@ -274,13 +277,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
                     .many = o->samples || o->prompts || o->json,
                     .max = template ? run->session.context : run_steps(run)};
     stream_open(&run->out, stdout);
-    int status = open_generation(&g, template);
-    const double start = now();
-    if (!status)
-        status = generate(&g);
-    const double end = now();
-    if (g.prefilled == 0)
-        g.prefilled = end;
+    int status = open_generation(&g, template) || generate(&g) ? -1 : 0;
     if (g.n_written < g.n_samples && sample_at(&g, g.n_written)->begun)
         stream_write(&run->out, "\n", 1);
     if (stream_close(&run->out))
@@ -288,12 +285,11 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     for (int i = g.n_written; i < g.n_samples; i++)
         drop_sample(&g, i);
     if (!status && (g.many ? g.n_read : g.n_ran))
-        show_statistics(&g, start, end);
+        show_statistics(&g);
     if (prompts_report(&g.prompts))
         status = -1;
     prompts_close(&g.prompts);
     free(g.samples);
-    free(g.running);
     return status;
 }
 

@@ -87,7 +87,7 @@ static const Option OPTIONS[] = {
      "with --json: log-probabilities of each token and of the N likeliest ones"},
     {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
-    {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, 4096),
+    {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, MAX_PARALLEL),
      "generate: texts that run together [16, fewer if memory is short]"},
     {"    --no-echo", TRUE, IN_generate, INTO(no_echo),
      "generate: write only what follows the prompt"},

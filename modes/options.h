@@ -60,8 +60,9 @@ MODES(DECLARE)
 enum {
     MAX_LOOKUP = 15,
     MAX_STOPS = 16,
-    MAX_LOGPROBS = 100
-}; /* --lookup, --stop, --logprobs */
+    MAX_LOGPROBS = 100,
+    MAX_PARALLEL = 4096
+}; /* --lookup, --stop, --logprobs, --parallel */
 
 /* Strings point into argv; NULL = not given. */
 typedef struct {

@@ -56,8 +56,7 @@ void text_limit(Text *t, int n) {
 static int add_steps(Run *run, Text *t) {
     const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
               room = run->piece - (int)(run->steps.n / sizeof(Step));
-    const int limit = room > 1 ? room : 1,
-              n = pending < limit ? pending : limit;
+    const int n = min_int(pending, room > 1 ? room : 1);
     const int n_draft =
         t->guesser && pending == 1
             ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
@@ -181,7 +180,7 @@ static int sample(const Run *run, Text *t, const float *logits) {
     for (bool accepted = true; accepted; right += accepted) {
         const int token = sampler_next(&t->sampler, logits);
         sampler_accept(&t->sampler, token);
-        if (token == t->end || is_end(run, token))
+        if (is_end(run, token))
             t->ended = STOP;
         else if (append(t, token) || add_logprobs(run, t, logits) ||
                  text_decode(run, t))
@@ -266,8 +265,7 @@ int text_write_json(Run *run, Text *t, int index, const char *prompt,
     const bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */
-    if (!failed &&
-        write_whole(fileno(run->out.out), t->json_text, t->json_size))
+    if (!failed && write_whole(fileno(stdout), t->json_text, t->json_size))
         run->out.error = errno;
     free(t->json_text);
     t->json_text = NULL;

@@ -18,9 +18,7 @@ typedef struct {
     FILE *json;
     char *json_text;
     size_t json_size;
-    int sequence; /* sequence of the session */
-    /* a token that ends the text, in addition to the tokenizer's end tokens; -1: none */
-    int end;
+    int sequence;     /* sequence of the session */
     Sampler sampler;  /* owned; not open: the ids run without sampling */
     Guesser *guesser; /* not owned; NULL: no draft tokens */
     /* STOP: at an end token or a stop string; LENGTH: at max */
