@@ -36,18 +36,18 @@ static int open_session(Run *run, const Mode *mode) {
     const KvType kv_type = !o->kv                 ? run->model.kv_type
                            : strcmp(o->kv, "f32") ? KV_F16
                                                   : KV_F32;
-    const int max = run->model.long_factors ? run->model.long_context
-                                            : run->model.config.context;
-    if (o->context > max)
-        note("-c %d exceeds the model's context; using %d", o->context, max);
-    if (o->verbose && run->model.long_factors)
-        note("LongRoPE with its %s factors",
-             o->context > run->model.config.context ? "long" : "short");
     if (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES)
         model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch,
                      o->context, kv_type))
         return -1;
+    const int context = run->session.context;
+    if (o->context > context)
+        note("-c %d exceeds the model's context; using %d", o->context,
+             context);
+    if (o->verbose && run->model.long_factors)
+        note("LongRoPE with its %s factors",
+             context > run->model.config.context ? "long" : "short");
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!ranks_own() && (o->profile || o->dump) &&
         !(run->profile = profile_open(&run->session, about, nanoseconds)))
@@ -95,9 +95,9 @@ static int run_mode(const Mode *mode, Options *options) {
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status)
         options_advise(options, &run.tokenizer);
-    if (takes_ranks)
-        status = model_agree(status, &run.session, options->norm);
-    run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
+    if (takes_ranks &&
+        !(status = model_agree(status, &run.session, options->norm)))
+        run.session.mirror = follow_mirror();
     if (!status) {
         team_keep(run.tuning.max_threads, run_passes, &run);
         status = run.status;

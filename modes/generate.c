@@ -13,7 +13,6 @@
 #include "kv_cache.h"
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/common.h"
 #include "modes/prompts.h"
 #include "modes/text.h"
 #include "sampler.h"

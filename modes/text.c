@@ -10,7 +10,6 @@
 #include "base/process.h"
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/common.h"
 #include "modes/guess.h"
 #include "sampler.h"
 #include "text/merges.h"
