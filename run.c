@@ -36,20 +36,20 @@ static int open_session(Run *run, const Mode *mode) {
     const KvType kv_type = !o->kv                 ? run->model.kv_type
                            : strcmp(o->kv, "f32") ? KV_F16
                                                   : KV_F32;
-    const int max = run->model.long_factors ? run->model.long_context
-                                            : run->model.config.context;
-    if (o->context > max)
-        note("-c %d exceeds the model's context; using %d", o->context, max);
-    if (o->verbose && run->model.long_factors)
-        note("LongRoPE with its %s factors",
-             o->context > run->model.config.context ? "long" : "short");
-    if (run->model.decode_bytes <= SMALL_MODEL || mode->needs & DECODES)
+    if (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES)
         model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch,
                      o->context, kv_type))
         return -1;
-    if (mode->needs & REWINDS)
+    if (mode->bit & REWINDS)
         session_keep_all(&run->session);
+    const int context = run->session.context;
+    if (o->context > context)
+        note("-c %d exceeds the model's context; using %d", o->context,
+             context);
+    if (o->verbose && run->model.long_factors)
+        note("LongRoPE with its %s factors",
+             context > run->model.config.context ? "long" : "short");
     const About about = {o->model, o->norm, run->session.n_threads};
     if (!own_rank && (o->profile || o->dump) &&
         !(run->profile = profile_open(&run->session, about)))
@@ -66,20 +66,20 @@ static int open_session(Run *run, const Mode *mode) {
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
-    if ((mode->needs & TAKES_VOCABULARY ? model_open_vocabulary
-                                        : model_open)(&run->model, o->model))
+    if ((mode->bit & TAKES_VOCABULARY ? model_open_vocabulary
+                                      : model_open)(&run->model, o->model))
         return 1;
-    if (mode->needs & TAKES_RANKS && model_share(&run->model))
+    if (mode->bit & RUNS_PASSES && model_share(&run->model))
         return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm))
         return EXIT_BAD_USAGE;
-    const TokenizerUse use = o->tokens && mode->needs & RUNS_MODEL
+    const TokenizerUse use = o->tokens && mode->bit & RUNS_MODEL
                                  ? TOKENIZER_IF_READABLE
                                  : mode->tokenizer;
     if (!own_rank && model_open_tokenizer(&run->tokenizer, &run->model,
                                           o->model, o->tokenizer, use) < 0)
         return 1;
-    return mode->needs & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
+    return mode->bit & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
 
 /* Runs the mode, or the passes of rank 0. */
@@ -91,15 +91,15 @@ static void run_passes(void *run) {
 
 static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
-    const bool takes_ranks = mode->needs & TAKES_RANKS;
+    const bool takes_ranks = mode->bit & RUNS_PASSES;
     if (!takes_ranks && own_rank)
         return 0;
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status)
         options_advise(options, &run.tokenizer);
-    if (takes_ranks)
-        status = model_agree(status, &run.session, options->norm);
-    run.session.mirror = !status && takes_ranks ? follow_mirror() : NULL;
+    if (takes_ranks &&
+        !(status = model_agree(status, &run.session, options->norm)))
+        run.session.mirror = follow_mirror();
     if (!status) {
         team_keep(run.tuning.max_threads, run_passes, &run);
         status = run.status;
@@ -129,7 +129,7 @@ static int run(char **argv) {
     if (status >= 0)
         return status;
     const Mode *mode = options.mode;
-    if (!options.model && !(mode->needs & MODEL_OPTIONAL) &&
+    if (!options.model && !(mode->bit & MODEL_OPTIONAL) &&
         !(options.model = bundled_model()))
         return EXIT_BAD_USAGE;
     if ((options.dump || options.norm_sweep) && n_ranks > 1)
@@ -137,7 +137,7 @@ static int run(char **argv) {
     if (options.norm && !options.model)
         return bad_usage("--norm needs a model");
     handle_signals();
-    if (mode->needs & RUNS_MODEL)
+    if (mode->bit & RUNS_MODEL)
         options.threads = start_threads(options.threads);
     outputs_announce(options.output, options.profile);
     return run_mode(mode, &options);

@@ -39,8 +39,9 @@ typedef struct {
     SpacePrefix space_prefix;
     bool no_bos; /* texts do not begin with BOS */
     int bos, eos;
-    int eot;            /* ends a turn of a chat; -1 = none */
-    int ends[MAX_ENDS]; /* [n_ends] other tokens that end a text */
+    int eot; /* ends a turn of a chat; -1 = none */
+    /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a chat template's */
+    int ends[MAX_ENDS + 1];
     int n_ends;
     Buffer chat_template; /* Jinja; no bytes: none */
     bool

@@ -14,6 +14,10 @@ static inline size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+static inline int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
 /* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in
  * huge pages if the system has them and the memory fills one. NULL and a
  * message on failure. */

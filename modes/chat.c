@@ -23,7 +23,6 @@
 typedef struct {
     Run *run;
     ChatTemplate template;
-    Sampler sampler;
     Text text;
     Conversation talk;
 } Chat;
@@ -32,37 +31,36 @@ typedef struct {
  * ------------------------------------------------------------------------------------- */
 
 /* Sets *all to the tokens of the messages that are not dropped, and the last n_answer tokens of the
- * text. */
-static int render(const Chat *c, int n_answer, Tokens *all) {
-    const Tokens *ids = &c->text.ids;
-    free(all->ids);
-    int status =
-        chat_template_render(&c->template, &c->run->tokenizer, &c->talk, all);
-    for (int i = ids->n - n_answer; !status && i < ids->n; i++)
-        status = tokens_add(all, ids->ids[i]);
-    return status;
-}
-
-/* Renders the messages into the text, before the n_answer tokens at its end. If they do not fit in
- * the context, drops the oldest turns until they fill at most half of it. Returns 1 if the last
- * message alone does not fit. */
-static int prepare(Chat *c, int n_answer) {
-    Text *t = &c->text;
+ * text. If they do not fit in the context, drops the oldest turns until they fill at most half of
+ * it. Returns 1 if the last message alone does not fit. The caller frees all->ids. */
+static int render(Chat *c, int n_answer, Tokens *all) {
     const int context = c->run->session.context, first = c->talk.first;
-    Tokens all = {0};
-    int status = render(c, n_answer, &all), same = 0;
-    for (int max = context - 1;
-         !status && all.n > max && c->talk.first < c->talk.n - 1;
-         max = context / 2) {
+    const Tokens *ids = &c->text.ids;
+    for (int max = context - 1;; max = context / 2) {
+        int status = chat_template_render(&c->template, &c->run->tokenizer,
+                                          &c->talk, all);
+        for (int i = ids->n - n_answer; !status && i < ids->n; i++)
+            status = tokens_add(all, ids->ids[i]);
+        if (status)
+            return status;
+        if (all->n <= max || c->talk.first == c->talk.n - 1)
+            break;
         c->talk.first += 2;
-        status = render(c, n_answer, &all);
+        free(all->ids);
     }
     if (c->talk.first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
             context, (c->talk.first - first) / 2);
-    if (!status && all.n >= context)
-        status = 1;
+    return all->n >= context;
+}
+
+/* Renders the messages into the text, before the n_answer tokens at its end, and keeps the longest
+ * cached prefix. Returns as render(). */
+static int prepare(Chat *c, int n_answer) {
+    Text *t = &c->text;
+    Tokens all;
+    int status = render(c, n_answer, &all), same = 0;
     if (!status && c->run->options->verbose_prompt) {
         Stream err;
         stream_open(&err, stderr);
@@ -70,32 +68,30 @@ static int prepare(Chat *c, int n_answer) {
             run_show_piece(c->run, &err, all.ids[i]);
         status = stream_close(&err);
     }
-    if (status) {
-        free(all.ids);
-        return status;
+    if (!status) {
+        while (same < t->n_ran && same < all.n - 1 &&
+               all.ids[same] == t->ids.ids[same])
+            same++;
+        t->ids.n = t->n_ran = same;
+        t->max = c->run->session.context;
+        t->ended = CONTINUES;
+        status =
+            text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
+        t->n_decoded = t->ids.n;
+        t->n_prompt -= n_answer;
     }
-    while (same < t->n_ran && same < all.n - 1 &&
-           all.ids[same] == t->ids.ids[same])
-        same++;
-    t->ids.n = t->n_ran = same;
-    t->max = context;
-    t->ended = CONTINUES;
-    status =
-        text_append(t, &(Tokens){.ids = all.ids + same, .n = all.n - same});
-    t->n_decoded = t->ids.n;
-    t->n_prompt -= n_answer;
     free(all.ids);
     return status;
 }
 
 /* Generates until the answer ends or the context is full. */
-static int generate(Chat *c, Stream *out) {
+static int generate(Chat *c) {
     const bool json = c->run->options->json;
     Text *t = &c->text;
     int more;
     text_limit(t, c->run->options->steps);
-    while ((more = texts_pass(c->run, &t, 1, out)) > 0)
-        if (!json && text_show(c->run, t, out))
+    while ((more = texts_pass(c->run, &t, 1)) > 0)
+        if (!json && text_show(c->run, t))
             return -1;
     return more;
 }
@@ -107,7 +103,7 @@ static int add_answer(Chat *c) {
     size_t at = 0;
     for (int i = t->n_prompt, n; m && i < t->ids.n; i++, at += n) {
         const Piece *p = &c->run->tokenizer.pieces.list[t->ids.ids[i]];
-        run_token_text(c->run, &t->ids, i, &n);
+        run_token_text(c->run, t->ids.ids[i - 1], t->ids.ids[i], &n);
         if (at + n > m->n) {
             m->n = at; /* a stop string ended the text in this token */
             break;
@@ -125,7 +121,6 @@ static int answer(Chat *c) {
     const JinjaText user = c->talk.messages[c->talk.n - 1];
     const int context = run->session.context;
     const double start = now();
-    Stream out;
     int status = prepare(c, 0);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
@@ -137,9 +132,9 @@ static int answer(Chat *c) {
     t->bytes.n = t->n_clear = t->n_shown = 0;
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
-    stream_open(&out, stdout);
+    stream_open(&run->out, stdout);
     do
-        status = generate(c, &out);
+        status = generate(c);
     while (!status && t->ended == LENGTH && t->max == context &&
            t->ids.n - t->n_prompt != run->options->steps &&
            !(status = prepare(c, t->ids.n - t->n_prompt)));
@@ -147,16 +142,16 @@ static int answer(Chat *c) {
         note("the context of %d positions is full, and ends the answer",
              context);
     if (run->options->json && status >= 0)
-        status = text_write_json(t, (c->talk.n + 1) / 2, user.text, user.n,
-                                 run->options->sampling.seed, &out);
+        status =
+            text_write_json(run, t, (c->talk.n + 1) / 2, user.text, user.n);
     else
-        stream_write(&out, "\n", 1);
+        stream_write(&run->out, "\n", 1);
     if (run->options->verbose)
         fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
                 t->ids.n, t->ids.n - t->n_prompt, now() - start);
     if (on_terminal(stdin))
         interrupted = 0;
-    return stream_close(&out) || status < 0 || add_answer(c) ? -1 : 0;
+    return stream_close(&run->out) || status < 0 || add_answer(c) ? -1 : 0;
 }
 
 static int take_turn(Chat *c, const char *message) {
@@ -241,47 +236,50 @@ static int converse(Chat *c) {
     while (!status && !interrupted) {
         char *message;
         size_t size;
-        status = input_read(&in, &message, &size);
-        if (!status && strlen(message) < size)
+        if ((status = input_read(&in, &message, &size)))
+            break;
+        if (strlen(message) < size)
             note("ignored: a message with a zero byte");
-        else if (!status && typed && *message == '/')
+        else if (typed && *message == '/')
             status = command(c, message);
-        else if (!status && size)
+        else if (size)
             status = take_turn(c, message);
     }
     input_close(&in);
     return status < 0 ? -1 : 0;
 }
 
-int mode_chat(Run *run) {
+/* Answers --prompts, or holds a conversation that begins with -i. */
+static int chat(Chat *c) {
+    Run *run = c->run;
     const Options *o = run->options;
-    Chat c = {.run = run, .talk.system = o->system};
-    if (!o->template && !run->tokenizer.chat_template.bytes)
+    Tokenizer *t = &run->tokenizer;
+    if (!o->template && !t->chat_template.bytes)
         note(
             "%s has no chat template, so it may not be a chat model; using the llama-2 format",
             o->model);
-    int status = chat_template_open(&c.template, &run->tokenizer, o)
-                     ? EXIT_BAD_INPUT
-                     : 0;
-    if (!status) {
-        /* EOS ends an answer, even if it does not end other texts of this model */
-        run->model.eos_ends = true;
-        c.text = (Text){.end = c.template.end,
-                        .sampler = &c.sampler,
-                        .guesser = &run->guesser};
-        if (sampler_open(&c.sampler, &o->sampling,
-                         run->model.config.vocab_size))
-            status = -1;
-    }
-    if (!status && o->prompts)
-        status = generate_texts(run, &c.template);
-    if (!status && !o->prompts && o->prompt && *o->prompt)
-        status = take_turn(&c, o->prompt);
-    if (!status && !o->prompts)
-        status = converse(&c);
+    if (chat_template_open(&c->template, t, o))
+        return -1;
+    /* these end an answer, even if they do not end other texts of this model */
+    run->model.eos_ends = true;
+    t->ends[t->n_ends++] = c->template.end;
+    if (o->prompts)
+        return generate_texts(run, &c->template);
+    if (sampler_open(&c->text.sampler, &o->sampling,
+                     run->model.config.vocab_size))
+        return -1;
+    if (o->prompt && *o->prompt && take_turn(c, o->prompt))
+        return -1;
+    return converse(c);
+}
+
+int mode_chat(Run *run) {
+    Chat c = {.run = run,
+              .talk.system = run->options->system,
+              .text.guesser = &run->guesser};
+    const int status = chat(&c);
     conversation_close(&c.talk);
     text_free(&c.text);
-    sampler_close(&c.sampler);
     chat_template_close(&c.template);
     return status;
 }

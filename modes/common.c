@@ -56,8 +56,8 @@ double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++)
         max = fmaxf(max, logits[i]);
-    double sum = exp(logits[0] - (double)max);
-    for (int i = 1; i < n; i++)
+    double sum = 0;
+    for (int i = 0; i < n; i++)
         sum += exp(logits[i] - (double)max);
     return log(sum) + max;
 }
@@ -71,8 +71,7 @@ void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
 
 void write_json_token(const Run *run, FILE *out, int id, double logprob) {
     int n;
-    const char *bytes =
-        run_token_text(run, &(Tokens){.ids = &id, .n = 1}, 0, &n);
+    const char *bytes = run_token_text(run, -1, id, &n);
     fprintf(out,
             logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": ["
                          : "{\"token\": %d, \"bytes\": [",
@@ -94,12 +93,11 @@ int run_steps(const Run *run) {
     return steps == 0 || steps > context ? context : steps;
 }
 
-const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n) {
+const char *run_token_text(const Run *run, int previous, int token, int *n) {
     static char number[16];
     if (run->tokenizer.pieces.n)
-        return tokenizer_decode(&run->tokenizer, i ? ids->ids[i - 1] : -1,
-                                ids->ids[i], n);
-    *n = snprintf(number, sizeof number, i ? ",%d" : "%d", ids->ids[i]);
+        return tokenizer_decode(&run->tokenizer, previous, token, n);
+    *n = snprintf(number, sizeof number, previous < 0 ? "%d" : ",%d", token);
     return number;
 }
 

@@ -24,6 +24,7 @@ struct Run {
     int piece; /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
     bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
+    Stream out;       /* generated text, on stdout */
     Profile *profile; /* NULL: off */
 };
 
@@ -41,8 +42,9 @@ int run_first_token(const Run *run);
 /* Max positions of a text in mode generate: -n, limited by the context. */
 int run_steps(const Run *run);
 
-/* The bytes of ids[i], or its number if there is no tokenizer. Valid until the next call. */
-const char *run_token_text(const Run *run, const Tokens *ids, int i, int *n);
+/* The bytes of a token that follows `previous` (-1: none), or its number if there is no tokenizer.
+ * Valid until the next call. */
+const char *run_token_text(const Run *run, int previous, int token, int *n);
 
 /* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN
  * (tokenize.c). */

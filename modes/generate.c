@@ -13,7 +13,6 @@
 #include "kv_cache.h"
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/common.h"
 #include "modes/prompts.h"
 #include "modes/text.h"
 #include "sampler.h"
@@ -28,12 +27,10 @@ enum {
 };
 
 /* A text and its prompt. */
-typedef struct Sample {
-    struct Sample *next; /* in the order of the output */
+typedef struct {
     Text text;
     Prompt prompt; /* its ids are not owned */
-    uint64_t seed;
-    bool begun; /* writing has started */
+    bool begun;    /* writing has started */
 } Sample;
 
 typedef struct {
@@ -45,66 +42,64 @@ typedef struct {
     /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
     Text root;
     int parallel;
-    /* [parallel + 1], owned: the text of each sequence, then the root; NULL: free */
-    Text **running;
-    Sampler *samplers; /* [parallel], owned */
-    Sample *first,
-        **last; /* list of unwritten samples, owned; the pointer to append to */
-    int n_waiting; /* unwritten samples */
-    Stream out;
+    /* [parallel + 1]: the text of each sequence, then the root; NULL: free */
+    Text *running[MAX_PARALLEL + 1];
+    Sample *samples;  /* [MAX_WAITING], owned; sample i is at i % MAX_WAITING */
+    int n_samples;    /* number of samples that have begun */
+    int n_written;    /* of these, in order */
     double shown;     /* time when progress was last shown, seconds */
+    double start;     /* time when the run began, seconds */
     double prefilled; /* time when the first prompt had run, seconds */
-    int n_texts;      /* number of written texts */
     /* numbers of prompt tokens, of positions that ran, of sampled tokens */
-    int64_t n_read, n_ran, n_sampled;
+    long long n_read, n_ran, n_sampled;
 } Generation;
 
 /* ---- the output
  * ----------------------------------------------------------------------------------- */
 
+static Sample *sample_at(const Generation *g, int i) {
+    return &g->samples[i % MAX_WAITING];
+}
+
 /* Writes the rest of a sample. */
 static int show_sample(Generation *g, Sample *s) {
     char line[64];
-    const unsigned long long seed = s->seed;
+    Stream *out = &g->run->out;
+    const unsigned long long seed = s->text.sampler.options.seed;
     if (!s->begun && g->many)
-        stream_write(&g->out, line,
+        stream_write(out, line,
                      snprintf(line, sizeof line, "=== prompt %d, seed %llu\n",
                               s->prompt.line, seed));
     s->begun = true;
-    if (text_show(g->run, &s->text, &g->out))
+    if (text_show(g->run, &s->text))
         return -1;
     if (s->text.ended)
-        stream_write(&g->out, "\n", 1);
+        stream_write(out, "\n", 1);
     return 0;
 }
 
-/* Adds the first sample to the statistics and frees it. */
-static void drop_sample(Generation *g) {
-    Sample *s = g->first;
-    g->first = s->next;
-    if (!g->first)
-        g->last = &g->first;
-    g->n_waiting--;
-    g->n_ran += s->text.n_ran;
-    g->n_sampled += s->text.ids.n - s->text.n_prompt;
-    text_free(&s->text);
-    free(s);
+/* Adds a sample to the statistics and frees it. */
+static void drop_sample(Generation *g, int i) {
+    Text *t = &sample_at(g, i)->text;
+    g->n_ran += t->n_ran;
+    g->n_sampled += t->ids.n - t->n_prompt;
+    text_free(t);
 }
 
 /* Writes finished samples in order, and streams the first unfinished one. Returns -1 if out of
  * memory. */
 static int write_samples(Generation *g) {
     const bool json = g->run->options->json;
-    for (Sample *s; (s = g->first) && !texts_stopped(&g->out);) {
+    while (g->n_written < g->n_samples && !texts_stopped(g->run)) {
+        Sample *s = sample_at(g, g->n_written);
         if (!json && show_sample(g, s))
             return -1;
         if (!s->text.ended)
             break;
-        if (json && text_write_json(&s->text, s->prompt.line, s->prompt.text,
-                                    s->prompt.size, s->seed, &g->out))
+        if (json && text_write_json(g->run, &s->text, s->prompt.line,
+                                    s->prompt.text, s->prompt.size))
             return -1;
-        g->n_texts++;
-        drop_sample(g);
+        drop_sample(g, g->n_written++);
     }
     return 0;
 }
@@ -133,31 +128,22 @@ static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
     const ChatTemplate *template = g->prompts.template;
     const Tokens *prompt = &g->prompts.prompt.ids;
-    Sampler *sampler = &g->samplers[sequence];
+    Sampling sampling = o->sampling;
+    Sample *s = sample_at(g, g->n_samples++);
     /* not shown */
     const bool begins_with_bos =
         g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run);
-    if (!sampler->p &&
-        sampler_open(sampler, &o->sampling, g->run->model.config.vocab_size))
-        return NULL;
-    Sample *s = allocate_zeroed(1, sizeof *s);
-    if (!s)
-        return NULL;
-    *g->last = s;
-    g->last = &s->next;
-    g->n_waiting++;
-    s->prompt = g->prompts.prompt;
-    s->seed = sample_seed(s->prompt.seed, g->n_begun++);
-    s->text = (Text){.max = g->max,
-                     .sequence = sequence,
-                     .end = template ? template->end : -1,
-                     .sampler = sampler,
-                     .guesser = g->many ? NULL : &g->run->guesser,
-                     .n_decoded = o->no_echo || o->json || template
-                                      ? prompt->n
-                                      : begins_with_bos};
-    sampler_restart(sampler, s->seed);
-    if (text_append(&s->text, prompt))
+    *s = (Sample){.prompt = g->prompts.prompt,
+                  .text = {.max = g->max,
+                           .sequence = sequence,
+                           .guesser = g->many ? NULL : &g->run->guesser,
+                           .n_decoded = o->no_echo || o->json || template
+                                            ? prompt->n
+                                            : begins_with_bos}};
+    sampling.seed = sample_seed(s->prompt.seed, g->n_begun++);
+    if (sampler_open(&s->text.sampler, &sampling,
+                     g->run->model.config.vocab_size) ||
+        text_append(&s->text, prompt))
         return NULL;
     if (template)
         text_limit(&s->text, o->steps);
@@ -168,8 +154,8 @@ static Text *add_sample(Generation *g, int sequence) {
  * immediately is written and leaves its sequence free. Returns -1 if out of memory. */
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
-        while (!g->running[i] && g->n_waiting < MAX_WAITING &&
-               !texts_stopped(&g->out)) {
+        while (!g->running[i] && g->n_samples - g->n_written < MAX_WAITING &&
+               !texts_stopped(g->run)) {
             const int more =
                 g->n_begun < g->prompts.prompt.samples ? 1 : next_prompt(g);
             if (more <= 0)
@@ -181,9 +167,12 @@ static int begin_samples(Generation *g) {
                        session_fork(&g->run->session, i, g->parallel)))
                 return -1;
             t->n_ran = g->root.n_ran;
-            if (!t->ended)
+            if (!t->ended) {
                 g->running[i] = t;
-            else if (write_samples(g))
+                continue;
+            }
+            sampler_close(&t->sampler);
+            if (write_samples(g))
                 return -1;
         }
     return 0;
@@ -213,38 +202,38 @@ static int choose_parallel(const Run *run, int max) {
 }
 
 static int open_generation(Generation *g, const ChatTemplate *template) {
-    g->last = &g->first;
     if (prompts_open(&g->prompts, g->run, template))
         return -1;
     g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
-    g->running = allocate_zeroed((size_t)g->parallel + 1, sizeof(Text *));
-    g->samplers =
-        g->running ? allocate_zeroed(g->parallel, sizeof *g->samplers) : NULL;
-    if (!g->samplers)
+    g->samples = allocate_zeroed(MAX_WAITING, sizeof *g->samples);
+    if (!g->samples)
         return -1;
     g->running[g->parallel] = &g->root;
+    g->start = now();
     return 0;
 }
 
-static void show_statistics(const Generation *g, double start, double end) {
+static void show_statistics(const Generation *g) {
     const Run *run = g->run;
     const Guesser *guesser = &run->guesser;
     const Sampling *sampling = &run->options->sampling;
-    const long long read = g->n_read, decoded = g->n_ran - g->n_read;
+    const long long decoded = g->n_ran - g->n_read;
+    const double end = now(), prefilled = g->prefilled > 0 ? g->prefilled : end;
     if (sampling->temperature > 0)
         fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
         fprintf(
             stderr,
             "prompts: %d (tokens: %lld); texts: %d (tokens: %lld), %.0f tokens/s",
-            g->prompts.prompt.line - g->prompts.n_failed, read, g->n_texts,
-            (long long)g->n_sampled, (double)g->n_sampled / (end - start));
+            g->prompts.prompt.line - g->prompts.n_failed, g->n_read,
+            g->n_written, g->n_sampled,
+            (double)g->n_sampled / (end - g->start));
     else
         fprintf(
             stderr,
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
-            read, (double)read / (g->prefilled - start), decoded,
-            (double)decoded / fmax(end - g->prefilled, 1e-9));
+            g->n_read, (double)g->n_read / (prefilled - g->start), decoded,
+            (double)decoded / fmax(end - prefilled, 1e-9));
     if (guesser->guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted,
                 guesser->guessed);
@@ -262,15 +251,19 @@ static int generate(Generation *g) {
             return -1;
         if (g->many && on_terminal(stderr) && !on_terminal(stdout) &&
             now() - g->shown >= 0.1) {
-            fprintf(stderr, "texts: %d \r", g->n_texts);
+            fprintf(stderr, "texts: %d \r", g->n_written);
             g->shown = now();
         }
-        more = texts_pass(g->run, g->running, g->parallel + 1, &g->out);
-        if (g->prefilled == 0 && g->first && g->first->text.n_rows)
+        more = texts_pass(g->run, g->running, g->parallel + 1);
+        if (g->prefilled == 0 && sample_at(g, g->n_written)->text.n_rows)
             g->prefilled = now();
-        for (int i = 0; i < g->parallel; i++)
-            if (g->running[i] && g->running[i]->ended)
-                g->running[i] = NULL;
+        for (int i = 0; i < g->parallel; i++) {
+            Text *t = g->running[i];
+            if (!t || !t->ended)
+                continue;
+            sampler_close(&t->sampler);
+            g->running[i] = NULL;
+        }
     }
     return more;
 }
@@ -280,29 +273,20 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     Generation g = {.run = run,
                     .many = o->samples || o->prompts || o->json,
                     .max = template ? run->session.context : run_steps(run)};
-    stream_open(&g.out, stdout);
-    int status = open_generation(&g, template);
-    const double start = now();
-    if (!status)
-        status = generate(&g);
-    const double end = now();
-    if (g.prefilled == 0)
-        g.prefilled = end;
-    if (g.first && g.first->begun)
-        stream_write(&g.out, "\n", 1);
-    if (stream_close(&g.out))
+    stream_open(&run->out, stdout);
+    int status = open_generation(&g, template) || generate(&g) ? -1 : 0;
+    if (g.n_written < g.n_samples && sample_at(&g, g.n_written)->begun)
+        stream_write(&run->out, "\n", 1);
+    if (stream_close(&run->out))
         status = -1;
-    while (g.first)
-        drop_sample(&g);
+    for (int i = g.n_written; i < g.n_samples; i++)
+        drop_sample(&g, i);
     if (!status && (g.many ? g.n_read : g.n_ran))
-        show_statistics(&g, start, end);
+        show_statistics(&g);
     if (prompts_report(&g.prompts))
         status = -1;
     prompts_close(&g.prompts);
-    for (int i = 0; g.samplers && i < g.parallel; i++)
-        sampler_close(&g.samplers[i]);
-    free(g.samplers);
-    free(g.running);
+    free(g.samples);
     return status;
 }
 

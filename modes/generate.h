@@ -5,5 +5,5 @@
 #include "modes/template.h"
 
 /* Continues the prompts of the command line or, with a template, answers them as messages of a
- * user. Returns 0, -1 or an exit status. */
+ * user. Returns -1 on failure. */
 int generate_texts(Run *run, const ChatTemplate *template);

@@ -6,15 +6,12 @@
  * draft tokens of a pass halves the next pause.
  */
 #include "modes/guess.h"
+#include "base/memory.h"
 
 enum { MAX_WAIT = 64 /* passes */ };
 
 void guesser_open(Guesser *g, int max_lookup) {
     *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1};
-}
-
-static int min(int a, int b) {
-    return a < b ? a : b;
 }
 
 /* Copies the n ids after the most recent earlier occurrence of the last three ids. Returns 0 if
@@ -37,7 +34,8 @@ int guesser_guess(Guesser *g, const Tokens *text, int room) {
         g->pause--;
         return 0;
     }
-    g->n = look_up(text, g->tokens, min(g->next, min(room, g->max_lookup)));
+    g->n = look_up(text, g->tokens,
+                   min_int(g->next, min_int(room, g->max_lookup)));
     return g->n;
 }
 
@@ -47,13 +45,13 @@ void guesser_learn(Guesser *g, int n_right) {
     if (!g->n)
         return;
     if (n_right == g->n) {
-        g->next = min(2 * g->next, MAX_LOOKUP);
+        g->next = min_int(2 * g->next, MAX_LOOKUP);
         g->wait = g->wait > 1 ? g->wait / 2 : 1;
     } else if (g->next > 1 && 2 * n_right < g->n) {
         g->next /= 2;
     } else if (n_right == 0) {
         g->pause = g->wait;
-        g->wait = min(2 * g->wait, MAX_WAIT);
+        g->wait = min_int(2 * g->wait, MAX_WAIT);
     }
     g->n = 0;
 }

@@ -22,8 +22,7 @@ int mode_logits(Run *run) {
     const size_t row = sizeof(float) * run->model.config.vocab_size;
     for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted;
          pos += n) {
-        n = tokens.n - pos < run->session.batch ? tokens.n - pos
-                                                : run->session.batch;
+        n = min_int(tokens.n - pos, run->session.batch);
         const float *logits = run_logits(run, tokens.ids + pos, n, pos);
         if (!logits)
             status = -1;

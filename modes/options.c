@@ -15,24 +15,13 @@
 #include <string.h>
 #include <time.h>
 
-#define INDEX(name, ...) INDEX_##name,
-enum { MODES(INDEX) N_MODES };
-#undef INDEX
-
-#define BIT(name, ...) IN_##name = 1 << INDEX_##name,
-enum { MODES(BIT) };
-#undef BIT
-
-#define ROW(name, ...) {#name, mode_##name, __VA_ARGS__},
+#define ROW(name, ...) {#name, mode_##name, IN_##name, __VA_ARGS__},
 static const Mode MODE_TABLE[] = {MODES(ROW)};
 #undef ROW
 
-/* Sets of modes, for the table of options. */
+/* More sets of modes, for the table of options. */
 enum {
-    WRITES = IN_generate | IN_chat, /* samples tokens */
     READS = IN_generate | IN_perplexity | IN_tokenize | IN_logits,
-    PROFILED = WRITES | IN_perplexity | IN_bench | IN_logits,
-    RUNS = PROFILED | IN_norms, /* runs the model */
     ALL = (1 << N_MODES) - 1
 };
 
@@ -63,6 +52,8 @@ typedef struct {
 
 #define INTO(field)       offsetof(Options, field), 0, 0
 #define RANGE(field, ...) offsetof(Options, field), __VA_ARGS__
+#define SAMPLING_ROW(usage, kind, field, min, max, help)                       \
+    {usage, kind, WRITES, RANGE(sampling.field, min, max), help},
 
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
@@ -82,19 +73,10 @@ static const Option OPTIONS[] = {
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
      "[no limit]; bench: tokens to generate [64]"},
-    {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
-     "[1.0; 0: always the most likely token]"},
-    {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
-     "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
-    {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
-     "keep the K most likely tokens [off]"},
-    {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
-     "keep tokens at least P times as likely as the most likely one [off]"},
-    {"    --repeat-penalty R", FLOAT, WRITES,
-     RANGE(sampling.repeat_penalty, 0.01, 100),
-     "divide the logits of the last 64 tokens [1: off]"},
-    {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
-     "ignore the sampling that the model's files recommend"},
+    SAMPLING_OPTIONS(SAMPLING_ROW)
+#undef SAMPLING_ROW
+        {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
+         "ignore the sampling that the model's files recommend"},
     {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
@@ -105,7 +87,7 @@ static const Option OPTIONS[] = {
      "with --json: log-probabilities of each token and of the N likeliest ones"},
     {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
-    {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, 4096),
+    {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, MAX_PARALLEL),
      "generate: texts that run together [16, fewer if memory is short]"},
     {"    --no-echo", TRUE, IN_generate, INTO(no_echo),
      "generate: write only what follows the prompt"},
@@ -118,7 +100,7 @@ static const Option OPTIONS[] = {
     {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
      "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
-    {"    --profile[=FILE]", STRING, PROFILED, INTO(profile),
+    {"    --profile[=FILE]", STRING, RUNS_PASSES, INTO(profile),
      "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
     {"    --dump FOLDER", STRING, IN_logits, INTO(dump),
      "logits: also write the input and output of every norm as NumPy files"},
@@ -146,16 +128,16 @@ static const Option OPTIONS[] = {
     {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
      "convert: multiply gamma into the weights that follow it"},
     {.usage = "All modes that run a model:"},
-    {"-j, --threads N", INT, RUNS, RANGE(threads, 1, 1024),
+    {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, 1024),
      "[OMP_NUM_THREADS, else the number of cores]"},
-    {"-b, --batch N", INT, RUNS, RANGE(batch, 1, 1 << 16),
+    {"-b, --batch N", INT, RUNS_MODEL, RANGE(batch, 1, 1 << 16),
      "prompt tokens per forward pass [512]"},
-    {"-c, --context N", INT, RUNS, RANGE(context, 1, INT_MAX),
+    {"-c, --context N", INT, RUNS_MODEL, RANGE(context, 1, INT_MAX),
      "max length of a sequence [the model's]"},
-    {"    --kv f32|f16", CHOICE, RUNS, INTO(kv),
+    {"    --kv f32|f16", CHOICE, RUNS_MODEL, INTO(kv),
      "type of the KV cache [f32 for float32 weights, else f16]"},
     {.usage = "Other options:"},
-    {"-v, --verbose", TRUE, PROFILED | IN_tokenize | IN_chat, INTO(verbose),
+    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_chat, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
      "print ids with their pieces"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
@@ -220,7 +202,7 @@ static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
     for (int i = 0; i < N_MODES; i++)
-        if (modes & 1 << i)
+        if (modes & MODE_TABLE[i].bit)
             n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s",
                           MODE_TABLE[i].name);
     return names;
@@ -354,12 +336,11 @@ static int set_options(Options *o, bool *given, char **argv) {
  * there is only a note.
  */
 static int check_modes(const Mode *mode, const bool *given) {
-    const int bit = 1 << (mode - MODE_TABLE);
     for (int i = 0; i < N_OPTIONS; i++) {
         const Option *option = &OPTIONS[i];
-        if (!given[i] || option->modes & bit)
+        if (!given[i] || option->modes & mode->bit)
             continue;
-        if (option->usage[1] != 'y' || bit != IN_generate)
+        if (option->usage[1] != 'y' || mode->bit != IN_generate)
             return bad_usage("%s works in %s, not in %s", name_of(option),
                              mode_names(option->modes), mode->name);
         note("%s works in %s; ignored", name_of(option),
@@ -400,23 +381,20 @@ int options_parse(Options *o, char **argv) {
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
-    static const char *const names[N_ADVICE] = {
-        "--temperature", "--top-p", "--top-k", "--min-p", "--repeat-penalty"};
     char taken[256] = "", text[32];
     const char *unused;
+    const Option *option = find_option("--temperature", &unused);
     size_t n = 0;
-    for (int i = 0; i < N_ADVICE && !o->own_sampling && !o->sampling_of; i++) {
-        const Option *option = find_option(names[i], &unused);
-        if (!t->advice[i].given ||
-            !(option->modes & 1 << (o->mode - MODE_TABLE)))
-            continue;
-        snprintf(text, sizeof text, "%.7g", t->advice[i].value);
-        print_failures_as_notes(true);
-        if (set_option(o, option, text) < 0)
-            n +=
-                snprintf(taken + n, sizeof taken - n, " %s %s", names[i], text);
-        print_failures_as_notes(false);
+    if (o->own_sampling || o->sampling_of || !(option->modes & o->mode->bit))
+        return;
+    print_failures_as_notes(true);
+    for (const Advice *a = t->advice; a < t->advice + N_ADVICE; a++, option++) {
+        snprintf(text, sizeof text, "%.7g", a->value);
+        if (a->given && set_option(o, option, text) < 0)
+            n += snprintf(taken + n, sizeof taken - n, " %s %s",
+                          name_of(option), text);
     }
+    print_failures_as_notes(false);
     if (n)
         note("the model's own sampling:%s; --sampling llama2c turns it off",
              taken);

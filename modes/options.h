@@ -7,44 +7,49 @@
 
 typedef struct Run Run; /* common.h */
 
-/* Requirements of a mode. Its options are in the table of options.c. */
-enum {
-    RUNS_MODEL = 1, /* needs a session, but no tokenizer if --tokens is given */
-    MODEL_OPTIONAL = 2, /* also works without a model */
-    TAKES_VOCABULARY =
-        4, /* also works with a file that contains a vocabulary but no weights */
-    TAKES_RANKS =
-        8, /* ranks share the model (base/ranks.h); other modes run on rank 0 only */
-    DECODES = 16, /* runs single tokens, so packed weights save time */
-    REWINDS = 32  /* beyond a sliding window, to remove a long thought */
-};
-
-/* One row for each mode: its tokenizer (TokenizerUse), needs, and purpose. The first one is the
- * default. */
+/* One row for each mode: its tokenizer (TokenizerUse) and purpose. The first one is the default. */
 #define MODES(MODE)                                                            \
-    MODE(generate, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS,       \
-         "continue a text (default)")                                          \
-    MODE(chat, TOKENIZER_NEEDED, RUNS_MODEL | DECODES | TAKES_RANKS | REWINDS, \
-         "hold a conversation")                                                \
-    MODE(perplexity, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS,               \
+    MODE(generate, TOKENIZER_NEEDED, "continue a text (default)")              \
+    MODE(chat, TOKENIZER_NEEDED, "hold a conversation")                        \
+    MODE(perplexity, TOKENIZER_NEEDED,                                         \
          "measure how well the model predicts a text")                         \
-    MODE(bench, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | TAKES_RANKS,          \
+    MODE(bench, TOKENIZER_UNUSED,                                              \
          "measure speed, and the limits of the machine")                       \
-    MODE(norms, TOKENIZER_UNUSED, RUNS_MODEL | DECODES | MODEL_OPTIONAL,       \
-         "measure what norms cost")                                            \
-    MODE(tokenize, TOKENIZER_NEEDED, TAKES_VOCABULARY,                         \
-         "list the tokens of a text")                                          \
-    MODE(logits, TOKENIZER_NEEDED, RUNS_MODEL | TAKES_RANKS,                   \
-         "write the logits of every token")                                    \
-    MODE(info, TOKENIZER_TO_SHOW, 0,                                           \
+    MODE(norms, TOKENIZER_UNUSED, "measure what norms cost")                   \
+    MODE(tokenize, TOKENIZER_NEEDED, "list the tokens of a text")              \
+    MODE(logits, TOKENIZER_NEEDED, "write the logits of every token")          \
+    MODE(info, TOKENIZER_TO_SHOW,                                              \
          "list the configuration, norms and tensors of a model")               \
-    MODE(convert, TOKENIZER_IF_THERE, 0, "write a model as a GGUF file")
+    MODE(convert, TOKENIZER_IF_THERE, "write a model as a GGUF file")
+
+#define INDEX(name, ...) INDEX_##name,
+enum { MODES(INDEX) N_MODES };
+#undef INDEX
+
+#define BIT(name, ...) IN_##name = 1 << INDEX_##name,
+enum { MODES(BIT) };
+#undef BIT
+
+/* Sets of modes. */
+enum {
+    WRITES = IN_generate | IN_chat, /* samples tokens */
+    /* runs forward passes, which ranks share (base/ranks.h); other modes run on rank 0 only */
+    RUNS_PASSES = WRITES | IN_perplexity | IN_bench | IN_logits,
+    /* needs a session, but no tokenizer if --tokens is given */
+    RUNS_MODEL = RUNS_PASSES | IN_norms,
+    /* runs single tokens, so packed weights save time */
+    DECODES = WRITES | IN_bench | IN_norms,
+    REWINDS = IN_chat, /* beyond a sliding window, to remove a long thought */
+    MODEL_OPTIONAL = IN_norms, /* also works without a model */
+    /* also works with a file that contains a vocabulary but no weights */
+    TAKES_VOCABULARY = IN_tokenize
+};
 
 typedef struct {
     const char *name;
     int (*run)(Run *run); /* returns 0, -1 (failure) or the exit status */
+    int bit;              /* in sets of modes */
     TokenizerUse tokenizer;
-    int needs;
     const char *purpose;
 } Mode;
 
@@ -56,8 +61,9 @@ MODES(DECLARE)
 enum {
     MAX_LOOKUP = 15,
     MAX_STOPS = 16,
-    MAX_LOGPROBS = 100
-}; /* --lookup, --stop, --logprobs */
+    MAX_LOGPROBS = 100,
+    MAX_PARALLEL = 4096
+}; /* --lookup, --stop, --logprobs, --parallel */
 
 /* Strings point into argv; NULL = not given. */
 typedef struct {

@@ -24,10 +24,8 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll,
         inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
-        const int pos = at % scored, left = text->n - at < scored - pos
-                                                ? text->n - at
-                                                : scored - pos;
-        n = left < run->session.batch ? left : run->session.batch;
+        const int pos = at % scored, left = min_int(text->n - at, scored - pos);
+        n = min_int(left, run->session.batch);
         const float *logits = run_logits(run, inputs + at, n, pos);
         if (!logits)
             return -1;
@@ -94,7 +92,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, double *nll,
             printf(" %11s", norm_name(kind));
         putchar('\n');
     }
-    for (PartAt at = parts_of(&run->model); next_part(&at) && !interrupted;) {
+    for (PartAt at = parts_of(&run->model); next_part(&at);) {
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;

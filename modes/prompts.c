@@ -51,9 +51,8 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
     int64_t seed = to->seed, samples = to->samples;
     const Json *messages = p->template ? json_get(object, "messages") : NULL,
                *prompt = json_get(object, "prompt");
-    if (read_number(object, where, "seed", 0, INT64_MAX, &seed))
-        return -1;
-    if (read_number(object, where, "n", 1, INT_MAX, &samples))
+    if (read_number(object, where, "seed", 0, INT64_MAX, &seed) ||
+        read_number(object, where, "n", 1, INT_MAX, &samples))
         return -1;
     if (seed)
         to->seed = seed;

@@ -10,7 +10,6 @@
 #include "base/process.h"
 #include "lab/tune.h"
 #include "model.h"
-#include "modes/common.h"
 #include "modes/guess.h"
 #include "sampler.h"
 #include "text/merges.h"
@@ -23,8 +22,8 @@
 static const size_t FIRST_PIECE =
     (size_t)8e9; /* products of the first piece of a prompt */
 
-bool texts_stopped(const Stream *out) {
-    return interrupted || out->error;
+bool texts_stopped(const Run *run) {
+    return interrupted || run->out.error;
 }
 
 /* ---- ids
@@ -38,7 +37,7 @@ static int append(Text *t, int id) {
 
 int text_append(Text *t, const Tokens *prompt) {
     for (int i = 0; i < prompt->n && !t->ended; i++) {
-        sampler_accept(t->sampler, prompt->ids[i]);
+        sampler_accept(&t->sampler, prompt->ids[i]);
         if (append(t, prompt->ids[i]))
             return -1;
     }
@@ -56,13 +55,12 @@ void text_limit(Text *t, int n) {
 static int add_steps(Run *run, Text *t) {
     const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
               room = run->piece - (int)(run->steps.n / sizeof(Step));
-    const int limit = room > 1 ? room : 1,
-              n = pending < limit ? pending : limit;
+    const int n = min_int(pending, room > 1 ? room : 1);
     const int n_draft =
         t->guesser && pending == 1
             ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
             : 0;
-    const bool samples = t->sampler && n > 0 && n == pending;
+    const bool samples = t->sampler.p && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
@@ -72,44 +70,8 @@ static int add_steps(Run *run, Text *t) {
         buffer_append(&run->steps, &step, sizeof step);
     }
     t->n_rows = samples ? 1 + n_draft : 0;
-    t->n_sampled = 0;
     t->n_ran += n;
     return pending - n;
-}
-
-/* ---- sampling
- * ------------------------------------------------------------------------------------ */
-
-/* Whether a text ends before this token. */
-static bool is_end(const Run *run, int token) {
-    const Tokenizer *t = &run->tokenizer;
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i])
-            return true;
-    return token == t->bos || token == t->eot ||
-           (token == t->eos && run->model.eos_ends);
-}
-
-/* Samples the token after the last id, and after each accepted draft token. Returns -1 on
- * failure. */
-static int sample(const Run *run, Text *t) {
-    const size_t vocab_size = run->model.config.vocab_size;
-    int right = 0;
-    for (bool accepted = t->n_rows > 0; accepted;
-         right += accepted, t->n_ran += accepted) {
-        const float *logits = t->logits + (size_t)right * vocab_size;
-        const int token = sampler_next(t->sampler, logits);
-        sampler_accept(t->sampler, token);
-        if (token == t->end || is_end(run, token))
-            t->ended = STOP;
-        else if (t->n_sampled++, append(t, token))
-            return -1;
-        accepted = !t->ended && right + 1 < t->n_rows &&
-                   token == t->guesser->tokens[right];
-    }
-    if (t->guesser)
-        guesser_learn(t->guesser, right);
-    return 0;
 }
 
 /* ---- log-probabilities
@@ -122,17 +84,19 @@ static FILE *json_stream(Text *t) {
     return t->json;
 }
 
-/* Adds the log-probability of a sampled token, and the --logprobs likeliest tokens. */
-static int add_logprobs(const Run *run, Text *t, const float *logits, int id) {
+/* With --logprobs, adds the log-probability of the last id, and the likeliest tokens. */
+static int add_logprobs(const Run *run, Text *t, const float *logits) {
     const int vocab_size = run->model.config.vocab_size,
-              n = run->options->logprobs;
+              n = run->options->logprobs, id = t->ids.ids[t->ids.n - 1];
+    if (!n)
+        return 0;
     const double sum = log_sum_exp(logits, vocab_size);
     FILE *to = json_stream(t);
     if (!to)
         return -1;
     fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
     write_json_token(run, to, id, logits[id] - sum);
-    HeapItem *heap = t->sampler->candidates;
+    HeapItem *heap = t->sampler.candidates;
     for (int i = 0; i < vocab_size; i++)
         heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);
@@ -168,39 +132,65 @@ static void find_stop(const Options *o, Text *t) {
 }
 
 int text_decode(const Run *run, Text *t) {
-    const int first = t->ids.n - t->n_sampled; /* of this pass */
-    for (int n; t->n_decoded < t->ids.n;) {
-        const int i = t->n_decoded++;
-        const char *bytes = run_token_text(run, &t->ids, i, &n);
-        const size_t size = t->bytes.n + n;
+    while (t->n_decoded < t->ids.n) {
+        int n;
+        const int i = t->n_decoded++, *ids = t->ids.ids;
+        const char *bytes =
+            run_token_text(run, i ? ids[i - 1] : -1, ids[i], &n);
         buffer_append(&t->bytes, bytes, n);
         if (t->bytes.failed)
             return -1;
-        if (i < t->n_prompt) {
-            t->n_clear = size;
-            continue;
-        }
-        const float *logits =
-            t->logits + (size_t)(i - first) * run->model.config.vocab_size;
-        if (run->options->logprobs &&
-            add_logprobs(run, t, logits, t->ids.ids[i]))
-            return -1;
-        find_stop(run->options, t);
-        if (t->bytes.n < size)
-            t->ids.n = i + 1;
+        if (i < t->n_prompt)
+            t->n_clear = t->bytes.n;
+        else
+            find_stop(run->options, t);
     }
-    if (t->n_ran > t->ids.n)
-        t->n_ran = t->ids.n;
     return 0;
 }
 
-int text_show(const Run *run, Text *t, Stream *out) {
+int text_show(Run *run, Text *t) {
     if (text_decode(run, t))
         return -1;
     const size_t end = t->ended ? t->bytes.n : t->n_clear;
     if (end > t->n_shown)
-        stream_write(out, t->bytes.bytes + t->n_shown, (int)(end - t->n_shown));
+        stream_write(&run->out, t->bytes.bytes + t->n_shown,
+                     (int)(end - t->n_shown));
     t->n_shown = end;
+    return 0;
+}
+
+/* ---- sampling
+ * ------------------------------------------------------------------------------------ */
+
+/* Whether a text ends before this token. */
+static bool is_end(const Run *run, int token) {
+    const Tokenizer *t = &run->tokenizer;
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i])
+            return true;
+    return token == t->bos || token == t->eot ||
+           (token == t->eos && run->model.eos_ends);
+}
+
+/* Samples the token after the last id, and after each accepted draft token, from the text's rows of
+ * logits. Returns -1 on failure. */
+static int sample(const Run *run, Text *t, const float *logits) {
+    int right = 0;
+    for (bool accepted = true; accepted; right += accepted) {
+        const int token = sampler_next(&t->sampler, logits);
+        sampler_accept(&t->sampler, token);
+        if (is_end(run, token))
+            t->ended = STOP;
+        else if (append(t, token) || add_logprobs(run, t, logits) ||
+                 text_decode(run, t))
+            return -1;
+        accepted = !t->ended && right + 1 < t->n_rows &&
+                   token == t->guesser->tokens[right];
+        t->n_ran += accepted;
+        logits += run->model.config.vocab_size;
+    }
+    if (t->guesser)
+        guesser_learn(t->guesser, right);
     return 0;
 }
 
@@ -215,16 +205,14 @@ static void show_left(Run *run, int left) {
     run->shows_left = left;
 }
 
-int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
+int texts_pass(Run *run, Text *const *texts, int n) {
     Buffer *steps = &run->steps;
     int left = 0;
-    if (texts_stopped(out))
+    if (texts_stopped(run))
         return 0;
     if (!run->piece)
         run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters,
                                   run->session.batch);
-    if (steps->n)
-        tune(&run->tuning, (int)(steps->n / sizeof(Step)));
     steps->n = 0;
     for (int i = 0; i < n; i++)
         if (texts[i])
@@ -232,14 +220,14 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed)
         return steps->failed ? -1 : 0;
-    const double start = now();
     const float *next = model_forward(
         &run->session, (const Step *)(const void *)steps->bytes, n_steps);
     if (!next)
         return -1;
+    tune(&run->tuning, n_steps);
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
         run->piece = (int)fmax(
-            1, fmin(0.2 * n_steps / (now() - start), run->session.batch));
+            1, fmin(0.2 * n_steps / run->session.seconds, run->session.batch));
     show_left(run, left);
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];
@@ -247,11 +235,9 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
             continue;
         const size_t n_logits =
             (size_t)t->n_rows * run->model.config.vocab_size;
-        t->logits = next;
-        next += n_logits;
-        if (check_logits(t->logits, n_logits) || sample(run, t) ||
-            text_decode(run, t))
+        if (check_logits(next, n_logits) || sample(run, t, next))
             return -1;
+        next += n_logits;
     }
     return 1;
 }
@@ -259,8 +245,8 @@ int texts_pass(Run *run, Text *const *texts, int n, const Stream *out) {
 /* ---- JSON
  * ---------------------------------------------------------------------------------------- */
 
-int text_write_json(Text *t, int index, const char *prompt, size_t size,
-                    uint64_t seed, Stream *out) {
+int text_write_json(Run *run, Text *t, int index, const char *prompt,
+                    size_t size) {
     static const char *const reasons[] = {
         [CONTINUES] = "interrupted", [STOP] = "stop", [LENGTH] = "length"};
     FILE *to = json_stream(t);
@@ -271,14 +257,15 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size,
     write_json_string(to, "prompt", prompt, size);
     fputs(", ", to);
     write_json_string(to, "completion", t->bytes.bytes, t->bytes.n);
-    fprintf(
-        to, ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
-        (unsigned long long)seed, t->ids.n - t->n_prompt, reasons[t->ended]);
+    fprintf(to,
+            ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
+            (unsigned long long)t->sampler.options.seed, t->ids.n - t->n_prompt,
+            reasons[t->ended]);
     const bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */
-    if (!failed && write_whole(fileno(out->out), t->json_text, t->json_size))
-        out->error = errno;
+    if (!failed && write_whole(fileno(stdout), t->json_text, t->json_size))
+        run->out.error = errno;
     free(t->json_text);
     t->json_text = NULL;
     return failed ? fail("out of memory") : 0;
@@ -287,6 +274,7 @@ int text_write_json(Text *t, int index, const char *prompt, size_t size,
 void text_free(Text *t) {
     free(t->ids.ids);
     free(t->bytes.bytes);
+    sampler_close(&t->sampler);
     if (t->json)
         fclose(t->json);
     free(t->json_text);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "modes/common.h"
-#include "text/stream.h"
 
 typedef struct {
     Tokens ids;   /* the prompt, then sampled tokens; owned */
@@ -19,17 +18,13 @@ typedef struct {
     FILE *json;
     char *json_text;
     size_t json_size;
-    int sequence; /* sequence of the session */
-    /* a token that ends the text, in addition to the tokenizer's end tokens; -1: none */
-    int end;
-    Sampler *sampler; /* not owned; NULL: the ids run without sampling */
+    int sequence;     /* sequence of the session */
+    Sampler sampler;  /* owned; not open: the ids run without sampling */
     Guesser *guesser; /* not owned; NULL: no draft tokens */
     /* STOP: at an end token or a stop string; LENGTH: at max */
     enum { CONTINUES, STOP, LENGTH } ended;
-    int n_sampled; /* number of ids sampled in this pass */
     /* rows of logits in this pass: of the last id, then of the draft tokens; 0: no sampling */
     int n_rows;
-    const float *logits; /* [n_rows][vocab_size] */
 } Text;
 
 /* Appends to the prompt. If the text exceeds t->max tokens, it is cut to max + 1 tokens and ends.
@@ -41,26 +36,25 @@ void text_limit(Text *t, int n);
 
 /* Runs pending ids of texts[n] in one forward pass, and samples the next tokens where none is left.
  * A long prompt takes several passes, so that Ctrl-C stops it soon. Skips NULL and finished texts.
- * Returns 1 after a pass, 0 if all texts are finished, after Ctrl-C or after a write error of
- * `out`, -1 and a message on failure. */
-int texts_pass(Run *run, Text *const *texts, int n, const Stream *out);
+ * Returns 1 after a pass, 0 if all texts are finished or stopped, -1 and a message on failure. */
+int texts_pass(Run *run, Text *const *texts, int n);
 
-/* Whether Ctrl-C or a write error of `out` stops all texts. */
-bool texts_stopped(const Stream *out);
+/* Whether Ctrl-C or a write error of run->out stops all texts. */
+bool texts_stopped(const Run *run);
 
-/* Decodes the ids from n_decoded on, up to a stop string, which ends the text. Returns -1 if out of
+/* Decodes the ids from n_decoded on. After the prompt, a stop string ends the text. Returns -1 if out of
  * memory. */
 int text_decode(const Run *run, Text *t);
 
 /* Writes the ids that are not shown yet, without the beginning of a possible stop string. Returns
  * -1 if out of memory.
  */
-int text_show(const Run *run, Text *t, Stream *out);
+int text_show(Run *run, Text *t);
 
 /* Writes a text, whose prompt is not in `bytes`, with its log-probabilities as a line with a JSON
  * object. `prompt`: size bytes. Returns -1 if out of memory. */
-int text_write_json(Text *t, int index, const char *prompt, size_t size,
-                    uint64_t seed, Stream *out);
+int text_write_json(Run *run, Text *t, int index, const char *prompt,
+                    size_t size);
 
 /* Frees what the text owns. */
 void text_free(Text *t);

@@ -188,6 +188,25 @@ static void chats_are_the_same(void) {
         check_same(arguments, lines, percent);
 }
 
+/* Draft tokens after a stop string are not sampled: the random numbers of the next answer stay. */
+static void chats_go_on_after_a_stop(void) {
+    static const char lines[] = "Once\nThen\n";
+    char stories[PATH_MAX], arguments[PATH_MAX + 80];
+    CHECK(realpath("models/stories.gguf", stories),
+          "models/stories.gguf is missing");
+    binary_folder("oracle_stop");
+    for (int seed = 1; seed < 5; seed++) {
+        snprintf(arguments, sizeof arguments,
+                 "-m chat %s --template chatml -n 30 -s %d", stories, seed);
+        record(arguments, "Once\n");
+        strcat(arguments, " --stop a");
+        setup.input = lines;
+        CHECK_RUN("%s --lookup 0", arguments);
+        memcpy(plain, out, sizeof plain);
+        check_same(arguments, lines, 0);
+    }
+}
+
 /* A model with windows of 4 evicts keys more than 64 positions back, except in a chat, where long
  * answers are encoded again. */
 static void chats_with_windows_are_the_same(void) {
@@ -236,6 +255,7 @@ void suite_guess(void) {
     TEST(texts_are_the_same);
     TEST(right_and_wrong_draft_tokens_give_the_same_text);
     TEST(chats_are_the_same);
+    TEST(chats_go_on_after_a_stop);
     TEST(chats_with_windows_are_the_same);
     TEST(profiles_count_verification_as_decode);
 }
