@@ -10,16 +10,15 @@
 #include "formats/parts.h"
 #include "kernels/quant.h"
 
-/* Whether the part's outputs are added to the residual stream. The embedding counts: its rows start
- * the stream. */
-static bool is_added(const PartAt *at) {
-    return part_weight(at) &&
-           (at->part->rows == SIZE_DIM || at->part->rows == SIZE_VOCAB) &&
-           at->part->feed == NO_FEED;
+/* The part's weight if no norm feeds it: its outputs are added to the residual stream, which the
+ * rows of the embedding start. NULL: it is another part. */
+static Tensor *added(const PartAt *at) {
+    return at->part->feed == NO_FEED ? part_weight(at) : NULL;
 }
 
-static size_t weights_of(const Tensor *w) {
-    return (size_t)w->rows * w->cols;
+/* The part's norm, unless it is of heads. */
+static Norm *norm_of_stream(const PartAt *at) {
+    return at->part->cols == SIZE_DIM ? part_norm(at) : NULL;
 }
 
 /* Replaces w by a copy at `to` whose rows (the embedding) or columns have mean 0. Returns the end
@@ -45,29 +44,27 @@ int model_center(Model *m, const char *path) {
     size_t n = 0;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);) {
-        const Norm *norm = part_norm(&at);
-        const bool other_norm =
-            norm && !at.part->of_heads &&
-            (at.part->post || norm->kind != NORM_LAYER || norm->beta);
-        if (other_norm || (is_added(&at) && part_weight(&at)->bias))
+        const Norm *norm = norm_of_stream(&at);
+        const Tensor *w = added(&at);
+        if (w ? w->bias != NULL
+              : norm && (at.part->feed == NO_FEED || norm->kind != NORM_LAYER ||
+                         norm->beta))
             return fail(
                 "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
                 path, part_name(name, &at, NAME_NORMA));
-        if (is_added(&at))
-            n += weights_of(part_weight(&at));
+        if (w)
+            n += (size_t)w->rows * w->cols;
     }
     float *to = allocate(n, sizeof *to);
     if (!to)
         return -1;
     m->panels = (void *)to; /* model_close() frees it */
-    if (m->tied)
-        m->parameters += weights_of(&m->output);
-    m->tied = false; /* the output weights are not centered */
+    m->tied = false;        /* the output weights are not centered */
     for (PartAt at = parts_of(m); next_part(&at);) {
-        if (part_norm(&at) && !at.part->of_heads)
-            part_norm(&at)->kind = NORM_RMS;
-        if (is_added(&at))
-            to = center(part_weight(&at), at.part->rows == SIZE_VOCAB, to);
+        if (norm_of_stream(&at))
+            norm_of_stream(&at)->kind = NORM_RMS;
+        if (added(&at))
+            to = center(added(&at), at.part->rows == SIZE_VOCAB, to);
     }
     return 0;
 }

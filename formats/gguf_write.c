@@ -35,12 +35,13 @@ typedef struct {
     MergeRule *rules;           /* the tokenizer's, by rank; owned */
     float *scores;              /* of pieces, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
-    Buffer head; /* the file's header */
+    Buffer head; /* metadata and tensor table */
     uint64_t n_keys, n_tensors;
-    uint64_t end;    /* of the last tensor in the data */
-    int noted;       /* weights that become f16 */
-    float *row;      /* [widest row] */
-    uint8_t *packed; /* a row in its new type; follows `row` */
+    uint64_t end;     /* of the last tensor in the data, aligned */
+    uint64_t written; /* bytes of the file */
+    int noted;        /* weights that become f16 */
+    float *row;       /* [widest row] */
+    uint8_t *packed;  /* a row in its new type; follows `row` */
 } Writer;
 
 /* ---- the architecture ---------------------------------------------------------------------- */
@@ -69,9 +70,9 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers;
          layer < model->layers + c->n_layers; layer++) {
-        if (layer->window > 0 && stores_windows(a))
+        if (layer->window && stores_windows(a))
             h.window = layer->window;
-        else if (layer->window > 0 && layer->window < c->context)
+        else if (layer->window && layer->window < c->context)
             c->context = layer->window;
     }
     if (!h.window || !(a->has & LOCAL_ROPE))
@@ -84,10 +85,10 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         c->logit_scale = 1;
     if (!(a->has & PARALLEL))
         c->logit_scale = 1 / c->logit_scale;
-    if (model->long_factors)
+    if (model->long_factors) {
         h.yarn_context = model->config.context;
-    if (model->long_factors)
         c->context = model->long_context;
+    }
     if (yarn) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
@@ -105,19 +106,19 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 
 /* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the
  * model. */
-static bool layers_read_back(const ModelFamily *a, const Model *m) {
-    const Header h = header_of(m, a);
+static bool layers_read_back(const ModelFamily *a, const Model *m,
+                             const Header *h) {
     const Config *c = &m->config;
     const bool same_rope =
         a->local_base > 0
             ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
-            : h.config.local_base == c->rope.base;
-    if (h.config.local_base != 0 && !same_rope)
+            : h->config.local_base == c->rope.base;
+    if (h->config.local_base != 0 && !same_rope)
         return false;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
          layer++) {
         Layer read_back = {.index = layer->index};
-        family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
+        family_set_gguf_layer(a, (int)h->window, NULL, &read_back);
         const int window = layer->window == 0 && read_back.window == c->context
                                ? c->context
                                : layer->window;
@@ -143,28 +144,31 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
            fabsf(scale / implied_scale - 1) > 1e-6f;
 }
 
+/* Whether the architecture can store that models have this trait, or that they do not. */
+static bool fits(const ModelFamily *a, int trait, bool is_there) {
+    return is_there ? (a->has | a->may | TIED) & trait : !(a->has & trait);
+}
+
 /* Whether the architecture can store the part, or that the model has none. */
-static bool can_store(const ModelFamily *a, const PartAt *at) {
+static bool can_store(const ModelFamily *a, const PartAt *at, const Header *h) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
-    const Norm *norm = part_norm(at), *final = &at->model->final_norm;
-    const bool may_have_bias = part->bias == QKV_BIAS
-                                   ? !(a->has & FUSED)
-                                   : part->bias == NO_BIAS || a->may & BIASES;
-    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data)
+    const Norm *norm = part_norm(at);
+    const bool is_layer = norm && norm->kind == NORM_LAYER;
+    const bool is_needed =
+        part->rows == SIZE_EXPERTS ? c->n_experts : family_has_part(a, part);
+    if (part_is_there(at) != is_needed)
         return false;
-    if (w)
-        return !w->bias || may_have_bias;
-    if (!norm->gamma != !family_has_norm(a, part))
-        return false;
-    if (!norm->gamma)
+    if (!is_needed)
         return true;
-    if (norm->kind >= NORM_NONE ||
-        (norm->kind == final->kind && norm->eps != final->eps))
-        return false;
-    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS)
-                                 : a->has & LAYER_NORMS)
+    if (w && w->bias && part->bias)
+        return part->bias == QKV_BIAS ? !(a->has & FUSED) : a->may & BIASES;
+    if (w)
+        return true;
+    if (norm->eps != (is_layer ? h->layer_eps : h->rms_eps) ||
+        (!is_layer && norm->kind != NORM_RMS) ||
+        !fits(a, LAYER_NORMS, is_layer))
         return false;
     bool bare = !norm->beta;
     for (int i = 0; bare && i < part_size(c, part->cols); i++)
@@ -175,6 +179,7 @@ static bool can_store(const ModelFamily *a, const PartAt *at) {
 /* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
 static const char *difference(char name[PART_NAME], const ModelFamily *a,
                               const Model *m) {
+    const Header h = header_of(m, a);
     const Config *c = &m->config;
     const Yarn *y =
         &c->rope.yarn; /* a file can store YaRN with the default options */
@@ -188,29 +193,26 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a,
         {SPARSE, c->n_experts > 0, "expert_count"},
         {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
         {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
-        {NO_GATE, c->activation == ACTIVATION_RELU, "an MLP without a gate"},
         {GELU, c->activation == ACTIVATION_GELU, "GELU"},
         {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
         {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
         {SCALES | PARALLEL, has_own_factors(a, c),
          "a scale of embeddings, scores, residuals or logits"},
-        {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
+        {0, !layers_read_back(a, m, &h),
+         "the windows or the RoPE of its layers"},
         {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
         {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
         {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
         {ODD_HEADS, c->head_size * c->n_heads != c->dim,
          "a head size that is not dim / n_heads"},
         {TIED, m->tied, "a tied output"},
-        {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
         {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (!can_store(a, &at))
+        if (!can_store(a, &at, &h))
             return part_name(name, &at, NAME_GGUF);
-    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
-        const int trait = traits[i].trait, may = a->has | a->may | TIED;
-        if (traits[i].is_there ? !(may & trait) : a->has & trait)
+    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++)
+        if (!fits(a, traits[i].trait, traits[i].is_there))
             return traits[i].name;
-    }
     return NULL;
 }
 
@@ -219,12 +221,12 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a,
 static const ModelFamily *choose_family(const Model *m, const char *path) {
     const ModelFamily *own = FAMILIES;
     char name[PART_NAME];
-    while (strcmp(own->gguf, m->family ? m->family : "llama"))
+    while (!own->gguf || strcmp(own->gguf, m->family ? m->family : "llama"))
         own++;
     if (own->has & FUSED && m->layers->window && !difference(name, own, m))
         return own;
-    for (const ModelFamily *a = FAMILIES; a->gguf; a++)
-        if (!difference(name, a, m))
+    for (const ModelFamily *a = FAMILIES; a->hf; a++)
+        if (a->gguf && !difference(name, a, m))
             return a;
     fail("%s: no GGUF architecture can store it; %s differs in: %s", path,
          own->gguf, difference(name, own, m));
@@ -235,10 +237,14 @@ static const ModelFamily *choose_family(const Model *m, const char *path) {
  */
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
-    if (w->out)
+    if (w->out) {
         fwrite(bytes, 1, n, w->out);
-    else
-        buffer_append(&w->head, bytes, n);
+        w->written += n;
+        return;
+    }
+    buffer_append(&w->head, bytes, n);
+    if (w->head.failed)
+        w->status = -1;
 }
 static void write_u32(Writer *w, uint32_t value) {
     write_bytes(w, &value, sizeof value);
@@ -259,7 +265,7 @@ static size_t begin_string(Writer *w) {
 }
 static void end_string(Writer *w, size_t start) {
     const uint64_t n = w->head.n - start;
-    if (!w->head.failed)
+    if (!w->status)
         memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
@@ -481,12 +487,10 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     }
 }
 
-static int write_tokenizer(Writer *w) {
+static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const bool byte_level = t->pieces.byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
-    if (rank_pieces(w) || check_tokenizer(w))
-        return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama",
                byte_level ? 4 : 5);
     if (byte_level)
@@ -524,38 +528,36 @@ static int write_tokenizer(Writer *w) {
     const Buffer *template = &t->chat_template;
     if (template->bytes)
         write_name(w, "tokenizer.chat_template", template->bytes, template->n);
-    return w->head.failed ? -1 : 0;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* Writes zeros after n bytes, so that what follows is aligned. */
-static void write_padding(Writer *w, uint64_t n) {
+/* Writes zeros, so that what follows is aligned in the file. */
+static void write_padding(Writer *w) {
     static const uint8_t zeros[GGUF_ALIGNMENT];
-    write_bytes(w, zeros, -n % GGUF_ALIGNMENT);
+    write_bytes(w, zeros, -w->written % GGUF_ALIGNMENT);
 }
 
 /* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file
  * and returns true: the caller then writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix,
                          int depth, int rows, int cols, Type type) {
-    const uint64_t dims[] = {cols, rows, depth},
-                   start = w->end + -w->end % GGUF_ALIGNMENT;
-    char full[PART_NAME + 8];
+    const uint64_t dims[] = {cols, rows, depth};
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->out)
-        write_padding(w, w->end);
-    w->end =
-        start + (size_t)depth *
-                    tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
-    if (w->out)
+    char full[PART_NAME + 8];
+    if (w->out) {
+        write_padding(w);
         return true;
+    }
     write_string(w, full, snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, TYPES[type].gguf);
-    write_u64(w, start);
+    write_u64(w, w->end);
     w->n_tensors++;
+    w->end += (size_t)depth *
+              tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
+    w->end += -w->end % GGUF_ALIGNMENT;
     return false;
 }
 
@@ -580,7 +582,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
-    if (norm->kind != NORM_LAYER || w->family->has & PARALLEL)
+    if (norm->kind != NORM_LAYER || (w->family->has & PARALLEL && !norm->beta))
         return;
     for (int i = 0; i < dim; i++)
         w->row[i] = norm->beta ? norm->beta[i] : 0;
@@ -695,35 +697,34 @@ static void write_key(Writer *w, const Key *key) {
                     sizeof(float));
 }
 
-/* Writes everything before the data. */
-static int write_header(Writer *w) {
+static void write_metadata(Writer *w) {
     const char *architecture = w->family->gguf;
-    write_u32(w, GGUF_MAGIC);
-    write_u32(w, GGUF_VERSION);
-    write_bytes(w, (uint64_t[2]){0},
-                sizeof(uint64_t[2])); /* the counts of tensors and keys */
     write_name(w, "general.architecture", architecture, strlen(architecture));
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
         write_key(w, key);
-    /* other programs require the key */
-    if (!w->tokenizer)
+    if (w->tokenizer)
+        write_tokenizer(w);
+    else /* other programs require the key */
         write_name(w, "tokenizer.ggml.model", "none", 4);
-    /* already reported */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w)))
+}
+
+/* The second pass. */
+static int write_file(Writer *w, const char *path) {
+    const struct {
+        uint32_t magic, version;
+        uint64_t n_tensors, n_keys;
+    } start = {GGUF_MAGIC, GGUF_VERSION, w->n_tensors, w->n_keys};
+    OutputFile file;
+    if (output_open(&file, path))
         return -1;
+    w->out = file.stream;
+    write_bytes(w, &start, sizeof start);
+    write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
-    write_padding(w, w->head.n);
-    if (w->head.failed || w->status)
-        return -1;
-    if (w->header.config.context < w->model->config.context)
-        note(
-            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-            architecture, w->header.config.context);
-    memcpy(w->head.bytes + 2 * sizeof(uint32_t),
-           (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
-    return 0;
+    write_padding(w);
+    return output_close(&file, !interrupted);
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
@@ -745,20 +746,21 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
     }
     w.row = allocate(2 * widest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + widest);
-    OutputFile file;
-    int status =
-        !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
-    if (!status) {
-        w.out = file.stream;
-        w.end = 0;
-        write_bytes(&w, w.head.bytes, w.head.n);
+    if (!w.row || (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))))
+        w.status = -1;
+    if (!w.status)
+        write_metadata(&w);
+    if (!w.status)
         write_tensors(&w);
-        write_padding(&w, w.end);
-        status = output_close(&file, !interrupted);
-    }
+    if (!w.status && w.header.config.context < model->config.context)
+        note(
+            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
+            w.family->gguf, w.header.config.context);
+    if (!w.status)
+        w.status = write_file(&w, path);
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);
     free(w.row);
-    return status;
+    return w.status;
 }

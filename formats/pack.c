@@ -12,21 +12,18 @@
 /* max bytes that one thread packs before a second thread would start */
 enum { WORTH_SHARING = 4 << 20 };
 
-/* The weight of a part if it is packed; else NULL. */
+/* The weight of a part if it is packed; else NULL. A tied output is packed first: the next token's
+ * layers follow it in memory. */
 static Tensor *weight_to_pack(const PartAt *at) {
+    Model *m = at->model;
     Tensor *w = part_weight(at);
-    return w != &at->model->embedding ? w : NULL;
-}
-
-/* Packs a weight at `to`. Returns the bytes of its panels. */
-static size_t pack_weight(Tensor *w, uint8_t *to, int n_threads) {
-    tensor_pack(w, to, n_threads);
-    memory_advise(w->data, tensor_bytes(w, w->rows), false);
-    return panels_bytes(w);
+    if (w != &m->embedding)
+        return w;
+    return m->tied ? &m->output : NULL;
 }
 
 void model_pack(Model *m, int n_threads) {
-    size_t bytes = m->tied ? panels_bytes(&m->output) : 0;
+    size_t bytes = 0;
     for (PartAt at = parts_of(m); next_part(&at);)
         if (weight_to_pack(&at))
             bytes += panels_bytes(weight_to_pack(&at));
@@ -49,9 +46,12 @@ void model_pack(Model *m, int n_threads) {
         memory_advise(f->data, f->size, true);
     if (bytes < WORTH_SHARING)
         n_threads = 1;
-    for (PartAt at = parts_of(m); next_part(&at);)
-        if (weight_to_pack(&at))
-            to += pack_weight(weight_to_pack(&at), to, n_threads);
-    if (m->tied)
-        pack_weight(&m->output, to, n_threads);
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        Tensor *w = weight_to_pack(&at);
+        if (!w)
+            continue;
+        tensor_pack(w, to, n_threads);
+        memory_advise(w->data, tensor_bytes(w, w->rows), false);
+        to += panels_bytes(w);
+    }
 }

@@ -42,9 +42,9 @@ typedef struct {
     PartFeed
         feed; /* the weights that this norm feeds, or the norms that feed this weight */
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    bool of_heads; /* q_norm and k_norm: families with HEAD_NORMS have them */
-    bool post;     /* post-norms: families with POST_NORMS have them */
-    bool rotates;  /* RoPE rotates the weight's outputs */
+    /* traits (traits.h): only families with `needs` have the part, and none with one of `lacks` */
+    int needs, lacks;
+    bool rotates; /* RoPE rotates the weight's outputs */
     bool
         routes; /* weighs experts: float32 in GGUF files; every rank has all rows */
 } Part;
@@ -65,6 +65,9 @@ PartAt parts_of(const Model *model);
  * at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
+
+/* Whether the model has the part. */
+bool part_is_there(const PartAt *at);
 
 /* The first part with this norma name, which exists. */
 const Part *part_named(const char *name);

@@ -206,12 +206,8 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
         return r->model->config.n_experts &&
                ((r->naming == NAME_HF && r->family->options & ALL_EXPERTS) ||
                 reader_find(r, name, ".weight"));
-    if (part_weight(at) == &layer->mlp.weight)
-        return has(r, SHARED_EXPERT);
-    if (part_weight(at))
-        return !has(r, NO_GATE) || part_weight(at) != &layer->mlp.up;
-    if (!at->part->of_heads || !(r->family->options & MINIMIND))
-        return family_has_norm(r->family, at->part);
+    if (at->part->needs != HEAD_NORMS || !(r->family->options & MINIMIND))
+        return family_has_part(r->family, at->part);
     return part_norm(at) == &layer->q_norm
                ? reader_find(r, name, ".weight") != NULL
                : layer->q_norm.gamma != NULL;
