@@ -112,7 +112,7 @@ typedef struct {
     size_t parameters;
     /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL: all rows are here */
     void *shares;
-    /* packed (formats/pack.c) or centered (formats/center.c) copy of weights, owned; NULL: none */
+    /* packed copy of weights (formats/pack.c), owned; NULL: none */
     uint8_t *panels;
     File *files; /* [n_files], owned; tensors point into them */
     int n_files;

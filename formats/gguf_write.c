@@ -30,7 +30,7 @@ typedef struct {
     const ModelFamily *family;  /* of the file */
     Header header;              /* the values of its keys */
     Type type;                  /* requested */
-    bool fold;                  /* gamma into weights */
+    int changes;                /* FOLD_NORMS, CENTER */
     int status;                 /* -1 after a message */
     MergeRule *rules;           /* the tokenizer's, by rank; owned */
     float *scores;              /* of pieces, owned */
@@ -42,6 +42,7 @@ typedef struct {
     int noted;        /* weights that become f16 */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type; follows `row` */
+    double *means; /* what centering subtracts from a row; follows `packed` */
 } Writer;
 
 /* ---- the architecture ---------------------------------------------------------------------- */
@@ -298,10 +299,10 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
     write_u64(w, n);
 }
 
-/* x in float32. Fails if it would become 0, which means that the key is missing, or infinite. */
+/* x in float32. Fails if it would become 0, subnormal or infinite, which the reader refuses. */
 static float to_float(Writer *w, const char *name, double x) {
     const float value = (float)x;
-    if (!w->status && (value == 0 || !isfinite(value)))
+    if (!w->status && !isnormal(value))
         w->status = fail("%s: %s would be %g, which float32 cannot represent",
                          w->source, name, x);
     return value;
@@ -530,6 +531,52 @@ static void write_tokenizer(Writer *w) {
         write_name(w, "tokenizer.chat_template", template->bytes, template->n);
 }
 
+/* ---- centering -----------------------------------------------------------------------------
+ *
+ * If every vector added to the residual stream has mean 0, the stream has mean 0, and its LayerNorm
+ * is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3). The vectors are the rows of the
+ * embedding, and combinations of the columns of the other weights that no norm feeds.
+ */
+
+int model_center(Model *m, const char *path) {
+    char name[PART_NAME];
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        Norm *norm = at.part->cols == SIZE_DIM ? part_norm(&at) : NULL;
+        const bool is_added = at.part->feed == NO_FEED;
+        if (norm ? is_added || norm->kind != NORM_LAYER || norm->beta
+                 : w && is_added && w->bias)
+            return fail(
+                "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
+                path, part_name(name, &at, NAME_NORMA));
+        if (norm)
+            norm->kind = NORM_RMS;
+    }
+    m->tied = false; /* the output weights are not centered */
+    return 0;
+}
+
+/* Sets w->means to the means of a weight's columns. */
+static void set_means(Writer *w, const Tensor *t) {
+    memset(w->means, 0, (size_t)t->cols * sizeof *w->means);
+    for (int r = 0; r < t->rows && !interrupted; r++) {
+        dequantize_row(w->row, t, r);
+        for (int i = 0; i < t->cols; i++)
+            w->means[i] += w->row[i];
+    }
+    for (int i = 0; i < t->cols; i++)
+        w->means[i] /= t->rows;
+}
+
+/* Subtracts w->means from a row; from a row of the embedding its own mean. */
+static void center_row(Writer *w, bool embedding, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += w->row[i];
+    for (int i = 0; i < n; i++)
+        w->row[i] -= (float)(embedding ? sum / n : w->means[i]);
+}
+
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 /* Writes zeros, so that what follows is aligned in the file. */
@@ -573,11 +620,11 @@ static void write_vector(Writer *w, const char *name, const char *suffix,
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
-    const bool folded = w->fold && part_folded(&at);
+    const bool fold = w->changes & FOLD_NORMS,
+               folded = fold && part_folded(&at);
     if (w->family->has & BARE_NORMS)
         return;
-    if (w->fold && !folded && !w->out &&
-        at.layer % w->model->config.n_layers == 0)
+    if (fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0)
         note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
@@ -602,11 +649,17 @@ static int source_row(const Writer *w, const Part *part, int r) {
 
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
-    const float *gamma = w->fold ? part_folded(at) : NULL;
+    const float *gamma = w->changes & FOLD_NORMS ? part_folded(at) : NULL;
+    const bool center = w->changes & CENTER && at->part->feed == NO_FEED,
+               embedding = at->part->owner == OF_MODEL;
+    if (center && !embedding)
+        set_means(w, t);
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
         for (int i = 0; gamma && i < t->cols; i++)
             w->row[i] *= gamma[i];
+        if (center)
+            center_row(w, embedding, t->cols);
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, t->cols));
     }
@@ -710,6 +763,21 @@ static void write_metadata(Writer *w) {
         write_name(w, "tokenizer.ggml.model", "none", 4);
 }
 
+/* The first pass. */
+static int write_head(Writer *w) {
+    const int context = w->header.config.context;
+    if (w->tokenizer && (rank_pieces(w) || check_tokenizer(w)))
+        return -1;
+    write_metadata(w);
+    if (!w->status)
+        write_tensors(w);
+    if (!w->status && context < w->model->config.context)
+        note(
+            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
+            w->family->gguf, context);
+    return w->status;
+}
+
 /* The second pass. */
 static int write_file(Writer *w, const char *path) {
     const struct {
@@ -728,39 +796,26 @@ static int write_file(Writer *w, const char *path) {
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     bool fold, const char *source, const char *path) {
+                     int changes, const char *source, const char *path) {
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
-                .fold = fold};
+                .changes = changes};
     if (!w.family)
         return -1;
     w.header = header_of(model, w.family);
-    size_t widest = 0;
-    for (PartSize size = 0; size < N_PART_SIZES; size++) {
-        const size_t n = part_size(&model->config, size);
-        if (n > widest)
-            widest = n;
-    }
-    w.row = allocate(2 * widest, sizeof *w.row);
-    w.packed = (uint8_t *)(w.row + widest);
-    if (!w.row || (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))))
-        w.status = -1;
-    if (!w.status)
-        write_metadata(&w);
-    if (!w.status)
-        write_tensors(&w);
-    if (!w.status && w.header.config.context < model->config.context)
-        note(
-            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-            w.family->gguf, w.header.config.context);
-    if (!w.status)
-        w.status = write_file(&w, path);
+    size_t longest = 0; /* at least the elements of any row */
+    for (PartSize size = 0; size < N_PART_SIZES; size++)
+        longest += part_size(&model->config, size);
+    w.row = allocate(4 * longest, sizeof *w.row);
+    w.packed = (uint8_t *)(w.row + longest);
+    w.means = (double *)(void *)(w.row + 2 * longest);
+    const int status = w.row && !write_head(&w) ? write_file(&w, path) : -1;
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);
     free(w.row);
-    return w.status;
+    return status;
 }

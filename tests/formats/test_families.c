@@ -295,7 +295,7 @@ static void check_folded(const char *name, const char *path) {
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
     const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, true, folder(), path);
+        gguf_write_model(&m, NULL, TYPE_F32, FOLD_NORMS, folder(), path);
     stderr_show();
     model_close(&m);
     if (status)
@@ -347,7 +347,7 @@ static void a_centered_olmo_is_a_llama(void) {
     CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected),
           "olmo does not run: %s", stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path),
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, CENTER, folder(), path),
           "not written");
     model_close(&m);
     CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s",
