@@ -95,7 +95,7 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
  * routers; its layers without a router are dense. */
 bool family_has_part(const ModelFamily *f, const Part *part);
 
-/* Whether a weight is stored as some rows of a fused tensor (part_fused). */
+/* Whether a weight is stored as some rows of a fused tensor (part_rows). */
 bool family_fuses(const ModelFamily *f, const Part *weight);
 
 /* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME

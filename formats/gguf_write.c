@@ -30,10 +30,10 @@ typedef struct {
     const ModelFamily *family;  /* of the file */
     Header header;              /* the values of its keys */
     Type type;                  /* requested */
-    int changes;                /* FOLD_NORMS, CENTER */
-    int status;                 /* -1 after a message */
-    MergeRule *rules;           /* the tokenizer's, by rank; owned */
-    float *scores;              /* of pieces, owned */
+    bool fold, center; /* gamma into weights; weights lose their means */
+    int status;        /* -1 after a message */
+    MergeRule *rules;  /* the tokenizer's, by rank; owned */
+    float *scores;     /* of pieces, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
     Buffer head; /* metadata and tensor table */
     uint64_t n_keys, n_tensors;
@@ -270,31 +270,33 @@ static void end_string(Writer *w, size_t start) {
         memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
-static void write_value(Writer *w, const char *key, GgufType type,
-                        const void *value, size_t bytes) {
+/* Begins a key. The caller writes its value. */
+static void begin_value(Writer *w, const char *key, GgufType type) {
     write_string(w, key, strlen(key));
     write_u32(w, type);
-    write_bytes(w, value, bytes);
     w->n_keys++;
 }
 
 static void write_bool(Writer *w, const char *key, bool value) {
-    write_value(w, key, GGUF_BOOL, &value, 1);
+    begin_value(w, key, GGUF_BOOL);
+    write_bytes(w, &value, 1);
 }
 /* A negative number is the id of a missing token and is not written. */
 static void write_int(Writer *w, const char *key, int value) {
-    if (value >= 0)
-        write_value(w, key, GGUF_U32, &value, sizeof value);
+    if (value < 0)
+        return;
+    begin_value(w, key, GGUF_U32);
+    write_u32(w, value);
 }
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
-    write_value(w, key, GGUF_STRING, "", 0);
+    begin_value(w, key, GGUF_STRING);
     write_string(w, name, n);
 }
 
 /* Begins an array. The caller writes its n elements. */
 static void write_array(Writer *w, const char *key, GgufType type, int n) {
-    write_value(w, key, GGUF_ARRAY, "", 0);
+    begin_value(w, key, GGUF_ARRAY);
     write_u32(w, type);
     write_u64(w, n);
 }
@@ -306,6 +308,12 @@ static float to_float(Writer *w, const char *name, double x) {
         w->status = fail("%s: %s would be %g, which float32 cannot represent",
                          w->source, name, x);
     return value;
+}
+
+static void write_float(Writer *w, const char *key, double x) {
+    const float value = to_float(w, key, x);
+    begin_value(w, key, GGUF_F32);
+    write_bytes(w, &value, sizeof value);
 }
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
@@ -602,8 +610,7 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix,
     write_u32(w, TYPES[type].gguf);
     write_u64(w, w->end);
     w->n_tensors++;
-    w->end += (size_t)depth *
-              tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
+    w->end += type_bytes(type, (size_t)depth * rows * cols);
     w->end += -w->end % GGUF_ALIGNMENT;
     return false;
 }
@@ -620,11 +627,11 @@ static void write_vector(Writer *w, const char *name, const char *suffix,
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
-    const bool fold = w->changes & FOLD_NORMS,
-               folded = fold && part_folded(&at);
+    const bool folded = w->fold && part_folded(&at);
     if (w->family->has & BARE_NORMS)
         return;
-    if (fold && !folded && !w->out && at.layer % w->model->config.n_layers == 0)
+    if (w->fold && !folded && !w->out &&
+        at.layer % w->model->config.n_layers == 0)
         note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
@@ -649,8 +656,8 @@ static int source_row(const Writer *w, const Part *part, int r) {
 
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
-    const float *gamma = w->changes & FOLD_NORMS ? part_folded(at) : NULL;
-    const bool center = w->changes & CENTER && at->part->feed == NO_FEED,
+    const float *gamma = w->fold ? part_folded(at) : NULL;
+    const bool center = w->center && at->part->feed == NO_FEED,
                embedding = at->part->owner == OF_MODEL;
     if (center && !embedding)
         set_means(w, t);
@@ -672,9 +679,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const int depth =
                   at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
               block = TYPES[w->type].weights;
-    const PartRows part = family_fuses(w->family, at.part)
-                              ? part_fused(&at)
-                              : (PartRows){0, t->rows};
+    const PartRows part = part_rows(&at, family_fuses(w->family, at.part));
     const Type type = at.part->routes        ? TYPE_F32
                       : t->cols % block == 0 ? w->type
                                              : TYPE_F16;
@@ -723,31 +728,23 @@ static void write_tensors(Writer *w) {
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
+/* A field of zeros is a missing key. */
 static void write_key(Writer *w, const Key *key) {
     const void *field = (const char *)&w->header + key->field;
     const String *text = field;
     char name[GGUF_KEY_NAME];
-    double number = 0;
-    if (!key->gguf || !family_has_key(w->family, key))
+    if (!key->gguf || !family_has_key(w->family, key) ||
+        !memcmp(field, (char[sizeof(String)]){0}, key->bytes))
         return;
     snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
-    if (key->kind == KEY_SIZE)
-        number = *(const int *)field;
-    if (key->kind == KEY_INTEGER)
-        number = (double)*(const int64_t *)field;
-    if (key->kind == KEY_FLOAT)
-        number = (double)*(const float *)field;
-    if (key->kind == KEY_REAL)
-        number = *(const double *)field;
-    if (key->kind == KEY_STRING && text->n)
-        write_name(w, name, text->text, text->n);
-    if (number == 0)
-        return;
-    if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
-        write_int(w, name, (int)number);
-    else
-        write_value(w, name, GGUF_F32, &(float){to_float(w, name, number)},
-                    sizeof(float));
+    switch (key->kind) {
+    case KEY_NO_FIELD: break;
+    case KEY_SIZE: write_int(w, name, *(const int *)field); break;
+    case KEY_INTEGER: write_int(w, name, (int)*(const int64_t *)field); break;
+    case KEY_REAL: write_float(w, name, *(const double *)field); break;
+    case KEY_FLOAT: write_float(w, name, (double)*(const float *)field); break;
+    case KEY_STRING: write_name(w, name, text->text, text->n); break;
+    }
 }
 
 static void write_metadata(Writer *w) {
@@ -796,13 +793,15 @@ static int write_file(Writer *w, const char *path) {
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     int changes, const char *source, const char *path) {
+                     bool fold, bool center, const char *source,
+                     const char *path) {
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
-                .changes = changes};
+                .fold = fold,
+                .center = center};
     if (!w.family)
         return -1;
     w.header = header_of(model, w.family);

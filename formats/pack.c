@@ -1,8 +1,9 @@
 /* pack.c: packs weights into panels.
  *
  * Owns the memory for panels. Panels do not change the bits of a product. They are read faster: as
- * one stream of memory, in the order of use. The embedding is never packed, because a token reads
- * one row of it; a tied output has its own panels. The layout of a panel is in kernels/panels.h. */
+ * one stream of memory, in the order of use (a tied output comes first: the next token's layers
+ * follow it). The embedding is never packed, because a token reads one row of it; a tied output has
+ * its own panels. The layout of a panel is in kernels/panels.h. */
 #include "formats/pack.h"
 #include "base/memory.h"
 #include "base/ranks.h"
@@ -12,21 +13,11 @@
 /* max bytes that one thread packs before a second thread would start */
 enum { WORTH_SHARING = 4 << 20 };
 
-/* The weight of a part if it is packed; else NULL. A tied output is packed first: the next token's
- * layers follow it in memory. */
-static Tensor *weight_to_pack(const PartAt *at) {
-    Model *m = at->model;
-    Tensor *w = part_weight(at);
-    if (w != &m->embedding)
-        return w;
-    return m->tied ? &m->output : NULL;
-}
-
 void model_pack(Model *m, int n_threads) {
     size_t bytes = 0;
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (weight_to_pack(&at))
-            bytes += panels_bytes(weight_to_pack(&at));
+        if (part_multiplied(&at))
+            bytes += panels_bytes(part_multiplied(&at));
     /* sparse files are not packed: their panels could be far larger than their blocks on disk; an
        eighth of the memory is left for the cache; other ranks on this machine pack at the same time
      */
@@ -47,7 +38,7 @@ void model_pack(Model *m, int n_threads) {
     if (bytes < WORTH_SHARING)
         n_threads = 1;
     for (PartAt at = parts_of(m); next_part(&at);) {
-        Tensor *w = weight_to_pack(&at);
+        Tensor *w = part_multiplied(&at);
         if (!w)
             continue;
         tensor_pack(w, to, n_threads);

@@ -105,12 +105,11 @@ PartAt parts_of(const Model *model) {
 
 static void *field_of(const PartAt *at) {
     const PartOwner owner = at->part->owner;
-    if (owner == OF_MODEL)
-        return (char *)at->model + at->part->offset;
     Layer *layer = &at->model->layers[at->layer];
-    void *start = owner == OF_EXPERT ? &layer->experts[at->expert]
-                  : owner == OF_MLP  ? &layer->mlp
-                                     : (void *)layer;
+    void *start = owner == OF_EXPERT  ? &layer->experts[at->expert]
+                  : owner == OF_MLP   ? &layer->mlp
+                  : owner == OF_LAYER ? layer
+                                      : (void *)at->model;
     return (char *)start + at->part->offset;
 }
 
@@ -119,6 +118,14 @@ Norm *part_norm(const PartAt *at) {
 }
 Tensor *part_weight(const PartAt *at) {
     return at->part->site ? NULL : field_of(at);
+}
+
+Tensor *part_multiplied(const PartAt *at) {
+    Model *m = at->model;
+    Tensor *w = part_weight(at);
+    if (w != &m->embedding)
+        return w;
+    return m->tied ? &m->output : NULL;
 }
 
 const float *part_folded(const PartAt *at) {
@@ -138,10 +145,11 @@ const float *part_folded(const PartAt *at) {
     return norm->beta ? NULL : norm->gamma;
 }
 
-PartRows part_fused(const PartAt *at) {
+PartRows part_rows(const PartAt *at, bool fused) {
     int64_t first = 0, all = 0;
     for (const Part *p = PARTS; p < END; p++) {
-        if (p->site || p->owner != at->part->owner || p->feed != at->part->feed)
+        if (p->site || p->owner != at->part->owner ||
+            p->feed != at->part->feed || (!fused && p != at->part))
             continue;
         const int rows = part_size(&at->model->config, p->rows);
         if (p < at->part)

@@ -76,6 +76,10 @@ const Part *part_named(const char *name);
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
 
+/* The part's weight if products read it: for a tied embedding the output, which is not a part; NULL
+ * for other embeddings and for norms. */
+Tensor *part_multiplied(const PartAt *at);
+
 /* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the
  * weights' columns by W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or
  * another part shares the weights. */
@@ -83,12 +87,12 @@ const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 
-/* The rows of a weight in a fused tensor: some files store the weights with the same input (q, k
- * and v, or gate and up) as one tensor, stacked by rows. */
+/* The rows of a weight in the tensor that stores it. `fused`: the weights with the same input (q, k
+ * and v, or gate and up) are one tensor, stacked by rows. */
 typedef struct {
     int first, all; /* all -1: too many for a tensor */
 } PartRows;
-PartRows part_fused(const PartAt *at);
+PartRows part_rows(const PartAt *at, bool fused);
 
 enum { PART_NAME = 96 }; /* max bytes of a name */
 

@@ -256,8 +256,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const bool newer = expert && !gguf && reader_find(r, stack, ""),
                stacked = expert && (gguf || granite || newer);
     const bool fused = family_fuses(r->family, at->part);
-    const PartRows part =
-        fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
+    const PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
         reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
                       stacked ? c->n_experts : 1, part.all, cols);

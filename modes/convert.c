@@ -11,11 +11,10 @@ int mode_convert(Run *run) {
     if (!o->output || !o->type || type_from_name(o->type, &type))
         return bad_usage(
             "convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
-    const int changes =
-        (o->fold_norms ? FOLD_NORMS : 0) | (o->center ? CENTER : 0);
     if (o->center && model_center(model, o->model))
         return -1;
-    if (gguf_write_model(model, tokenizer, type, changes, o->model, o->output))
+    if (gguf_write_model(model, tokenizer, type, o->fold_norms, o->center,
+                         o->model, o->output))
         return -1;
     if (!tokenizer)
         note("no tokenizer found to write");

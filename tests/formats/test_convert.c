@@ -263,7 +263,7 @@ static void a_norm_with_beta_is_not_folded(void) {
         m.layers[l].mlp_norm.beta = beta;
     }
     stderr_hide();
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin",
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, false, "m.bin",
                             inside("out/a.gguf")),
           "not written");
     CHECK(stderr_show() == 2,
@@ -444,8 +444,8 @@ static void check_unrepresentable(const char *architecture, int change,
     case 17: m.config.logit_scale = 0.5f; break;
     }
     stderr_hide();
-    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, "m.gguf",
-                                         inside("out/a.gguf"));
+    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                         "m.gguf", inside("out/a.gguf"));
     CHECK(
         stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
         "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
@@ -525,8 +525,8 @@ static void ctrl_c_leaves_no_file(void) {
           "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin",
-                                            inside("out/a.gguf"));
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                            "m.bin", inside("out/a.gguf"));
         CHECK(result == 0 && files_in("out") == i,
               "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
@@ -592,7 +592,7 @@ static void a_file_has_two_end_tokens(void) {
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin",
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, false, "m.bin",
                                 inside("ends.gguf")),
               "case %zu: not written", i);
         CHECK(!model_open(&again, inside("ends.gguf")),

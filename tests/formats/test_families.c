@@ -295,7 +295,7 @@ static void check_folded(const char *name, const char *path) {
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
     const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, FOLD_NORMS, folder(), path);
+        gguf_write_model(&m, NULL, TYPE_F32, true, false, folder(), path);
     stderr_show();
     model_close(&m);
     if (status)
@@ -324,7 +324,7 @@ static void check_gguf_of(const char *name, const char *architectures,
                rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
     const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path);
+        gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
@@ -347,7 +347,7 @@ static void a_centered_olmo_is_a_llama(void) {
     CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected),
           "olmo does not run: %s", stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, CENTER, folder(), path),
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, true, folder(), path),
           "not written");
     model_close(&m);
     CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s",
