@@ -1,9 +1,9 @@
 /* gguf_write.c: writes a model as a GGUF file (version 3).
  *
- * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table,
- * data. The metadata and the table are complete in memory before the file is opened, so that all
- * refusals come before it. family.c has the tables of architectures and keys; kernels/quant.c packs
- * the blocks.
+ * Owns which models and tokenizers GGUF can store, the changes of weights that --fold-norms and
+ * --center make, and the file's layout: metadata, tensor table, data. The metadata and the table
+ * are complete in memory before the file is opened, so that all refusals come before it. family.c
+ * has the tables of architectures and keys; kernels/quant.c packs the blocks.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -120,11 +120,10 @@ static bool layers_read_back(const ModelFamily *a, const Model *m,
          layer++) {
         Layer read_back = {.index = layer->index};
         family_set_gguf_layer(a, (int)h->window, NULL, &read_back);
-        const int window = layer->window == 0 && read_back.window == c->context
-                               ? c->context
-                               : layer->window;
+        if (read_back.window == c->context && !layer->window)
+            read_back.window = 0; /* a window of the whole context is none */
         if (read_back.rope != layer->rope ||
-            (stores_windows(a) && read_back.window != window))
+            (stores_windows(a) && read_back.window != layer->window))
             return false;
     }
     return true;

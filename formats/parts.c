@@ -159,13 +159,6 @@ PartRows part_rows(const PartAt *at, bool fused) {
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
 }
 
-static const Part *first_of(PartOwner owner) {
-    const Part *part = PARTS;
-    while (part->owner != owner)
-        part++;
-    return part;
-}
-
 /* The next row of the table; after a layer's last row, the first row of the next expert or
  * layer. */
 static const Part *next_row(PartAt *at) {
@@ -176,10 +169,14 @@ static const Part *next_row(PartAt *at) {
     if (!ends_layer)
         return next;
     const Config *c = &at->model->config;
-    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts)
-        return first_of(OF_EXPERT);
+    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts) {
+        while (next[-1].owner == OF_EXPERT)
+            next--;
+        return next;
+    }
     at->expert = 0;
-    return ++at->layer < c->n_layers ? first_of(OF_LAYER) : next;
+    return ++at->layer < c->n_layers ? PARTS + 1 /* after the embedding */
+                                     : next;
 }
 
 static bool may_be_there(const PartAt *at) {

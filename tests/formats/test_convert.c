@@ -274,6 +274,27 @@ static void a_norm_with_beta_is_not_folded(void) {
     unlink(inside("out/a.gguf"));
 }
 
+/* GGUF has one eps for all norms of a kind. */
+static void norms_of_one_kind_have_one_eps(void) {
+    static const float beta[64] = {1};
+    Model m;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")),
+          "no model");
+    for (int l = 0; l < 2; l++) {
+        m.layers[l].mlp_norm.kind = NORM_LAYER;
+        m.layers[l].mlp_norm.beta = beta;
+    }
+    m.layers[1].mlp_norm.eps = 0.5f;
+    stderr_hide();
+    const int result = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                        "m.bin", inside("out/a.gguf"));
+    CHECK(stderr_show() == 1 && result == -1 &&
+              strstr(stderr_text(), "llama differs in: blk.0.ffn_norm"),
+          "%d, %s", result, stderr_text());
+    model_close(&m);
+}
+
 /* ---- centered weights
  * ------------------------------------------------------------------------------- */
 
@@ -699,6 +720,7 @@ void suite_convert(void) {
     TEST(experts_in_every_type);
     TEST(folding_is_exact_up_to_rounding);
     TEST(a_norm_with_beta_is_not_folded);
+    TEST(norms_of_one_kind_have_one_eps);
     TEST(a_centered_model_needs_no_layernorm);
     TEST(what_cannot_be_centered_is_refused);
     TEST(families_are_kept);

@@ -336,6 +336,29 @@ static void check_gguf_of(const char *name, const char *architectures,
     family_close(&family);
 }
 
+/* A GGUF file of a parallel family may have a beta. */
+static void beta_of_a_parallel_family_is_kept(void) {
+    static const float beta[512] = {0, 0.5f};
+    char path[512];
+    Model m;
+    snprintf(path, sizeof path, "%s", temporary("beta.gguf"));
+    CHECK(!family_open(&family, "cohere2") &&
+              !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "no cohere2");
+    CHECK(!open_folder(&m) && m.config.dim <= 512, "does not open: %s",
+          stderr_text());
+    m.layers[0].attn_norm.beta = beta;
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path),
+          "not written");
+    model_close(&m);
+    CHECK(!model_open(&m, path), "the file does not open");
+    CHECK(m.layers[0].attn_norm.beta && m.layers[0].attn_norm.beta[1] == 0.5f &&
+              !m.layers[1].attn_norm.beta,
+          "another beta");
+    model_close(&m);
+    family_close(&family);
+}
+
 /* OLMo 1, whose LayerNorms have no gamma, is a llama once its weights are centered. */
 static void a_centered_olmo_is_a_llama(void) {
     char path[512];
@@ -865,6 +888,7 @@ void suite_families(void) {
         TEST(gguf_files_have_the_same_logits);
     }
     TEST(gemma_options);
+    TEST(beta_of_a_parallel_family_is_kept);
     TEST(a_centered_olmo_is_a_llama);
     TEST(olmo_options);
     TEST(phi_options);
