@@ -118,8 +118,7 @@ typedef struct {
     /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL:
      * all rows are here */
     Share *shares;
-    /* packed (formats/pack.c) or centered (formats/center.c) copy of weights,
-     * owned; NULL: none */
+    /* packed copy of weights (formats/pack.c), owned; NULL: none */
     uint8_t *panels;
     File *files; /* [n_files], owned; tensors point into them */
     int n_files;

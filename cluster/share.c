@@ -59,13 +59,10 @@ int model_share(Model *m) {
     if (!m->shares)
         return -1;
     for (PartAt at = parts_of(m); next_part(&at);) {
-        Tensor *w = part_weight(&at);
-        if (w && w != &m->embedding && !at.part->routes)
+        Tensor *w = part_multiplied(&at);
+        if (w && !at.part->routes)
             keep_own_rows(m, w, at.part->rows);
     }
-    if (m->tied)
-        keep_own_rows(m, &m->output,
-                      SIZE_VOCAB); /* a tied output is not a part */
     return 0;
 }
 

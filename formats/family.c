@@ -184,15 +184,8 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
     return NULL;
 }
 
-bool family_has_norm(const ModelFamily *f, const Part *norm) {
-    if (norm->owner == OF_MODEL)
-        return true;
-    if (norm->of_heads)
-        return f->has & HEAD_NORMS;
-    if (norm->post)
-        return f->has & POST_NORMS;
-    return !(f->has & NO_PRE_NORMS) &&
-           !(f->has & PARALLEL && !strcmp(norm->site, "mlp"));
+bool family_has_part(const ModelFamily *f, const Part *part) {
+    return (f->has & part->needs) == part->needs && !(f->has & part->lacks);
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {

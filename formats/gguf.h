@@ -21,18 +21,19 @@ int gguf_read_model(Model *model, const char *path);
 int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed);
 
-/* Rewrites a model whose norms are LayerNorms without beta as one with RMSNorm and the same logits
- * up to rounding: the embedding and the weights that add to the residual stream become float32 and
- * lose their means, and the output is no longer tied. The result is for gguf_write_model() only.
- * Returns -1 and a message if the model has other norms, has biases on these weights, or memory
- * runs out. */
+/* Makes the LayerNorms of a model RMSNorms, and unties its output. Written with `center`, it has the
+ * same logits up to rounding. Returns -1 and a message if the model has other norms, norms with
+ * beta, or biases on the weights that add to the residual stream. */
 int model_center(Model *model, const char *path);
 
 /* Writes a model, with weights of a type that norma writes (type_from_name), and its tokenizer
  * (NULL: none). `fold`: multiplies the gamma of norms into the columns of the next weights if that
- * is algebraically exact, and writes 1 for it; notes name the other norms. Weights whose rows are
- * not a multiple of the type's blocks become float16. Returns -1 and a message that begins with
- * `source` if GGUF cannot store the model or the tokenizer; notes name small differences. The file
- * appears whole or not at all; after Ctrl-C it does not appear, and 0 is returned. */
+ * is algebraically exact, and writes 1 for it; notes name the other norms. `center`, after
+ * model_center(): the rows of the embedding and the vectors that other weights add to the residual
+ * stream lose their means. Weights whose rows are not a multiple of the type's blocks become
+ * float16. Returns -1 and a message that begins with `source` if GGUF cannot store the model or the
+ * tokenizer; notes name small differences. The file appears whole or not at all; after Ctrl-C it
+ * does not appear, and 0 is returned. */
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     bool fold, const char *source, const char *path);
+                     bool fold, bool center, const char *source,
+                     const char *path);

@@ -1,9 +1,9 @@
 /* gguf_write.c: writes a model as a GGUF file (version 3).
  *
- * Owns which models and tokenizers GGUF can store, and the file's layout: metadata, tensor table,
- * data. The metadata and the table are complete in memory before the file is opened, so that all
- * refusals come before it. family.c has the tables of architectures and keys; kernels/quant.c packs
- * the blocks.
+ * Owns which models and tokenizers GGUF can store, the changes of weights that --fold-norms and
+ * --center make, and the file's layout: metadata, tensor table, data. The metadata and the table
+ * are complete in memory before the file is opened, so that all refusals come before it. family.c
+ * has the tables of architectures and keys; kernels/quant.c packs the blocks.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -29,17 +29,19 @@ typedef struct {
     const ModelFamily *family;  /* of the file */
     Header header;              /* the values of its keys */
     Type type;                  /* requested */
-    bool fold;                  /* gamma into weights */
-    int status;                 /* -1 after a message */
-    MergeRule *rules;           /* the tokenizer's, by rank; owned */
-    float *scores;              /* of pieces, owned */
+    bool fold, center; /* gamma into weights; weights lose their means */
+    int status;        /* -1 after a message */
+    MergeRule *rules;  /* the tokenizer's, by rank; owned */
+    float *scores;     /* of pieces, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
-    Buffer head; /* the file's header */
+    Buffer head; /* metadata and tensor table */
     uint64_t n_keys, n_tensors;
-    uint64_t end;    /* of the last tensor in the data */
-    int noted;       /* weights that become f16 */
-    float *row;      /* [widest row] */
-    uint8_t *packed; /* a row in its new type; follows `row` */
+    uint64_t end;     /* of the last tensor in the data, aligned */
+    uint64_t written; /* bytes of the file */
+    int noted;        /* weights that become f16 */
+    float *row;       /* [widest row] */
+    uint8_t *packed;  /* a row in its new type; follows `row` */
+    double *means; /* what centering subtracts from a row; follows `packed` */
 } Writer;
 
 /* ---- the architecture ---------------------------------------------------------------------- */
@@ -68,9 +70,9 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers;
          layer < model->layers + c->n_layers; layer++) {
-        if (layer->window > 0 && stores_windows(a))
+        if (layer->window && stores_windows(a))
             h.window = layer->window;
-        else if (layer->window > 0 && layer->window < c->context)
+        else if (layer->window && layer->window < c->context)
             c->context = layer->window;
     }
     if (!h.window || !(a->has & LOCAL_ROPE))
@@ -83,10 +85,10 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         c->logit_scale = 1;
     if (!(a->has & PARALLEL))
         c->logit_scale = 1 / c->logit_scale;
-    if (model->long_factors)
+    if (model->long_factors) {
         h.yarn_context = model->config.context;
-    if (model->long_factors)
         c->context = model->long_context;
+    }
     if (yarn) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
@@ -104,24 +106,23 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 
 /* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the
  * model. */
-static bool layers_read_back(const ModelFamily *a, const Model *m) {
-    const Header h = header_of(m, a);
+static bool layers_read_back(const ModelFamily *a, const Model *m,
+                             const Header *h) {
     const Config *c = &m->config;
     const bool same_rope =
         a->local_base > 0
             ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
-            : h.config.local_base == c->rope.base;
-    if (h.config.local_base != 0 && !same_rope)
+            : h->config.local_base == c->rope.base;
+    if (h->config.local_base != 0 && !same_rope)
         return false;
     for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
          layer++) {
         Layer read_back = {.index = layer->index};
-        family_set_gguf_layer(a, (int)h.window, NULL, &read_back);
-        const int window = layer->window == 0 && read_back.window == c->context
-                               ? c->context
-                               : layer->window;
+        family_set_gguf_layer(a, (int)h->window, NULL, &read_back);
+        if (read_back.window == c->context && !layer->window)
+            read_back.window = 0; /* a window of the whole context is none */
         if (read_back.rope != layer->rope ||
-            (stores_windows(a) && read_back.window != window))
+            (stores_windows(a) && read_back.window != layer->window))
             return false;
     }
     return true;
@@ -142,28 +143,31 @@ static bool has_own_factors(const ModelFamily *a, const Config *c) {
            fabsf(scale / implied_scale - 1) > 1e-6f;
 }
 
+/* Whether the architecture can store that models have this trait, or that they do not. */
+static bool fits(const ModelFamily *a, int trait, bool is_there) {
+    return is_there ? (a->has | a->may | TIED) & trait : !(a->has & trait);
+}
+
 /* Whether the architecture can store the part, or that the model has none. */
-static bool can_store(const ModelFamily *a, const PartAt *at) {
+static bool can_store(const ModelFamily *a, const PartAt *at, const Header *h) {
     const Config *c = &at->model->config;
     const Part *part = at->part;
     const Tensor *w = part_weight(at);
-    const Norm *norm = part_norm(at), *final = &at->model->final_norm;
-    const bool may_have_bias = part->bias == QKV_BIAS
-                                   ? !(a->has & FUSED)
-                                   : part->bias == NO_BIAS || a->may & BIASES;
-    if (w && part->rows == SIZE_EXPERTS && c->n_experts && !w->data)
+    const Norm *norm = part_norm(at);
+    const bool is_layer = norm && norm->kind == NORM_LAYER;
+    const bool is_needed =
+        part->rows == SIZE_EXPERTS ? c->n_experts : family_has_part(a, part);
+    if (part_is_there(at) != is_needed)
         return false;
-    if (w)
-        return !w->bias || may_have_bias;
-    if (!norm->gamma != !family_has_norm(a, part))
-        return false;
-    if (!norm->gamma)
+    if (!is_needed)
         return true;
-    if (norm->kind >= NORM_NONE ||
-        (norm->kind == final->kind && norm->eps != final->eps))
-        return false;
-    if (norm->kind == NORM_LAYER ? !((a->has | a->may) & LAYER_NORMS)
-                                 : a->has & LAYER_NORMS)
+    if (w && w->bias && part->bias)
+        return part->bias == QKV_BIAS ? !(a->has & FUSED) : a->may & BIASES;
+    if (w)
+        return true;
+    if (norm->eps != (is_layer ? h->layer_eps : h->rms_eps) ||
+        (!is_layer && norm->kind != NORM_RMS) ||
+        !fits(a, LAYER_NORMS, is_layer))
         return false;
     bool bare = !norm->beta;
     for (int i = 0; bare && i < part_size(c, part->cols); i++)
@@ -174,6 +178,7 @@ static bool can_store(const ModelFamily *a, const PartAt *at) {
 /* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
 static const char *difference(char name[PART_NAME], const ModelFamily *a,
                               const Model *m) {
+    const Header h = header_of(m, a);
     const Config *c = &m->config;
     const Yarn *y =
         &c->rope.yarn; /* a file can store YaRN with the default options */
@@ -187,30 +192,26 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a,
         {SPARSE, c->n_experts > 0, "expert_count"},
         {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
         {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
-        {NO_GATE, m->layers->mlp.gate.data && !m->layers->mlp.up.data,
-         "an MLP without a gate"},
         {0, c->activation != a->activation, "the activation"},
         {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
         {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
         {SCALES | PARALLEL, has_own_factors(a, c),
          "a scale of embeddings, scores, residuals or logits"},
-        {0, !layers_read_back(a, m), "the windows or the RoPE of its layers"},
+        {0, !layers_read_back(a, m, &h),
+         "the windows or the RoPE of its layers"},
         {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
         {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
         {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
         {ODD_HEADS, c->head_size * c->n_heads != c->dim,
          "a head size that is not dim / n_heads"},
         {TIED, m->tied, "a tied output"},
-        {SHARED_EXPERT, m->layers->mlp.weight.data != NULL, "a shared expert"},
         {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
     for (PartAt at = parts_of(m); next_slot(&at);)
-        if (!can_store(a, &at))
+        if (!can_store(a, &at, &h))
             return part_name(name, &at, NAME_GGUF);
-    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++) {
-        const int trait = traits[i].trait, may = a->has | a->may | TIED;
-        if (traits[i].is_there ? !(may & trait) : a->has & trait)
+    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++)
+        if (!fits(a, traits[i].trait, traits[i].is_there))
             return traits[i].name;
-    }
     return NULL;
 }
 
@@ -219,12 +220,12 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a,
 static const ModelFamily *choose_family(const Model *m, const char *path) {
     const ModelFamily *own = FAMILIES;
     char name[PART_NAME];
-    while (strcmp(own->gguf, m->family ? m->family : "llama"))
+    while (!own->gguf || strcmp(own->gguf, m->family ? m->family : "llama"))
         own++;
     if (own->has & FUSED && m->layers->window && !difference(name, own, m))
         return own;
-    for (const ModelFamily *a = FAMILIES; a->gguf; a++)
-        if (!difference(name, a, m))
+    for (const ModelFamily *a = FAMILIES; a->hf; a++)
+        if (a->gguf && !difference(name, a, m))
             return a;
     fail("%s: no GGUF architecture can store it; %s differs in: %s", path,
          own->gguf, difference(name, own, m));
@@ -235,10 +236,14 @@ static const ModelFamily *choose_family(const Model *m, const char *path) {
  */
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
-    if (w->out)
+    if (w->out) {
         fwrite(bytes, 1, n, w->out);
-    else
-        buffer_append(&w->head, bytes, n);
+        w->written += n;
+        return;
+    }
+    buffer_append(&w->head, bytes, n);
+    if (w->head.failed)
+        w->status = -1;
 }
 static void write_u32(Writer *w, uint32_t value) {
     write_bytes(w, &value, sizeof value);
@@ -259,46 +264,54 @@ static size_t begin_string(Writer *w) {
 }
 static void end_string(Writer *w, size_t start) {
     const uint64_t n = w->head.n - start;
-    if (!w->head.failed)
+    if (!w->status)
         memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
-static void write_value(Writer *w, const char *key, GgufType type,
-                        const void *value, size_t bytes) {
+/* Begins a key. The caller writes its value. */
+static void begin_value(Writer *w, const char *key, GgufType type) {
     write_string(w, key, strlen(key));
     write_u32(w, type);
-    write_bytes(w, value, bytes);
     w->n_keys++;
 }
 
 static void write_bool(Writer *w, const char *key, bool value) {
-    write_value(w, key, GGUF_BOOL, &value, 1);
+    begin_value(w, key, GGUF_BOOL);
+    write_bytes(w, &value, 1);
 }
 /* A negative number is the id of a missing token and is not written. */
 static void write_int(Writer *w, const char *key, int value) {
-    if (value >= 0)
-        write_value(w, key, GGUF_U32, &value, sizeof value);
+    if (value < 0)
+        return;
+    begin_value(w, key, GGUF_U32);
+    write_u32(w, value);
 }
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
-    write_value(w, key, GGUF_STRING, "", 0);
+    begin_value(w, key, GGUF_STRING);
     write_string(w, name, n);
 }
 
 /* Begins an array. The caller writes its n elements. */
 static void write_array(Writer *w, const char *key, GgufType type, int n) {
-    write_value(w, key, GGUF_ARRAY, "", 0);
+    begin_value(w, key, GGUF_ARRAY);
     write_u32(w, type);
     write_u64(w, n);
 }
 
-/* x in float32. Fails if it would become 0, which means that the key is missing, or infinite. */
+/* x in float32. Fails if it would become 0, subnormal or infinite, which the reader refuses. */
 static float to_float(Writer *w, const char *name, double x) {
     const float value = (float)x;
-    if (!w->status && (value == 0 || !isfinite(value)))
+    if (!w->status && !isnormal(value))
         w->status = fail("%s: %s would be %g, which float32 cannot represent",
                          w->source, name, x);
     return value;
+}
+
+static void write_float(Writer *w, const char *key, double x) {
+    const float value = to_float(w, key, x);
+    begin_value(w, key, GGUF_F32);
+    write_bytes(w, &value, sizeof value);
 }
 
 /* ---- the tokenizer ------------------------------------------------------------------------- */
@@ -481,12 +494,10 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     }
 }
 
-static int write_tokenizer(Writer *w) {
+static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const bool byte_level = t->pieces.byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
-    if (rank_pieces(w) || check_tokenizer(w))
-        return -1;
     write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama",
                byte_level ? 4 : 5);
     if (byte_level)
@@ -524,38 +535,81 @@ static int write_tokenizer(Writer *w) {
     const Buffer *template = &t->chat_template;
     if (template->bytes)
         write_name(w, "tokenizer.chat_template", template->bytes, template->n);
-    return w->head.failed ? -1 : 0;
+}
+
+/* ---- centering -----------------------------------------------------------------------------
+ *
+ * If every vector added to the residual stream has mean 0, the stream has mean 0, and its LayerNorm
+ * is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3). The vectors are the rows of the
+ * embedding, and combinations of the columns of the other weights that no norm feeds.
+ */
+
+int model_center(Model *m, const char *path) {
+    char name[PART_NAME];
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        Norm *norm = at.part->cols == SIZE_DIM ? part_norm(&at) : NULL;
+        const bool is_added = at.part->feed == NO_FEED;
+        if (norm ? is_added || norm->kind != NORM_LAYER || norm->beta
+                 : w && is_added && w->bias)
+            return fail(
+                "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
+                path, part_name(name, &at, NAME_NORMA));
+        if (norm)
+            norm->kind = NORM_RMS;
+    }
+    m->tied = false; /* the output weights are not centered */
+    return 0;
+}
+
+/* Sets w->means to the means of a weight's columns. */
+static void set_means(Writer *w, const Tensor *t) {
+    memset(w->means, 0, (size_t)t->cols * sizeof *w->means);
+    for (int r = 0; r < t->rows && !interrupted; r++) {
+        dequantize_row(w->row, t, r);
+        for (int i = 0; i < t->cols; i++)
+            w->means[i] += w->row[i];
+    }
+    for (int i = 0; i < t->cols; i++)
+        w->means[i] /= t->rows;
+}
+
+/* Subtracts w->means from a row; from a row of the embedding its own mean. */
+static void center_row(Writer *w, bool embedding, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += w->row[i];
+    for (int i = 0; i < n; i++)
+        w->row[i] -= (float)(embedding ? sum / n : w->means[i]);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* Writes zeros after n bytes, so that what follows is aligned. */
-static void write_padding(Writer *w, uint64_t n) {
+/* Writes zeros, so that what follows is aligned in the file. */
+static void write_padding(Writer *w) {
     static const uint8_t zeros[GGUF_ALIGNMENT];
-    write_bytes(w, zeros, -n % GGUF_ALIGNMENT);
+    write_bytes(w, zeros, -w->written % GGUF_ALIGNMENT);
 }
 
 /* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file
  * and returns true: the caller then writes the tensor's data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix,
                          int depth, int rows, int cols, Type type) {
-    const uint64_t dims[] = {cols, rows, depth},
-                   start = w->end + -w->end % GGUF_ALIGNMENT;
-    char full[PART_NAME + 8];
+    const uint64_t dims[] = {cols, rows, depth};
     const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
-    if (w->out)
-        write_padding(w, w->end);
-    w->end =
-        start + (size_t)depth *
-                    tensor_bytes(&(Tensor){.type = type, .cols = cols}, rows);
-    if (w->out)
+    char full[PART_NAME + 8];
+    if (w->out) {
+        write_padding(w);
         return true;
+    }
     write_string(w, full, snprintf(full, sizeof full, "%s%s", name, suffix));
     write_u32(w, n_dims);
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, TYPES[type].gguf);
-    write_u64(w, start);
+    write_u64(w, w->end);
     w->n_tensors++;
+    w->end += type_bytes(type, (size_t)depth * rows * cols);
+    w->end += -w->end % GGUF_ALIGNMENT;
     return false;
 }
 
@@ -580,7 +634,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
-    if (norm->kind != NORM_LAYER || w->family->has & PARALLEL)
+    if (norm->kind != NORM_LAYER || (w->family->has & PARALLEL && !norm->beta))
         return;
     for (int i = 0; i < dim; i++)
         w->row[i] = norm->beta ? norm->beta[i] : 0;
@@ -601,10 +655,16 @@ static int source_row(const Writer *w, const Part *part, int r) {
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
     const float *gamma = w->fold ? part_folded(at) : NULL;
+    const bool center = w->center && at->part->feed == NO_FEED,
+               embedding = at->part->owner == OF_MODEL;
+    if (center && !embedding)
+        set_means(w, t);
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
         for (int i = 0; gamma && i < t->cols; i++)
             w->row[i] *= gamma[i];
+        if (center)
+            center_row(w, embedding, t->cols);
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, t->cols));
     }
@@ -617,9 +677,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const int depth =
                   at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
               block = TYPES[w->type].weights;
-    const PartRows part = family_fuses(w->family, at.part)
-                              ? part_fused(&at)
-                              : (PartRows){0, t->rows};
+    const PartRows part = part_rows(&at, family_fuses(w->family, at.part));
     const Type type = at.part->routes        ? TYPE_F32
                       : t->cols % block == 0 ? w->type
                                              : TYPE_F16;
@@ -668,94 +726,90 @@ static void write_tensors(Writer *w) {
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
+/* A field of zeros is a missing key. */
 static void write_key(Writer *w, const Key *key) {
     const void *field = (const char *)&w->header + key->field;
     const String *text = field;
     char name[GGUF_KEY_NAME];
-    double number = 0;
-    if (!key->gguf || !family_has_key(w->family, key))
+    if (!key->gguf || !family_has_key(w->family, key) ||
+        !memcmp(field, (char[sizeof(String)]){0}, key->bytes))
         return;
     snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
-    if (key->kind == KEY_SIZE)
-        number = *(const int *)field;
-    if (key->kind == KEY_INTEGER)
-        number = (double)*(const int64_t *)field;
-    if (key->kind == KEY_FLOAT)
-        number = (double)*(const float *)field;
-    if (key->kind == KEY_REAL)
-        number = *(const double *)field;
-    if (key->kind == KEY_STRING && text->n)
-        write_name(w, name, text->text, text->n);
-    if (number == 0)
-        return;
-    if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
-        write_int(w, name, (int)number);
-    else
-        write_value(w, name, GGUF_F32, &(float){to_float(w, name, number)},
-                    sizeof(float));
+    switch (key->kind) {
+    case KEY_NO_FIELD: break;
+    case KEY_SIZE: write_int(w, name, *(const int *)field); break;
+    case KEY_INTEGER: write_int(w, name, (int)*(const int64_t *)field); break;
+    case KEY_REAL: write_float(w, name, *(const double *)field); break;
+    case KEY_FLOAT: write_float(w, name, (double)*(const float *)field); break;
+    case KEY_STRING: write_name(w, name, text->text, text->n); break;
+    }
 }
 
-/* Writes everything before the data. */
-static int write_header(Writer *w) {
+static void write_metadata(Writer *w) {
     const char *architecture = w->family->gguf;
-    write_u32(w, GGUF_MAGIC);
-    write_u32(w, GGUF_VERSION);
-    write_bytes(w, (uint64_t[2]){0},
-                sizeof(uint64_t[2])); /* the counts of tensors and keys */
     write_name(w, "general.architecture", architecture, strlen(architecture));
     write_int(w, "general.file_type", TYPES[w->type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
         write_key(w, key);
-    /* other programs require the key */
-    if (!w->tokenizer)
+    if (w->tokenizer)
+        write_tokenizer(w);
+    else /* other programs require the key */
         write_name(w, "tokenizer.ggml.model", "none", 4);
-    /* already reported */
-    if (w->head.failed || w->status || (w->tokenizer && write_tokenizer(w)))
+}
+
+/* The first pass. */
+static int write_head(Writer *w) {
+    const int context = w->header.config.context;
+    if (w->tokenizer && (rank_pieces(w) || check_tokenizer(w)))
         return -1;
-    write_tensors(w);
-    write_padding(w, w->head.n);
-    if (w->head.failed || w->status)
-        return -1;
-    if (w->header.config.context < w->model->config.context)
+    write_metadata(w);
+    if (!w->status)
+        write_tensors(w);
+    if (!w->status && context < w->model->config.context)
         note(
             "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-            architecture, w->header.config.context);
-    memcpy(w->head.bytes + 2 * sizeof(uint32_t),
-           (uint64_t[]){w->n_tensors, w->n_keys}, sizeof(uint64_t[2]));
-    return 0;
+            w->family->gguf, context);
+    return w->status;
+}
+
+/* The second pass. */
+static int write_file(Writer *w, const char *path) {
+    const struct {
+        uint32_t magic, version;
+        uint64_t n_tensors, n_keys;
+    } start = {GGUF_MAGIC, GGUF_VERSION, w->n_tensors, w->n_keys};
+    OutputFile file;
+    if (output_open(&file, path))
+        return -1;
+    w->out = file.stream;
+    write_bytes(w, &start, sizeof start);
+    write_bytes(w, w->head.bytes, w->head.n);
+    write_tensors(w);
+    write_padding(w);
+    return output_close(&file, !interrupted);
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     bool fold, const char *source, const char *path) {
+                     bool fold, bool center, const char *source,
+                     const char *path) {
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,
                 .family = choose_family(model, source),
                 .type = type,
-                .fold = fold};
+                .fold = fold,
+                .center = center};
     if (!w.family)
         return -1;
     w.header = header_of(model, w.family);
-    size_t widest = 0;
-    for (PartSize size = 0; size < N_PART_SIZES; size++) {
-        const size_t n = part_size(&model->config, size);
-        if (n > widest)
-            widest = n;
-    }
-    w.row = allocate(2 * widest, sizeof *w.row);
-    w.packed = (uint8_t *)(w.row + widest);
-    OutputFile file;
-    int status =
-        !w.row || write_header(&w) || output_open(&file, path) ? -1 : 0;
-    if (!status) {
-        w.out = file.stream;
-        w.end = 0;
-        write_bytes(&w, w.head.bytes, w.head.n);
-        write_tensors(&w);
-        write_padding(&w, w.end);
-        status = output_close(&file, !interrupted);
-    }
+    size_t longest = 0; /* at least the elements of any row */
+    for (PartSize size = 0; size < N_PART_SIZES; size++)
+        longest += part_size(&model->config, size);
+    w.row = allocate(4 * longest, sizeof *w.row);
+    w.packed = (uint8_t *)(w.row + longest);
+    w.means = (double *)(void *)(w.row + 2 * longest);
+    const int status = w.row && !write_head(&w) ? write_file(&w, path) : -1;
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);

@@ -1,8 +1,9 @@
 /* pack.c: packs weights into panels.
  *
  * Owns the memory for panels. Panels do not change the bits of a product. They are read faster: as
- * one stream of memory, in the order of use. The embedding is never packed, because a token reads
- * one row of it; a tied output has its own panels. The layout of a panel is in kernels/panels.h. */
+ * one stream of memory, in the order of use (a tied output comes first: the next token's layers
+ * follow it). The embedding is never packed, because a token reads one row of it; a tied output has
+ * its own panels. The layout of a panel is in kernels/panels.h. */
 #include "formats/pack.h"
 #include "base/memory.h"
 #include "base/ranks.h"
@@ -12,24 +13,11 @@
 /* max bytes that one thread packs before a second thread would start */
 enum { WORTH_SHARING = 4 << 20 };
 
-/* The weight of a part if it is packed; else NULL. */
-static Tensor *weight_to_pack(const PartAt *at) {
-    Tensor *w = part_weight(at);
-    return w != &at->model->embedding ? w : NULL;
-}
-
-/* Packs a weight at `to`. Returns the bytes of its panels. */
-static size_t pack_weight(Tensor *w, uint8_t *to, int n_threads) {
-    tensor_pack(w, to, n_threads);
-    memory_advise(w->data, tensor_bytes(w, w->rows), false);
-    return panels_bytes(w);
-}
-
 void model_pack(Model *m, int n_threads) {
-    size_t bytes = m->tied ? panels_bytes(&m->output) : 0;
+    size_t bytes = 0;
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (weight_to_pack(&at))
-            bytes += panels_bytes(weight_to_pack(&at));
+        if (part_multiplied(&at))
+            bytes += panels_bytes(part_multiplied(&at));
     /* sparse files are not packed: their panels could be far larger than their blocks on disk; an
        eighth of the memory is left for the cache; other ranks on this machine pack at the same time
      */
@@ -49,9 +37,12 @@ void model_pack(Model *m, int n_threads) {
         memory_advise(f->data, f->size, true);
     if (bytes < WORTH_SHARING)
         n_threads = 1;
-    for (PartAt at = parts_of(m); next_part(&at);)
-        if (weight_to_pack(&at))
-            to += pack_weight(weight_to_pack(&at), to, n_threads);
-    if (m->tied)
-        pack_weight(&m->output, to, n_threads);
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        Tensor *w = part_multiplied(&at);
+        if (!w)
+            continue;
+        tensor_pack(w, to, n_threads);
+        memory_advise(w->data, tensor_bytes(w, w->rows), false);
+        to += panels_bytes(w);
+    }
 }

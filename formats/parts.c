@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/map.h"
+#include "formats/traits.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ static const Part PARTS[] = {
     {MODEL(embedding, "token_embd", "model.embed_tokens"),
      WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
     {LAYER(attn_norm, "attn_norm", "input_layernorm"),
-     NORM("attn", DIM, QKV_FEED)},
+     NORM("attn", DIM, QKV_FEED), .lacks = NO_PRE_NORMS},
     {LAYER(wq, "attn_q", "self_attn.q_proj"),
      WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
     {LAYER(wk, "attn_k", "self_attn.k_proj"),
@@ -42,23 +43,26 @@ static const Part PARTS[] = {
     {LAYER(wv, "attn_v", "self_attn.v_proj"),
      WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
     {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
-     NORM("q", Q_NORM, NO_FEED), .of_heads = true},
+     NORM("q", Q_NORM, NO_FEED), .needs = HEAD_NORMS},
     {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
-     NORM("k", K_NORM, NO_FEED), .of_heads = true},
+     NORM("k", K_NORM, NO_FEED), .needs = HEAD_NORMS},
     {LAYER(wo, "attn_output", "self_attn.o_proj"),
      WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
     {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
-     NORM("attn_post", DIM, NO_FEED), .post = true},
-    {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED)},
+     NORM("attn_post", DIM, NO_FEED), .needs = POST_NORMS},
+    {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED),
+     .lacks = NO_PRE_NORMS | PARALLEL},
     {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"),
-     NORM("mlp_post", DIM, NO_FEED), .post = true},
+     NORM("mlp_post", DIM, NO_FEED), .needs = POST_NORMS},
     {LAYER(router, "ffn_gate_inp", "mlp.gate"),
      WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
     {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
-     WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true},
+     WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true,
+     .needs = SHARED_EXPERT},
     {MLP(gate, "ffn_gate", "gate_proj"),
      WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
-    {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+    {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED),
+     .lacks = NO_GATE},
     {MLP(down, "ffn_down", "down_proj"),
      WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
     {EXPERT(gate, "ffn_gate_exps", "gate_proj"),
@@ -101,12 +105,11 @@ PartAt parts_of(const Model *model) {
 
 static void *field_of(const PartAt *at) {
     const PartOwner owner = at->part->owner;
-    if (owner == OF_MODEL)
-        return (char *)at->model + at->part->offset;
     Layer *layer = &at->model->layers[at->layer];
-    void *start = owner == OF_EXPERT ? &layer->experts[at->expert]
-                  : owner == OF_MLP  ? &layer->mlp
-                                     : (void *)layer;
+    void *start = owner == OF_EXPERT  ? &layer->experts[at->expert]
+                  : owner == OF_MLP   ? &layer->mlp
+                  : owner == OF_LAYER ? layer
+                                      : (void *)at->model;
     return (char *)start + at->part->offset;
 }
 
@@ -117,24 +120,36 @@ Tensor *part_weight(const PartAt *at) {
     return at->part->site ? NULL : field_of(at);
 }
 
-const float *part_folded(const PartAt *at) {
-    const Model *m = at->model;
-    const Layer *layer =
-        &m->layers[at->layer < m->config.n_layers ? at->layer : 0];
-    const Norm *norms[] = {[NO_FEED] = NULL,
-                           [QKV_FEED] = &layer->attn_norm,
-                           [MLP_FEED] = layer->mlp_norm.gamma
-                                            ? &layer->mlp_norm
-                                            : &layer->attn_norm,
-                           [OUT_FEED] = m->tied ? NULL : &m->final_norm};
-    const Norm *norm = norms[at->part->feed];
-    return norm && !norm->beta ? norm->gamma : NULL;
+Tensor *part_multiplied(const PartAt *at) {
+    Model *m = at->model;
+    Tensor *w = part_weight(at);
+    if (w != &m->embedding)
+        return w;
+    return m->tied ? &m->output : NULL;
 }
 
-PartRows part_fused(const PartAt *at) {
+const float *part_folded(const PartAt *at) {
+    const Model *m = at->model;
+    const Layer *layer = &m->layers[at->layer];
+    const Norm *norm = &m->final_norm;
+    switch (at->part->feed) {
+    case NO_FEED: return NULL;
+    case QKV_FEED: norm = &layer->attn_norm; break;
+    case MLP_FEED:
+        norm = layer->mlp_norm.gamma ? &layer->mlp_norm : &layer->attn_norm;
+        break;
+    case OUT_FEED:
+        if (m->tied)
+            return NULL;
+    }
+    return norm->beta ? NULL : norm->gamma;
+}
+
+PartRows part_rows(const PartAt *at, bool fused) {
     int64_t first = 0, all = 0;
     for (const Part *p = PARTS; p < END; p++) {
-        if (p->site || p->owner != at->part->owner || p->feed != at->part->feed)
+        if (p->site || p->owner != at->part->owner ||
+            p->feed != at->part->feed || (!fused && p != at->part))
             continue;
         const int rows = part_size(&at->model->config, p->rows);
         if (p < at->part)
@@ -142,13 +157,6 @@ PartRows part_fused(const PartAt *at) {
         all += rows;
     }
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
-}
-
-/* The first part of this owner, starting at `from`. */
-static const Part *first_of(const Part *from, PartOwner owner) {
-    while (from->owner != owner)
-        from++;
-    return from;
 }
 
 /* The next row of the table; after a layer's last row, the first row of the next expert or
@@ -161,21 +169,23 @@ static const Part *next_row(PartAt *at) {
     if (!ends_layer)
         return next;
     const Config *c = &at->model->config;
-    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts)
-        return first_of(PARTS, OF_EXPERT);
+    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts) {
+        while (next[-1].owner == OF_EXPERT)
+            next--;
+        return next;
+    }
     at->expert = 0;
-    return ++at->layer < c->n_layers ? first_of(PARTS, OF_LAYER) : next;
+    return ++at->layer < c->n_layers ? PARTS + 1 /* after the embedding */
+                                     : next;
 }
 
 static bool may_be_there(const PartAt *at) {
-    const PartOwner owner = at->part->owner;
-    if (owner == OF_MODEL)
-        return at->part + 1 < END || !at->model->tied;
     const Layer *layer = &at->model->layers[at->layer];
-    if (owner == OF_MLP && layer->mlp.weight.data)
-        return true;
-    return owner == OF_LAYER ||
-           (owner == OF_EXPERT) == (layer->experts != NULL);
+    if (at->part->owner == OF_MLP)
+        return !layer->experts || layer->mlp.weight.data;
+    if (at->part->owner == OF_EXPERT)
+        return layer->experts;
+    return at->part + 1 < END || !at->model->tied; /* the last is the output */
 }
 
 bool next_slot(PartAt *at) {
@@ -185,10 +195,14 @@ bool next_slot(PartAt *at) {
     return at->part < END;
 }
 
+bool part_is_there(const PartAt *at) {
+    return at->part->site ? part_norm(at)->gamma != NULL
+                          : part_weight(at)->data != NULL;
+}
+
 bool next_part(PartAt *at) {
     while (next_slot(at))
-        if (at->part->site ? part_norm(at)->gamma != NULL
-                           : part_weight(at)->data != NULL)
+        if (part_is_there(at))
             return true;
     return false;
 }

@@ -42,9 +42,9 @@ typedef struct {
     PartFeed
         feed; /* the weights that this norm feeds, or the norms that feed this weight */
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    bool of_heads; /* q_norm and k_norm: families with HEAD_NORMS have them */
-    bool post;     /* post-norms: families with POST_NORMS have them */
-    bool rotates;  /* RoPE rotates the weight's outputs */
+    /* traits (traits.h): only families with `needs` have the part, and none with one of `lacks` */
+    int needs, lacks;
+    bool rotates; /* RoPE rotates the weight's outputs */
     bool
         routes; /* weighs experts: float32 in GGUF files; every rank has all rows */
 } Part;
@@ -66,12 +66,19 @@ PartAt parts_of(const Model *model);
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 
+/* Whether the model has the part. */
+bool part_is_there(const PartAt *at);
+
 /* The first part with this norma name, which exists. */
 const Part *part_named(const char *name);
 
 /* The part's norm, or its weight; NULL if it is the other kind. */
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
+
+/* The part's weight if products read it: for a tied embedding the output, which is not a part; NULL
+ * for other embeddings and for norms. */
+Tensor *part_multiplied(const PartAt *at);
 
 /* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the
  * weights' columns by W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or
@@ -80,12 +87,12 @@ const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 
-/* The rows of a weight in a fused tensor: some files store the weights with the same input (q, k
- * and v, or gate and up) as one tensor, stacked by rows. */
+/* The rows of a weight in the tensor that stores it. `fused`: the weights with the same input (q, k
+ * and v, or gate and up) are one tensor, stacked by rows. */
 typedef struct {
     int first, all; /* all -1: too many for a tensor */
 } PartRows;
-PartRows part_fused(const PartAt *at);
+PartRows part_rows(const PartAt *at, bool fused);
 
 enum { PART_NAME = 96 }; /* max bytes of a name */
 

@@ -197,16 +197,11 @@ void reader_end_context(Reader *r, int original, const char *why) {
 /* Whether the model has this part. */
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
-    const Tensor *w = part_weight(at);
-    if (w == &layer->router)
+    if (part_weight(at) == &layer->router)
         return r->model->config.n_experts &&
                (r->options & ALL_EXPERTS || reader_find(r, name, ".weight"));
-    if (w == &layer->mlp.weight)
-        return has(r, SHARED_EXPERT);
-    if (w)
-        return w != &layer->mlp.up || !has(r, NO_GATE);
-    if (!at->part->of_heads || !(r->options & MINIMIND))
-        return family_has_norm(r->family, at->part);
+    if (at->part->needs != HEAD_NORMS || !(r->options & MINIMIND))
+        return family_has_part(r->family, at->part);
     return part_norm(at) == &layer->q_norm
                ? reader_find(r, name, ".weight") != NULL
                : layer->q_norm.gamma != NULL;
@@ -254,8 +249,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const bool newer = expert && !gguf && reader_find(r, stack, ""),
                stacked = expert && (gguf || granite || newer);
     const bool fused = family_fuses(r->family, at->part);
-    const PartRows part =
-        fused || (stacked && !gguf) ? part_fused(at) : (PartRows){0, rows};
+    const PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
         reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
                       stacked ? c->n_experts : 1, part.all, cols);

@@ -27,9 +27,9 @@ static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
-        const PartSize size = !at.part->of_heads             ? SIZE_DIM
-                              : at.part->cols == SIZE_Q_NORM ? SIZE_QUERIES
-                                                             : SIZE_KEYS;
+        const PartSize size = at.part->cols == SIZE_Q_NORM   ? SIZE_QUERIES
+                              : at.part->cols == SIZE_K_NORM ? SIZE_KEYS
+                                                             : SIZE_DIM;
         const int width = part_size(&d->model->config, size),
                   layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         for (int out = 0; part_norm(&at) && out < 2; out++) {

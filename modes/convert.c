@@ -13,8 +13,8 @@ int mode_convert(Run *run) {
             "convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (o->center && model_center(model, o->model))
         return -1;
-    if (gguf_write_model(model, tokenizer, type, o->fold_norms, o->model,
-                         o->output))
+    if (gguf_write_model(model, tokenizer, type, o->fold_norms, o->center,
+                         o->model, o->output))
         return -1;
     if (!tokenizer)
         note("no tokenizer found to write");

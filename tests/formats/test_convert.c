@@ -263,7 +263,7 @@ static void a_norm_with_beta_is_not_folded(void) {
         m.layers[l].mlp_norm.beta = beta;
     }
     stderr_hide();
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, "m.bin",
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, true, false, "m.bin",
                             inside("out/a.gguf")),
           "not written");
     CHECK(stderr_show() == 2,
@@ -272,6 +272,27 @@ static void a_norm_with_beta_is_not_folded(void) {
     CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s",
           sites_with_gamma("out/a.gguf"));
     unlink(inside("out/a.gguf"));
+}
+
+/* GGUF has one eps for all norms of a kind. */
+static void norms_of_one_kind_have_one_eps(void) {
+    static const float beta[64] = {1};
+    Model m;
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")),
+          "no model");
+    for (int l = 0; l < 2; l++) {
+        m.layers[l].mlp_norm.kind = NORM_LAYER;
+        m.layers[l].mlp_norm.beta = beta;
+    }
+    m.layers[1].mlp_norm.eps = 0.5f;
+    stderr_hide();
+    const int result = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                        "m.bin", inside("out/a.gguf"));
+    CHECK(stderr_show() == 1 && result == -1 &&
+              strstr(stderr_text(), "llama differs in: blk.0.ffn_norm"),
+          "%d, %s", result, stderr_text());
+    model_close(&m);
 }
 
 /* ---- centered weights
@@ -444,8 +465,8 @@ static void check_unrepresentable(const char *architecture, int change,
     case 17: m.config.logit_scale = 0.5f; break;
     }
     stderr_hide();
-    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, "m.gguf",
-                                         inside("out/a.gguf"));
+    const int status_ = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                         "m.gguf", inside("out/a.gguf"));
     CHECK(
         stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
         "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
@@ -525,8 +546,8 @@ static void ctrl_c_leaves_no_file(void) {
           "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, "m.bin",
-                                            inside("out/a.gguf"));
+        const int result = gguf_write_model(&m, NULL, TYPE_F32, false, false,
+                                            "m.bin", inside("out/a.gguf"));
         CHECK(result == 0 && files_in("out") == i,
               "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
@@ -592,7 +613,7 @@ static void a_file_has_two_end_tokens(void) {
         t.eot = cases[i].eot;
         t.n_ends = cases[i].n_ends;
         memcpy(t.ends, cases[i].ends, sizeof cases[i].ends);
-        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, "m.bin",
+        CHECK(!gguf_write_model(&m, &t, TYPE_F32, false, false, "m.bin",
                                 inside("ends.gguf")),
               "case %zu: not written", i);
         CHECK(!model_open(&again, inside("ends.gguf")),
@@ -699,6 +720,7 @@ void suite_convert(void) {
     TEST(experts_in_every_type);
     TEST(folding_is_exact_up_to_rounding);
     TEST(a_norm_with_beta_is_not_folded);
+    TEST(norms_of_one_kind_have_one_eps);
     TEST(a_centered_model_needs_no_layernorm);
     TEST(what_cannot_be_centered_is_refused);
     TEST(families_are_kept);

@@ -295,7 +295,7 @@ static void check_folded(const char *name, const char *path) {
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
     const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, true, folder(), path);
+        gguf_write_model(&m, NULL, TYPE_F32, true, false, folder(), path);
     stderr_show();
     model_close(&m);
     if (status)
@@ -324,7 +324,7 @@ static void check_gguf_of(const char *name, const char *architectures,
                rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
     const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path);
+        gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
@@ -333,6 +333,29 @@ static void check_gguf_of(const char *name, const char *architectures,
     if (!status)
         check_written(name, architectures, path, limited, halves, rounded);
     check_folded(name, path);
+    family_close(&family);
+}
+
+/* A GGUF file of a parallel family may have a beta. */
+static void beta_of_a_parallel_family_is_kept(void) {
+    static const float beta[512] = {0, 0.5f};
+    char path[512];
+    Model m;
+    snprintf(path, sizeof path, "%s", temporary("beta.gguf"));
+    CHECK(!family_open(&family, "cohere2") &&
+              !family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+          "no cohere2");
+    CHECK(!open_folder(&m) && m.config.dim <= 512, "does not open: %s",
+          stderr_text());
+    m.layers[0].attn_norm.beta = beta;
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path),
+          "not written");
+    model_close(&m);
+    CHECK(!model_open(&m, path), "the file does not open");
+    CHECK(m.layers[0].attn_norm.beta && m.layers[0].attn_norm.beta[1] == 0.5f &&
+              !m.layers[1].attn_norm.beta,
+          "another beta");
+    model_close(&m);
     family_close(&family);
 }
 
@@ -347,7 +370,7 @@ static void a_centered_olmo_is_a_llama(void) {
     CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected),
           "olmo does not run: %s", stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, folder(), path),
+    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, true, folder(), path),
           "not written");
     model_close(&m);
     CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s",
@@ -867,6 +890,7 @@ void suite_families(void) {
         TEST(gguf_files_have_the_same_logits);
     }
     TEST(gemma_options);
+    TEST(beta_of_a_parallel_family_is_kept);
     TEST(a_centered_olmo_is_a_llama);
     TEST(olmo_options);
     TEST(phi_options);

@@ -192,7 +192,7 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     const char *path = fuzz_path("written.gguf");
     Model again;
     Tokenizer tokenizer;
-    if (gguf_write_model(m, t, type, fold, "fuzz", path))
+    if (gguf_write_model(m, t, type, fold, false, "fuzz", path))
         return;
     expect(!model_open(&again, path));
     if (t) {
