@@ -19,7 +19,7 @@
 #include "model.h"
 #include <math.h>
 
-/* ---- the formula --------------------------------------------------------- */
+/* ---- the formula -------------------------------------------------------- */
 
 /* The other three softmaxes sum in a different order, so sharing one
  * function would change bits: attend.c scales vectors of scores and keeps 1
@@ -82,7 +82,7 @@ void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
     }
 }
 
-/* ---- the fast form ------------------------------------------------------- */
+/* ---- the fast form ------------------------------------------------------ */
 
 /* Turns the router's logits of n tokens into slots, sorted by expert. It is
  * little work: one thread calls it. */

@@ -14,7 +14,7 @@
 #include "model.h"
 #include <math.h>
 
-/* ---- the formula --------------------------------------------------------- */
+/* ---- the formula -------------------------------------------------------- */
 
 static double silu_plain(double a) {
     return a / (1 + exp(-a));
@@ -69,7 +69,7 @@ void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
     }
 }
 
-/* ---- the fast form ------------------------------------------------------- */
+/* ---- the fast form ------------------------------------------------------ */
 
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel
  * 2016, sec. 2), a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi)

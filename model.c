@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- formulas and fast forms --------------------------------------------- */
+/* ---- formulas and fast forms -------------------------------------------- */
 
 /* y[n][rows of the output matrix] = logits of xn[n][dim], before any
  * scale or cap. */
@@ -51,7 +51,7 @@ static const Forms *forms(const Session *s) {
     return s->plain ? &PLAIN : &FAST;
 }
 
-/* ---- the forward pass ---------------------------------------------------- */
+/* ---- the forward pass --------------------------------------------------- */
 
 /* Writes x[t], the embedding of step t's token, and the rotation angles
  * of its position. */

@@ -14,7 +14,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* ---- the formulas -------------------------------------------------------- */
+/* ---- the formulas ------------------------------------------------------- */
 
 static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
     double mean_square = 0;
@@ -99,7 +99,7 @@ double sum_squares(const float *x, int n) {
     return sum_terms(SQUARES, x, 0, n);
 }
 
-/* ---- the fast forms ------------------------------------------------------ */
+/* ---- the fast forms ----------------------------------------------------- */
 
 static float inverse_root(double variance, float eps) {
     return (float)(1.0 / sqrt(variance + eps));
@@ -151,7 +151,7 @@ static void copy(float *y, const float *x, const Norm *norm, int dim) {
     memmove(y, x, dim * sizeof *y);
 }
 
-/* ---- the kinds of norms -------------------------------------------------- */
+/* ---- the kinds of norms ------------------------------------------------- */
 
 static const struct {
     const char *name, *spec;

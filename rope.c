@@ -9,7 +9,7 @@
 #include "kernels/simd.h"
 #include <math.h>
 
-/* ---- the formula --------------------------------------------------------- */
+/* ---- the formula -------------------------------------------------------- */
 
 void rope_plain(float *v, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
@@ -21,7 +21,7 @@ void rope_plain(float *v, const Rope *r, int pos) {
     }
 }
 
-/* ---- frequencies --------------------------------------------------------- */
+/* ---- frequencies -------------------------------------------------------- */
 
 double rope_frequency(const Rope *r, int pair) {
     return pow(r->base, -2.0 * pair / r->dims);
@@ -64,7 +64,7 @@ int rope_open(Rope *r, const double *factors) {
     return r->frequencies ? 0 : -1;
 }
 
-/* ---- angles and rotation ------------------------------------------------- */
+/* ---- angles and rotation ------------------------------------------------ */
 
 void rope_angles(float *angles, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {

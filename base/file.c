@@ -82,8 +82,8 @@ static int failed(const char *path, const char *error) {
 }
 
 char *file_read(const char *path, size_t *size) {
-    const size_t max =
-        1073741824; /* no model reads more; /dev/zero never ends */
+    /* no model reads more; /dev/zero never ends */
+    const size_t max = 1073741824;
     char bytes[1 << 16];
     Buffer text = {0};
     struct stat st;

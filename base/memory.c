@@ -96,7 +96,7 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
     b->bytes[b->n] = '\0';
 }
 
-/* ---- available memory ---------------------------------------------------- */
+/* ---- available memory --------------------------------------------------- */
 
 /* The number after `key` (find_line()); `none` if there is none. */
 static size_t number_in(const char *folder, const char *name, const char *key,
@@ -122,8 +122,8 @@ size_t memory_available(const char *root) {
         const size_t pages =
             number_in(folder, "memory.stat", "active_file ", 0) +
             number_in(folder, "memory.stat", "inactive_file ", 0);
-        const size_t taken =
-            used - smaller(used, pages); /* the rest can be released */
+        /* the rest can be released */
+        const size_t taken = used - smaller(used, pages);
         if (max < SIZE_MAX)
             min = smaller(min, max - smaller(max, taken));
         end = strrchr(group, '/');

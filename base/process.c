@@ -26,7 +26,7 @@ void open_standard_streams(void) {
             open("/dev/null", O_RDONLY);
 }
 
-/* ---- signals ------------------------------------------------------------- */
+/* ---- signals ------------------------------------------------------------ */
 
 volatile sig_atomic_t interrupted;
 const char *volatile temporary_file;
@@ -98,7 +98,7 @@ void handle_signals(void) {
         handle(SIGCONT, end);
 }
 
-/* ---- the terminal -------------------------------------------------------- */
+/* ---- the terminal ------------------------------------------------------- */
 
 static struct termios kept; /* the terminal's settings, if `is_open` */
 static volatile sig_atomic_t is_open;
@@ -144,7 +144,7 @@ void terminal_discard(void) {
         continue;
 }
 
-/* ---- threads, clock, streams --------------------------------------------- */
+/* ---- threads, clock, streams -------------------------------------------- */
 
 int usual_threads(void) {
     const int n = omp_get_max_threads(), share = n / n_ranks_here;

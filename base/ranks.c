@@ -26,8 +26,8 @@ typedef struct {
 
 int n_ranks = 1, own_rank, n_ranks_here = 1;
 static MPI_Request *requests; /* [2 n_ranks] of a gather */
-static MPI_Status
-    *statuses; /* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
+/* [2 n_ranks] (gcc warns about MPICH's MPI_STATUSES_IGNORE) */
+static MPI_Status *statuses;
 static Report *reports; /* [n_ranks] */
 static bool agreed;     /* ranks_agree() has been called */
 
@@ -88,7 +88,7 @@ void ranks_abort(void) {
     MPI_Abort(MPI_COMM_WORLD, EXIT_BAD_INPUT);
 }
 
-/* ---- agreeing ------------------------------------------------------------------------- */
+/* ---- agreeing ----------------------------------------------------------- */
 
 int ranks_agree(int status, uint64_t state) {
     const Report mine = {status, (int64_t)state};
@@ -120,7 +120,7 @@ int ranks_agree(int status, uint64_t state) {
     return 0;
 }
 
-/* ---- commands ---------------------------------------------------------------------------- */
+/* ---- commands ----------------------------------------------------------- */
 
 void ranks_tell(const void *message, size_t bytes) {
     for (int r = 1; r < n_ranks; r++)
@@ -147,7 +147,7 @@ void *ranks_hear(void) {
     return message;
 }
 
-/* ---- gathering -------------------------------------------------------------------------- */
+/* ---- gathering ---------------------------------------------------------- */
 
 /* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n
  * pieces, a row apart. Returns the number of requests, 0 if the rank has no columns. */

@@ -13,48 +13,44 @@
 /* Options: which keys of config.json a family reads, and how a folder stores its weights. */
 enum {
     QKV_BIASES = 1 << 0, /* q, k and v always have biases */
-    QKV_BIAS_OPTION =
-        1 << 1, /* the option use_qkv_bias: biases of q, k and v */
+    /* the option use_qkv_bias: biases of q, k and v */
+    QKV_BIAS_OPTION = 1 << 1,
     /* the option attention_bias: biases of q, k, v and of the output projection */
     ATTENTION_BIAS = 1 << 2,
     MLP_BIASES = 1 << 3, /* the option mlp_bias */
     /* the option use_bias: biases of all weights in attention and the MLP */
     USE_BIAS = 1 << 4,
     TIED_DEFAULT = 1 << 5, /* a missing tie_word_embeddings means true */
-    EXPERTS =
-        1
-        << 6, /* experts if num_experts > 0; layers without a router are dense */
+    /* experts if num_experts > 0; layers without a router are dense */
+    EXPERTS = 1 << 6,
     /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has
      * q_norm and k_norm if the folder has their tensors. */
     MINIMIND = 1 << 7,
-    WIDE_EXPERTS =
-        1
-        << 8, /* experts in every layer; their hidden size is intermediate_size */
+    /* experts in every layer; their hidden size is intermediate_size */
+    WIDE_EXPERTS = 1 << 8,
     /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
     MIXTRAL_EXPERTS = 1 << 9,
-    GRANITE_EXPERTS =
-        1 << 10, /* MIXTRAL_EXPERTS, named input_linear and output_linear */
+    /* MIXTRAL_EXPERTS, named input_linear and output_linear */
+    GRANITE_EXPERTS = 1 << 10,
     OLD_GELU = 1 << 11, /* hidden_act: gelu means its tanh form */
     LESS_ONE = 1 << 13, /* the folder stores gamma - 1 */
-    GEMMA =
-        1 << 14, /* the options hidden_activation and query_pre_attn_scalar */
+    /* the options hidden_activation and query_pre_attn_scalar */
+    GEMMA = 1 << 14,
     NEIGHBOUR_ROPE = 1 << 15, /* RoPE pairs neighbours */
     LONGROPE = 1 << 17,       /* LongRoPE is the only scaling */
-    NO_ROPE_LAYERS =
-        1
-        << 18, /* some layers have no RoPE; only these have the window, if any */
+    /* some layers have no RoPE; only these have the window, if any */
+    NO_ROPE_LAYERS = 1 << 18,
     SLIDES = 1 << 19, /* the option sliding_window */
-    SLIDES_IF_USED =
-        1 << 20, /* the option sliding_window, if use_sliding_window is true */
-    LAYER_TYPES =
-        1 << 21,      /* the option layer_types: which layers have the window */
-    GEMMA3 = 1 << 22, /* the option rope_local_base_freq */
+    /* the option sliding_window, if use_sliding_window is true */
+    SLIDES_IF_USED = 1 << 20,
+    /* the option layer_types: which layers have the window */
+    LAYER_TYPES = 1 << 21,
+    GEMMA3 = 1 << 22,  /* the option rope_local_base_freq */
     PATTERN = 1 << 24, /* the option sliding_window_pattern (the period) */
     /* other names of norms; the options attention_bias and attention_out_bias */
     SEED = 1 << 25,
-    HUNYUAN =
-        1
-        << 26, /* other names of head norms; dynamic RoPE with a constant alpha */
+    /* other names of head norms; dynamic RoPE with a constant alpha */
+    HUNYUAN = 1 << 26,
     /* other names of norms; the option attention_bias: biases of q, k and v */
     GLM = 1 << 16,
     /* no layer is dense */
@@ -83,8 +79,8 @@ typedef struct {
     int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
                            number of layers divides scores by sqrt(dim / n_heads) instead of
                            sqrt(head_size); -1: no model does */
-    Activation
-        activation; /* of its GGUF files; config.json may name another one */
+    /* of its GGUF files; config.json may name another one */
+    Activation activation;
 } ModelFamily;
 
 /* The writer uses the first family that can store the model. The last row is empty. */

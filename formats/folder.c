@@ -15,7 +15,7 @@
 #include <limits.h>
 #include <math.h>
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------ */
 
 /* Reader.keys: the objects of RoPE, of the text model, of the file */
 enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES };
@@ -80,7 +80,7 @@ static const Json *get_list(Reader *r, const char *key) {
     return NULL;
 }
 
-/* ---- layers --------------------------------------------------------------------------------- */
+/* ---- layers ------------------------------------------------------------- */
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
@@ -150,8 +150,7 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py
- * ------------------------- */
+/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ---- */
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp
  * between the two. */
@@ -320,7 +319,7 @@ static void read_rope(Reader *r) {
         reader_end_context(r, original, BY_QUERIES);
 }
 
-/* ---- the model ------------------------------------------------------------------------------ */
+/* ---- the model ---------------------------------------------------------- */
 
 /* Options that are true or false, for families with one of the options `needs` (0: all families):
  * the groups of weights that have biases if it is true; 0: norma does not support it. */

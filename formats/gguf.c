@@ -38,7 +38,7 @@ static const Header DEFAULTS = {
     .yarn_attn_factor = 1,
     .norm_weights = 1};
 
-/* ---- keys -------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------- */
 
 static Value get(const Reader *r, const char *key) {
     char name[GGUF_KEY_NAME];
@@ -126,7 +126,7 @@ static void read_local_rope(Reader *r) {
         c->local_base = 0;
 }
 
-/* ---- layers ------------------------------------------------------------------------------ */
+/* ---- layers ------------------------------------------------------------- */
 
 /* Sets the window and the kind of RoPE of each layer. */
 static void read_layers(Reader *r) {
@@ -166,7 +166,7 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
     return factors;
 }
 
-/* ---- the model --------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------- */
 
 static int read_model(Reader *r) {
     Header *h = &r->header;

@@ -5,9 +5,8 @@
 #include "model.h"
 #include "tokenizer.h"
 
-enum {
-    GGUF_KEY_NAME = 64
-}; /* max bytes of a full name such as "llama.block_count" */
+/* max bytes of a full name such as "llama.block_count" */
+enum { GGUF_KEY_NAME = 64 };
 
 /* Whether a file begins as a GGUF file. */
 bool gguf_is(const File *file);

@@ -58,7 +58,7 @@ String gguf_next_string(const uint8_t **at, const uint8_t *end) {
     return s;
 }
 
-/* ---- metadata ------------------------------------------------------------------------- */
+/* ---- metadata ----------------------------------------------------------- */
 
 static int read_value(Gguf *g, GgufValue *v) {
     static const uint8_t value_bytes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4,
@@ -152,7 +152,7 @@ Value gguf_get(const Gguf *g, const char *key) {
     return gguf_element(v, 0);
 }
 
-/* ---- the tensor table ------------------------------------------------------------------ */
+/* ---- the tensor table --------------------------------------------------- */
 
 static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };

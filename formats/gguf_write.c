@@ -44,7 +44,7 @@ typedef struct {
     double *means; /* what centering subtracts from a row; follows `packed` */
 } Writer;
 
-/* ---- the architecture ---------------------------------------------------------------------- */
+/* ---- the architecture --------------------------------------------------- */
 
 /* Whether files of the architecture store windows of layers. Other programs ignore the window of a
  * llama. */
@@ -163,7 +163,7 @@ static bool can_store(const ModelFamily *a, const PartAt *at, const Header *h) {
         return true;
     if (w && w->bias && part->bias)
         return part->bias == QKV_BIAS ? !(a->has & FUSED) : a->may & BIASES;
-    if (w)
+    if (!norm)
         return true;
     if (norm->eps != (is_layer ? h->layer_eps : h->rms_eps) ||
         (!is_layer && norm->kind != NORM_RMS) ||
@@ -180,8 +180,8 @@ static const char *difference(char name[PART_NAME], const ModelFamily *a,
                               const Model *m) {
     const Header h = header_of(m, a);
     const Config *c = &m->config;
-    const Yarn *y =
-        &c->rope.yarn; /* a file can store YaRN with the default options */
+    /* a file can store YaRN with the default options */
+    const Yarn *y = &c->rope.yarn;
     const bool is_yarn =
         y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
     const struct {
@@ -314,7 +314,7 @@ static void write_float(Writer *w, const char *key, double x) {
     write_bytes(w, &value, sizeof value);
 }
 
-/* ---- the tokenizer ------------------------------------------------------------------------- */
+/* ---- the tokenizer ------------------------------------------------------ */
 
 /* Fills in the rules and the scores. With merge rules, a piece's score is minus the rank of the
  * first rule that produces it. */
@@ -348,8 +348,8 @@ static bool may_merge(const Pieces *p, int id) {
 static bool scores_are_rules(const Writer *w, int first) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
-    int n =
-        first; /* pairs of pieces that make up a piece; each rule is one of them */
+    /* pairs of pieces that make up a piece; each rule is one of them */
+    int n = first;
     for (const Piece *piece = p->list; piece < p->list + p->n; piece++) {
         if (piece->kind != PIECE_TEXT)
             continue;
@@ -583,7 +583,7 @@ static void center_row(Writer *w, bool embedding, int n) {
         w->row[i] -= (float)(embedding ? sum / n : w->means[i]);
 }
 
-/* ---- tensors ------------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 /* Writes zeros, so that what follows is aligned in the file. */
 static void write_padding(Writer *w) {
@@ -724,7 +724,7 @@ static void write_tensors(Writer *w) {
                       m->long_factors ? m->long_factors : m->rope_factors);
 }
 
-/* ---- the file ------------------------------------------------------------------------------ */
+/* ---- the file ----------------------------------------------------------- */
 
 /* A field of zeros is a missing key. */
 static void write_key(Writer *w, const Key *key) {

@@ -38,8 +38,8 @@ typedef struct Value {
     uint32_t n; /* bytes of a string, items of a list */
     union {
         int64_t number; /* of a boolean or an integer, which has 32 bits */
-        const char *
-            text; /* of a string: [n]; of a macro: its parameters in the template */
+        /* of a string: [n]; of a macro: its parameters in the template */
+        const char *text;
         struct Item *items; /* of a list: [n] */
         struct Value *map;  /* of a map: its items, a list */
     };
@@ -52,8 +52,8 @@ typedef struct Item {
 
 typedef struct {
     Value variables; /* a stack */
-    uint32_t
-        first; /* the first variable that `set` can change; 0 at the top level */
+    /* the first variable that `set` can change; 0 at the top level */
+    uint32_t first;
     uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
@@ -75,7 +75,7 @@ static bool live;
 static bool breaks; /* the loop that runs ends after this iteration */
 static Scope scope;
 
-/* ---- limits and memory --------------------------------------------------------------------- */
+/* ---- limits and memory -------------------------------------------------- */
 
 /* The message has the line of the cursor, `error` and what it is about. */
 static _Noreturn void stop_at(const char *error, Value what) {
@@ -109,7 +109,7 @@ static void *get_memory(size_t bytes) {
     return text + n_bytes - bytes;
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 
 static Value string(const char *s, size_t n) {
     return (Value){STRING, (uint32_t)n, .text = s};
@@ -198,7 +198,7 @@ static void set(Value *list, Value key, Value value, size_t from) {
         add(list, key, value);
 }
 
-/* ---- building strings ----------------------------------------------------------------------- */
+/* ---- building strings --------------------------------------------------- */
 
 /* Copies text and its marks. What is outside this file's memory comes from the program. */
 static void copy(char *to, const char *from, size_t n) {
@@ -261,7 +261,7 @@ static Value concatenate(Value a, Value b) {
     return take(start);
 }
 
-/* ---- characters, members, slices ------------------------------------------------------------- */
+/* ---- characters, members, slices ---------------------------------------- */
 
 /* Index of the first byte of the character after `at`. */
 static size_t next_character(Value s, size_t at) {
@@ -328,7 +328,7 @@ static Value get_member(Value v, Value key) {
     return v.kind == STRING ? only : only.n ? only.items->key : undefined;
 }
 
-/* ---- operators ------------------------------------------------------------------------------ */
+/* ---- operators ---------------------------------------------------------- */
 
 /* What follows an operand. Operators that begin with others stand before them. "not" is the
  * beginning of "not in". */
@@ -382,11 +382,12 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
-    stop_if(!y, "divides by zero");
+    if (!y)
+        stop_at("divides by zero", undefined);
     return integer((x % y + y) % y); /* has the sign of y */
 }
 
-/* ---- functions, filters, methods and tests --------------------------------------------------- */
+/* ---- functions, filters, methods and tests ------------------------------ */
 
 /* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key
  * of a keyword argument is its name. `option` is of the row in FUNCTIONS. */
@@ -704,7 +705,7 @@ static Value read_name(void) {
     return string(s, cursor - s);
 }
 
-/* ---- variables and macros ------------------------------------------------------------------- */
+/* ---- variables and macros ----------------------------------------------- */
 
 static Value read_level(int level, bool runs);
 static void run_block(bool runs);
@@ -757,7 +758,7 @@ static Value call_macro(Value macro, Value given) {
     return take(start);
 }
 
-/* ---- expressions ---------------------------------------------------------------------------- */
+/* ---- expressions -------------------------------------------------------- */
 
 /* Reads adjacent strings in quotes. */
 static Value read_string(void) {
@@ -959,7 +960,7 @@ static Value read_level(int level, bool runs) {
     return runs ? v : undefined;
 }
 
-/* ---- statements ----------------------------------------------------------------------------- */
+/* ---- statements --------------------------------------------------------- */
 
 static void run_if(void) {
     bool decided = false, is_else = false;
@@ -1136,7 +1137,7 @@ static void run_block(bool runs) {
         live = was_live;
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 static Value message(const char *role, Value content) {
     Value v = empty;

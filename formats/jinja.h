@@ -8,8 +8,8 @@ enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
     /* max words and symbols that are read, and blocks of 64 bytes that are written */
     JINJA_STEPS = 10000000,
-    JINJA_DEPTH =
-        64, /* max nesting of statements, calls, parentheses and lists */
+    /* max nesting of statements, calls, parentheses and lists */
+    JINJA_DEPTH = 64,
     JINJA_OUTPUT = 16 << 20, /* max bytes of text that is being written */
     JINJA_MEMORY = 64 << 20  /* max bytes of all values */
 };

@@ -148,7 +148,7 @@ static bool read_word(Parser *p) {
     return syntax_error(p, "expected a value");
 }
 
-/* ---- lists ------------------------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------- */
 
 /* Checks that all keys differ. */
 static bool check_keys(const Parser *p, const Json *object) {

@@ -8,10 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    JSON_DEPTH = 64,
-    JSON_BYTES = 1 << 30
-}; /* max nesting of lists; max bytes of a text */
+/* max nesting of lists; max bytes of a text */
+enum { JSON_DEPTH = 64, JSON_BYTES = 1 << 30 };
 
 typedef enum {
     JSON_NULL,

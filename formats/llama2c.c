@@ -25,7 +25,7 @@ typedef struct {
     int group;     /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Reader;
 
-/* ---- the header ------------------------------------------------------------------------ */
+/* ---- the header --------------------------------------------------------- */
 
 static int32_t int_at(const File *file, size_t offset) {
     int32_t value;
@@ -58,7 +58,7 @@ static int read_config(const Reader *r, const int32_t v[N_INTS]) {
     return 0;
 }
 
-/* ---- parts ----------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 
 /* The parts in file order. A part of all layers comes before the next part. The last is absent if
  * it is tied. */
@@ -127,7 +127,7 @@ static void read_parts(Reader *r, const char *name) {
         read_part(r, &at);
 }
 
-/* ---- the model ------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------- */
 
 /* Reads the header of a version. v0 has only the seven ints; in v0, a negative vocab_size means an
  * untied output. */
@@ -193,7 +193,7 @@ int llama2c_read_model(Model *m, const char *path) {
     return 0;
 }
 
-/* ---- tokenizer.bin --------------------------------------------------------------------- */
+/* ---- tokenizer.bin ------------------------------------------------------ */
 
 static int read_pieces(Pieces *pieces, const char *path, const File *file,
                        int vocab_size) {

@@ -27,8 +27,8 @@ void model_pack(Model *m, int n_threads) {
         sparse |= m->files[i].sparse;
     if (m->panels || sparse || bytes > available - available / 8)
         return;
-    m->panels = allocate_quietly(
-        bytes, 1); /* one block, so that it can have huge pages */
+    /* one block, so that it can have huge pages */
+    m->panels = allocate_quietly(bytes, 1);
     if (!m->panels)
         return;
     uint8_t *to = m->panels;

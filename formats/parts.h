@@ -39,14 +39,14 @@ typedef struct {
     const char *names[N_NAMINGS]; /* without the owner's prefix and ".weight" */
     PartSize rows, cols;
     PartBias bias;
-    PartFeed
-        feed; /* the weights that this norm feeds, or the norms that feed this weight */
+    /* the weights that this norm feeds, or the norms that feed this weight */
+    PartFeed feed;
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
     /* traits (traits.h): only families with `needs` have the part, and none with one of `lacks` */
     int needs, lacks;
     bool rotates; /* RoPE rotates the weight's outputs */
-    bool
-        routes; /* weighs experts: float32 in GGUF files; every rank has all rows */
+    /* weighs experts: float32 in GGUF files; every rank has all rows */
+    bool routes;
 } Part;
 
 /* A position in a walk over the parts. */

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the header -------------------------------------------------------------------------- */
+/* ---- the header --------------------------------------------------------- */
 
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
@@ -136,7 +136,7 @@ void reader_begin(Reader *r) {
         r->origin.status = -1;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     char full[2 * PART_NAME];
@@ -192,7 +192,7 @@ void reader_end_context(Reader *r, int original, const char *why) {
     r->model->ended_by = why;
 }
 
-/* ---- parts ------------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------- */
 
 /* Whether the model has this part. */
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
@@ -216,10 +216,11 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
         layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
     float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
-    for (int i = 0; r->options & LESS_ONE && gamma && i < n; i++)
-        gamma[i] += 1;
-    for (int i = 0; bare && i < n; i++)
-        gamma[i] = 1;
+    for (int i = 0; gamma && i < n; i++)
+        if (bare)
+            gamma[i] = 1;
+        else if (r->options & LESS_ONE)
+            gamma[i] += 1;
     norm->gamma = gamma;
     if (may_be_layer && !bare)
         norm->beta =

@@ -41,8 +41,8 @@ typedef struct {
     ValueKind kind;
     int64_t integer; /* of an integer or a bool */
     double real;     /* of an integer or a real number */
-    String
-        string; /* of a string; for other values, their text for messages, or NULL */
+    /* of a string; for other values, their text for messages, or NULL */
+    String string;
 } Value;
 
 /* The source of values, for messages. */
@@ -78,8 +78,8 @@ typedef struct {
     String name;
     const char *path; /* of its file */
     Type type;
-    int dims
-        [3]; /* matrices, rows, columns; 1 for dimensions that the file does not have */
+    /* matrices, rows, columns; 1 for dimensions that the file does not have */
+    int dims[3];
     const uint8_t *data;
     uint64_t offset; /* of data in the file */
     size_t bytes;

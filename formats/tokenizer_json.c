@@ -35,7 +35,7 @@ static bool flag(const Json *object, const char *key, bool missing) {
     return json_has_kind(value, JSON_BOOL) ? json_true(value) : missing;
 }
 
-/* ---- the vocabulary --------------------------------------------------------------------- */
+/* ---- the vocabulary ----------------------------------------------------- */
 
 static int get_id(const Loader *l, const char *what, const Json *value,
                   int *id) {
@@ -121,7 +121,7 @@ static int find_name(const Pieces *p, const Json *name) {
     return -1;
 }
 
-/* ---- the model: merges ------------------------------------------------------------------- */
+/* ---- the model: merges -------------------------------------------------- */
 
 /* Reads a merge: "a b" in old files, ["a", "b"] in newer ones. */
 static int read_merge(Loader *l, const Json *merge) {
@@ -170,7 +170,7 @@ static int read_merges(Loader *l, const Json *model) {
     return merges_end(&t->pieces);
 }
 
-/* ---- the normalizer and the pre-tokenizer --------------------------------------------------- */
+/* ---- the normalizer and the pre-tokenizer ------------------------------- */
 
 static int read_normalizer(Loader *l, const Json *n) {
     const Json *type = json_get(n, "type");

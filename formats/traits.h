@@ -12,38 +12,33 @@ enum {
     HEAD_NORMS = 1 << 2,
     WIDE_HEAD_NORMS = 1 << 3, /* a head norm normalizes all heads jointly */
     LAYER_NORMS = 1 << 4,
-    BARE_NORMS =
-        1
-        << 5, /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
+    /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
+    BARE_NORMS = 1 << 5,
     BIASES = 1 << 7, /* of attention's output and of the MLP */
     SPARSE = 1 << 8,
     SCORE_CAP = 1 << 9,
     LOGIT_CAP = 1 << 10,
-    SCALES =
-        1
-        << 11, /* of embeddings, scores, residuals and logits, given by keys */
+    /* of embeddings, scores, residuals and logits, given by keys */
+    SCALES = 1 << 11,
     NEIGHBOURS = 1 << 12, /* RoPE pairs neighbours */
     PARTIAL_ROPE = 1 << 13,
     ROPE_FACTORS = 1 << 14, /* in a tensor */
     ODD_HEADS = 1 << 15,    /* head_size is not dim / n_heads */
-    TIED =
-        1
-        << 16, /* the output is always the embedding; it may be in every family */
+    /* the output is always the embedding; it may be in every family */
+    TIED = 1 << 16,
     ALL_WINDOWS = 1 << 17, /* all layers have the window */
-    PERIODIC_WINDOWS =
-        1 << 18, /* all layers but every period-th have the window */
-    DEFAULT_WINDOW =
-        1 << 19, /* a GGUF file without the key has the family's window */
+    /* all layers but every period-th have the window */
+    PERIODIC_WINDOWS = 1 << 18,
+    /* a GGUF file without the key has the family's window */
+    DEFAULT_WINDOW = 1 << 19,
     LOCAL_ROPE = 1 << 20, /* layers with a window have a different RoPE base */
     FUSED = 1 << 21,      /* q, k and v are one tensor */
-    STORED_OUTPUT =
-        1
-        << 22, /* GGUF files have an output tensor even if the output is tied */
-    RAW_TOPK =
-        1
-        << 23, /* the routing weights of a token are not divided by their sum */
-    ROPE_IN_WINDOWS =
-        1 << 24, /* if some layers have a window, the others have no RoPE */
+    /* GGUF files have an output tensor even if the output is tied */
+    STORED_OUTPUT = 1 << 22,
+    /* the routing weights of a token are not divided by their sum */
+    RAW_TOPK = 1 << 23,
+    /* if some layers have a window, the others have no RoPE */
+    ROPE_IN_WINDOWS = 1 << 24,
     FUSED_MLP = 1 << 25, /* gate and up are one tensor */
     /* beyond the original context queries are scaled; norma ends there */
     QUERY_SCALE = 1 << 26,

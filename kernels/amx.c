@@ -36,7 +36,7 @@ enum {
     PART_BYTES = STEP * 2
 };
 
-/* ---- instructions --------------------------------------------------------------- */
+/* ---- instructions ------------------------------------------------------- */
 
 /* The shapes of the eight tiles. */
 typedef struct {
@@ -79,7 +79,7 @@ static void tiles_open(int tokens, int quads) {
     TILE_CONFIGURE(shapes);
 }
 
-/* ---- int8 -------------------------------------------------------------------------- */
+/* ---- int8 --------------------------------------------------------------- */
 
 INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_CLEAR(0);
@@ -121,7 +121,7 @@ static void multiply_bytes(const Task *p) {
     TILE_RELEASE();
 }
 
-/* ---- the three parts of activations ----------------------------------------------------- */
+/* ---- the three parts of activations ------------------------------------- */
 
 /* Bytes of a token's parts, plus one cache line, so that different tokens do not fall into the same
  * cache sets. */
@@ -148,7 +148,7 @@ static void split(uint8_t *parts, const float *x, int cols) {
     }
 }
 
-/* ---- BF16 -------------------------------------------------------------------------------- */
+/* ---- BF16 --------------------------------------------------------------- */
 
 /* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one
  * product serves all three. */
@@ -269,7 +269,7 @@ static void multiply_bf16(const Task *p) {
     TILE_RELEASE();
 }
 
-/* ---- the unit ------------------------------------------------------------------------------ */
+/* ---- the unit ----------------------------------------------------------- */
 
 static bool multiply(const Task *p) {
     const bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;

@@ -6,27 +6,27 @@
 #include "kernels/tile_unit.h"
 
 enum {
-    INPUT_GROUP =
-        32, /* activations that share a scale, unless the weights are TYPE_I8 */
-    SCRATCH_PANELS =
-        4 /* capacity of each half of a thread's scratch, in unpacked panels */
+    /* activations that share a scale, unless the weights are TYPE_I8 */
+    INPUT_GROUP = 32,
+    /* capacity of each half of a thread's scratch, in unpacked panels */
+    SCRATCH_PANELS = 4
 };
 
 /* Memory for the left operands of products. */
 typedef struct {
     int8_t *q;          /* [max_rows][max_cols] */
     InputGroup *groups; /* [max_rows][max_cols] */
-    uint8_t *
-        unit_rows; /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
+    /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
+    uint8_t *unit_rows;
     /* [n_threads][scratch_bytes], for panels that are packed or unpacked during a product */
     uint8_t *scratch;
     size_t scratch_bytes;
     /* used instead of the vector code where it supports a product; NULL: none */
     const TileUnit *unit;
     struct Probe *probe; /* the session's, set by the caller; or NULL */
-    bool
-        weights_exceed_l2; /* the weights that one token reads are larger than the second-level
-                               cache; set by the caller */
+    /* the weights that one token reads exceed the second-level cache; set by
+     * the caller */
+    bool weights_exceed_l2;
 } InputBuffer;
 
 struct Arena; /* base/memory.h */

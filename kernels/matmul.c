@@ -12,9 +12,8 @@
 #include "kernels/tiles.h"
 #include <omp.h>
 
-enum {
-    FEW_TOKENS = 16
-}; /* max tokens for which a panel is multiplied packed */
+/* max tokens for which a panel is multiplied packed */
+enum { FEW_TOKENS = 16 };
 
 static const Kernels *const KERNELS[] = {
 #define X(id, ...) [TYPE_##id] = &kernels_##id,
@@ -22,7 +21,7 @@ static const Kernels *const KERNELS[] = {
 #undef X
 };
 
-/* ---- a few tokens ----------------------------------------------------------------- */
+/* ---- a few tokens ------------------------------------------------------- */
 
 /* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile
  * prefetches. */
@@ -69,7 +68,7 @@ static int panels_at_once(const Task *p, int left) {
                                  : 1;
 }
 
-/* ---- products ------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------- */
 
 static void panel_rows(const Task *p) {
     int n_panels;

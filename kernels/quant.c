@@ -9,7 +9,7 @@
 #include "kernels/simd.h"
 #include <math.h>
 
-/* ---- float32 to int8 --------------------------------------------------------------- */
+/* ---- float32 to int8 ---------------------------------------------------- */
 
 /* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than
  * infinity and so is not lost, and the compiler can vectorize it. */
@@ -28,8 +28,8 @@ static float inverse_of(float d) {
     return isfinite(inverse) ? inverse : 0.0f;
 }
 
-static const float MAGIC =
-    0x1.8p23f; /* adding it rounds |v| < 2^22 to an integer, ties to even */
+/* adding it rounds |v| < 2^22 to an integer, ties to even */
+static const float MAGIC = 0x1.8p23f;
 
 /* Returns the sum of the bytes. NaN becomes an arbitrary byte. */
 static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
@@ -54,7 +54,7 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
     }
 }
 
-/* ---- anything to float32 -------------------------------------------------------------- */
+/* ---- anything to float32 ------------------------------------------------ */
 
 static uint16_t u16_at(const uint8_t *p) {
     uint16_t u;
@@ -170,7 +170,7 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     }
 }
 
-/* ---- float32 to anything ---------------------------------------------------------------- */
+/* ---- float32 to anything ------------------------------------------------ */
 
 void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     for (int r = 0; r < w->rows; r++) {

@@ -50,7 +50,7 @@ typedef int16_t vs __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float f4 __attribute__((vector_size(16)));
 
-/* ---- memory --------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 enum { CACHE_LINE = 64 };
 
@@ -66,7 +66,7 @@ INLINE void prefetch_write(const void *p) {
     __builtin_prefetch(p, 1);
 }
 
-/* ---- float32 ------------------------------------------------------------- */
+/* ---- float32 ------------------------------------------------------------ */
 
 INLINE vf vset(float a) {
     return a - (vf){0};
@@ -236,7 +236,7 @@ INLINE vf vcap(vf z, float cap) {
     return cap * (2.0f / (1.0f + vexp(z * (-2 / cap))) - 1.0f);
 }
 
-/* ---- float16, bfloat16 ---------------------------------------------------- */
+/* ---- float16, bfloat16 -------------------------------------------------- */
 
 INLINE uint32_t float_bits(float f) {
     uint32_t bits;
@@ -333,7 +333,7 @@ INLINE vf vfrom_f16(vi v) {
     return vload_f16(&h);
 }
 
-/* ---- int8 ------------------------------------------------------------------ */
+/* ---- int8 --------------------------------------------------------------- */
 
 /* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and
  * the sums of products are too large by BYTE_OFFSET times the sum of the activations. */
@@ -392,7 +392,7 @@ INLINE vf vfloat(vi a) {
     return __builtin_convertvector(a, vf);
 }
 
-/* ---- transposition ----------------------------------------------------------- */
+/* ---- transposition ------------------------------------------------------ */
 
 /* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at` on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {

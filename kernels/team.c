@@ -66,8 +66,8 @@ void team_barrier(void) {
 
 void team_run(int n, TeamWork *work, void *context) {
     if (n == 1 && !kept.n) {
-        work(
-            context); /* without a region, which costs a small model 10 % (docs/performance.md) */
+        /* without a region, which costs a small model 10 % (docs/performance.md) */
+        work(context);
     } else if (n == kept.n) {
         kept.work = work;
         kept.context = context;

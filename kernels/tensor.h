@@ -117,10 +117,10 @@ typedef struct {
     Type type;
     int rows, cols;   /* out, in */
     const void *data; /* [rows][cols] in the type's layout */
-    const void
-        *scales; /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
-    uint8_t
-        *panels; /* a copy of data in panels (panels.h), not owned; or NULL */
+    /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
+    const void *scales;
+    /* a copy of data in panels (panels.h), not owned; or NULL */
+    uint8_t *panels;
     Prefetch prefetch;  /* of panels */
     int group;          /* TYPE_I8: weights per scale; divides cols */
     const float *bias;  /* [rows], added to the product; or NULL */

@@ -1,7 +1,7 @@
 /* tiles.c: the input and output of tiles: finds, packs and unpacks panels, stores sums. */
 #include "kernels/tiles.h"
 
-/* ---- panels ------------------------------------------------------------------- */
+/* ---- panels ------------------------------------------------------------- */
 
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
                              int n, size_t *stride) {
@@ -31,7 +31,7 @@ static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
     return p->in->unpacked;
 }
 
-/* ---- outputs ------------------------------------------------------------------- */
+/* ---- outputs ------------------------------------------------------------ */
 
 /* y[0 .. n) (+)= lanes [first, first + n) of v. */
 INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {

@@ -59,7 +59,7 @@ WEIGHT_TYPES(X)
 typedef Tile *const UnpackedTiles[TILE_PANELS];
 extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0, groups_16_1;
 
-/* ---- what matmul.c and units (tile_unit.h) share ------------------------------------ */
+/* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
 
 /* y[t][r] (+)= the product of row r of w with token t, for rows [row, row + n_rows) and n
  * tokens. */
@@ -98,7 +98,7 @@ void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
 void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
                  int tile_tokens, int offset);
 
-/* ---- floats ------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------- */
 
 /* Adds the products of column c to the sums. */
 INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
@@ -150,7 +150,7 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
         sums[k] = totals[k];
 }
 
-/* ---- int8 ------------------------------------------------------------------- */
+/* ---- int8 --------------------------------------------------------------- */
 
 /* The layout of a panel's groups. A compile-time constant in every tile, except for TYPE_I8. */
 typedef struct {
@@ -328,7 +328,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
     }
 }
 
-/* ---- compiling tiles ---------------------------------------------------------- */
+/* ---- compiling tiles ---------------------------------------------------- */
 
 /* Each tile is a separate function, because the compiler keeps the sums in registers only if it
  * does not see all tiles at once. NAME_PxT has P panels and T tokens; M is the max. */

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-extern const char PAGE_HTML
-    []; /* contents of lab/page.html; the Makefile generates the array */
+/* contents of lab/page.html; the Makefile generates the array */
+extern const char PAGE_HTML[];
 
 /* Writes n numbers as a JSON array. */
 static void write_numbers(FILE *out, const double *numbers, int n) {

@@ -81,8 +81,8 @@ static float multiply_bytes(const float *p, size_t n) {
  * pass. */
 static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
                       int threads) {
-    const size_t passes =
-        1 + (32u << 20) / (share + 1); /* at least 32 M numbers */
+    /* at least 32 M numbers */
+    const size_t passes = 1 + (32u << 20) / (share + 1);
     double start = 0, end = 0;
     float sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)

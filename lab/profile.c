@@ -35,7 +35,7 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                        (row + 1) * N_SITES + site];
 }
 
-/* ---- the hooks --------------------------------------------------------------------------- */
+/* ---- the hooks ---------------------------------------------------------- */
 
 static int bucket_of(uint64_t n) {
     if (n < 8)
@@ -184,7 +184,7 @@ static void norm(Probe *probe, int layer, Site site, bool out, const float *x,
     p->tracks[thread].last = nanoseconds();
 }
 
-/* ---- open and close ---------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------- */
 
 uint64_t ticks_of_reading(void) {
     uint64_t min = UINT64_MAX;
@@ -240,7 +240,7 @@ void profile_close(Profile *p) {
     free(p);
 }
 
-/* ---- results ----------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------ */
 
 /* The q-quantile of microseconds per token of a call, interpolated within its bucket. */
 static double quantile(const uint32_t *histogram, double q) {

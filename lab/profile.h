@@ -70,10 +70,10 @@ typedef struct {
     int n_places;
     Record *records;       /* [n_threads][N_PHASES][n_places] */
     Histogram *histograms; /* [N_PHASES][n_places], first thread */
-    StreamSize (
-        *streams)[BUCKETS]; /* [n_layers], before attention, by position */
-    Track *tracks;          /* [n_threads] */
-    Dump *dump;             /* --dump, not owned; NULL: off */
+    /* [n_layers], before attention, by position */
+    StreamSize (*streams)[BUCKETS];
+    Track *tracks; /* [n_threads] */
+    Dump *dump;    /* --dump, not owned; NULL: off */
 } Profile;
 
 /* Starts to observe a session. The caller calls profile_close before session_close. Returns NULL

@@ -15,8 +15,8 @@ static const Prefetch PREFETCHES[N_PREFETCHES] = {
 
 enum {
     MIN_LAYER = 128 << 10, /* bytes per layer; below, one thread is faster */
-    MAX_LAYER =
-        4 << 20, /* bytes per layer; from here on, all threads are faster */
+    /* bytes per layer; from here on, all threads are faster */
+    MAX_LAYER = 4 << 20,
     /* tokens before the number of threads changes; the first 12 wake the threads up */
     RUN = 16,
     THREAD_TRIALS = 4 * RUN,
@@ -37,8 +37,8 @@ static void apply(Tuning *t, int setting) {
     for (PartAt at = parts_of(t->model); next_part(&at);)
         if (part_weight(&at))
             part_weight(&at)->prefetch = prefetch;
-    t->model->output.prefetch =
-        prefetch; /* a tied output tensor is not in the table of parts */
+    /* a tied output tensor is not in the table of parts */
+    t->model->output.prefetch = prefetch;
 }
 
 /* The fastest of settings [first, end); the first one unless another is more than 2 % faster. */

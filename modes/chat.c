@@ -27,8 +27,7 @@ typedef struct {
     Conversation talk;
 } Chat;
 
-/* ---- answers
- * ------------------------------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 /* Sets *all to the tokens of the messages that are not dropped, and the last n_answer tokens of the
  * text. If they do not fit in the context, drops the oldest turns until they fill at most half of
@@ -159,8 +158,7 @@ static int take_turn(Chat *c, const char *message) {
                                                                 : -1;
 }
 
-/* ---- commands; failures are reported, and the conversation goes on
- * ------------------------------- */
+/* ---- commands; failures are reported, and the conversation goes on ------ */
 
 static void write_message(FILE *out, const char *before, const char *role,
                           const char *content, size_t n) {
@@ -223,8 +221,7 @@ static int command(Chat *c, const char *line) {
     return c->talk.n % 2 ? answer(c) : 0;
 }
 
-/* ---- the mode
- * ------------------------------------------------------------------------------------ */
+/* ---- the mode ----------------------------------------------------------- */
 
 /* Takes the messages of standard input. */
 static int converse(Chat *c) {

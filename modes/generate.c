@@ -21,8 +21,8 @@
 #include <stdlib.h>
 
 enum {
-    DEFAULT_PARALLEL =
-        16, /* max texts that run together, if --parallel is not given */
+    /* max texts that run together, if --parallel is not given */
+    DEFAULT_PARALLEL = 16,
     MAX_WAITING = 1024 /* max unwritten samples */
 };
 
@@ -54,8 +54,7 @@ typedef struct {
     long long n_read, n_ran, n_sampled;
 } Generation;
 
-/* ---- the output
- * ----------------------------------------------------------------------------------- */
+/* ---- the output --------------------------------------------------------- */
 
 static Sample *sample_at(const Generation *g, int i) {
     return &g->samples[i % MAX_WAITING];
@@ -104,8 +103,7 @@ static int write_samples(Generation *g) {
     return 0;
 }
 
-/* ---- starting texts
- * -------------------------------------------------------------------------------- */
+/* ---- starting texts ----------------------------------------------------- */
 
 /* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out of memory. */
 static int next_prompt(Generation *g) {
@@ -178,8 +176,7 @@ static int begin_samples(Generation *g) {
     return 0;
 }
 
-/* ---- the run
- * --------------------------------------------------------------------------------------- */
+/* ---- the run ------------------------------------------------------------ */
 
 /* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts' logits, caches and
  * samplers and the root's cache may use 7/8 of what is available. */

@@ -151,8 +151,8 @@ static int time_kernels(void *context, double *values) {
 
 /* Measures and prints one case. Returns -1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
-    const double min_ns =
-        1e6; /* of a measurement, so that starting the threads does not count */
+    /* of a measurement, so that starting the threads does not count */
+    const double min_ns = 1e6;
     const Options *o = run->options;
     const size_t n = (size_t)tokens * dim; /* floats of each array */
     float *x = allocate(5 * n, sizeof *x);
@@ -242,8 +242,8 @@ static const Column COST_COLUMNS[N_COST_COLUMNS] = {
 
 typedef struct {
     Workload text;
-    Buffer
-        kinds; /* NormKind of the model's unchanged norms, in the order of its parts; owned */
+    /* NormKind of the model's unchanged norms, in the order of its parts; owned */
+    Buffer kinds;
     Load load; /* of all rounds */
 } Trial;
 

@@ -195,7 +195,7 @@ static void print_help(void) {
     }
 }
 
-/* ---- modes -------------------------------------------------------------------------------- */
+/* ---- modes -------------------------------------------------------------- */
 
 /* The names of a set of modes: "a, b, c". Valid until the next call. */
 static const char *mode_names(int modes) {
@@ -216,7 +216,7 @@ static const Mode *find_mode(const char *name) {
     return NULL;
 }
 
-/* ---- values; functions return -1 to continue, or the exit status ---------------------------- */
+/* ---- values; functions return -1 to continue, or the exit status -------- */
 
 static int set_number(void *field, const Option *option, const char *text) {
     const bool whole = option->kind != FLOAT;
@@ -280,7 +280,7 @@ static int set_option(Options *o, const Option *option, const char *text) {
     return stdout_finish() ? EXIT_BAD_INPUT : 0;
 }
 
-/* ---- the command line ------------------------------------------------------------------- */
+/* ---- the command line --------------------------------------------------- */
 
 /* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if no other begins the
  * same. Sets *value to the word's value, or NULL. NULL: unknown. */

@@ -72,9 +72,9 @@ typedef struct {
         *system, *output, *tokens, *type, *norm, *template, *think,
         *sampling_of;
     Sampling sampling;
-    bool
-        own_sampling; /* an option of `sampling` other than the seed is given */
-    int steps;        /* -1 = not given */
+    /* an option of `sampling` other than the seed is given */
+    bool own_sampling;
+    int steps;                    /* -1 = not given */
     const char *stops[MAX_STOPS]; /* [n_stops], not empty */
     int n_stops, logprobs;
     int samples, parallel; /* 0 = not given */
@@ -85,8 +85,8 @@ typedef struct {
     bool json, verbose, fold_norms, center, no_echo, norm_sweep, verbose_prompt;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
-    const char
-        *kv; /* "f32" or "f16"; NULL = the default of the model's format */
+    /* "f32" or "f16"; NULL = the default of the model's format */
+    const char *kv;
 } Options;
 
 /* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a

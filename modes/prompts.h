@@ -18,17 +18,17 @@ typedef struct {
 /* The source of prompts: the lines of a file, or the single prompt of the command line. */
 typedef struct {
     const Run *run;
-    const ChatTemplate
-        *template; /* prompts are messages of a user; NULL: texts to continue */
+    /* prompts are messages of a user; NULL: texts to continue */
+    const ChatTemplate *template;
     const char *name; /* for messages */
     char *text;       /* [size], owned */
     size_t size, at;  /* `at`: bytes read so far */
     bool json;
-    Prompt
-        prompt; /* the last prompt read; without samples at the end; its ids are owned */
-    Conversation
-        talk;     /* with a template: the messages of the last prompt; owned */
-    int n_failed; /* prompts that could not run */
+    /* the last prompt read; without samples at the end; its ids are owned */
+    Prompt prompt;
+    /* with a template: the messages of the last prompt; owned */
+    Conversation talk;
+    int n_failed;   /* prompts that could not run */
     int n_reported; /* these, and prompts of at least -n tokens */
 } Prompts;
 

@@ -54,7 +54,7 @@ static const struct {
                      "'<|assistant|>\\n'")},
 };
 
-/* ---- conversations -------------------------------------------------------------------------- */
+/* ---- conversations ------------------------------------------------------ */
 
 JinjaText *conversation_add(Conversation *c, const char *text, size_t n) {
     JinjaText *messages =
@@ -116,7 +116,7 @@ int conversation_read(Conversation *c, const char *where,
     return status;
 }
 
-/* ---- rendering ------------------------------------------------------------------------------ */
+/* ---- rendering ---------------------------------------------------------- */
 
 static int render(const ChatTemplate *c, const Tokenizer *t,
                   const Conversation *talk, JinjaText *out) {
@@ -153,7 +153,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
     return status;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 /* Makes special, control and user-defined pieces match the raw text, of which only the template's
  * bytes are open to them. User-defined runs of spaces match as before. */

@@ -19,15 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t FIRST_PIECE =
-    (size_t)8e9; /* products of the first piece of a prompt */
+/* products of the first piece of a prompt */
+static const size_t FIRST_PIECE = (size_t)8e9;
 
 bool texts_stopped(const Run *run) {
     return interrupted || run->out.error;
 }
 
-/* ---- ids
- * ----------------------------------------------------------------------------------------- */
+/* ---- ids ---------------------------------------------------------------- */
 
 static int append(Text *t, int id) {
     if (t->ids.n == t->max)
@@ -74,8 +73,7 @@ static int add_steps(Run *run, Text *t) {
     return pending - n;
 }
 
-/* ---- log-probabilities
- * --------------------------------------------------------------------------- */
+/* ---- log-probabilities -------------------------------------------------- */
 
 /* The stream of t->json_text. NULL and a message if out of memory. */
 static FILE *json_stream(Text *t) {
@@ -110,8 +108,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
     return 0;
 }
 
-/* ---- bytes
- * --------------------------------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 /* Searches the bytes that are not clear for stop strings and for a beginning of one at their end.
  * Cuts the text at a stop string. */
@@ -159,8 +156,7 @@ int text_show(Run *run, Text *t) {
     return 0;
 }
 
-/* ---- sampling
- * ------------------------------------------------------------------------------------ */
+/* ---- sampling ----------------------------------------------------------- */
 
 /* Whether a text ends before this token. */
 static bool is_end(const Run *run, int token) {
@@ -194,8 +190,7 @@ static int sample(const Run *run, Text *t, const float *logits) {
     return 0;
 }
 
-/* ---- a pass
- * -------------------------------------------------------------------------------------- */
+/* ---- a pass ------------------------------------------------------------- */
 
 /* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
 static void show_left(Run *run, int left) {
@@ -242,8 +237,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     return 1;
 }
 
-/* ---- JSON
- * ---------------------------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------- */
 
 int text_write_json(Run *run, Text *t, int index, const char *prompt,
                     size_t size) {

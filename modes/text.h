@@ -9,10 +9,10 @@ typedef struct {
     int max; /* max positions to run; the token sampled at the last one ends the text */
     int n_ran;     /* number of ids with cached keys and values */
     int n_decoded; /* number of ids in `bytes`, or skipped by the caller */
-    Buffer
-        bytes; /* decoded ids, without the stop string that ended the text; owned */
-    size_t
-        n_clear; /* number of bytes before any stop string and its possible beginning */
+    /* decoded ids, without the stop string that ended the text; owned */
+    Buffer bytes;
+    /* number of bytes before any stop string and its possible beginning */
+    size_t n_clear;
     size_t n_shown; /* number of bytes already written */
     /* with --json: writes to json_text, first the --logprobs of the sampled tokens; both owned */
     FILE *json;

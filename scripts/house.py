@@ -14,7 +14,7 @@ from pathlib import Path
 
 FUNCTION_LINES = 50
 GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens are not counted
-MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 141_000, "line": 9}  # never raised
+MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 138_000, "line": 9}  # never raised
 READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents that must name existing files and functions
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>

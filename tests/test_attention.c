@@ -66,7 +66,7 @@ static void fill_inputs(int dim, int from, int to, float size,
             xn[t][i] = size * random_float(stream, (uint64_t)(t * dim + i));
 }
 
-/* ---- the reference -------------------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------ */
 
 static double value(const Tensor *w, int row, int col) {
     return (
@@ -151,7 +151,7 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
     }
 }
 
-/* ---- the program's results ------------------------------------------------------------------- */
+/* ---- the program's results ---------------------------------------------- */
 
 /* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A forward pass first
  * allocates the cache and prepares the angles; its keys and values are then overwritten. */
@@ -296,8 +296,7 @@ static void attention_never_looks_forward(void) {
     }
 }
 
-/* ---- rotary positions
- * ------------------------------------------------------------------------------- */
+/* ---- rotary positions --------------------------------------------------- */
 
 /* Compares the queries of the last chunk, from position pos on, with a rotation by double-precision
  * angles; float angles would be off by 1e-4. */
@@ -346,8 +345,7 @@ static void far_positions_are_rotated_exactly(void) {
     bench_close(&b);
 }
 
-/* ---- the MLP
- * ------------------------------------------------------------------------------------------ */
+/* ---- the MLP ------------------------------------------------------------ */
 
 static void check_mlp(const HashModel *m, float size, int chunk) {
     Bench b;

@@ -22,8 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the bundled model
- * ----------------------------------------------------------------------------- */
+/* ---- the bundled model -------------------------------------------------- */
 
 enum { TEXTS = 16, OTHERS = 8, LENGTH = 24, MAX_VOCAB = 2048 };
 
@@ -98,8 +97,7 @@ static void run_reference(void) {
     session_close(&s);
 }
 
-/* ---- 1: what is shared
- * ----------------------------------------------------------------------------- */
+/* ---- 1: what is shared -------------------------------------------------- */
 
 static void one_reading_for_all(void) {
     CHECK(!open_model(), "models/stories.gguf does not open");
@@ -109,8 +107,7 @@ static void one_reading_for_all(void) {
     HOLDS(bytes, TEXTS, bytes / TEXTS);
 }
 
-/* ---- 2, 3: norms
- * ----------------------------------------------------------------------------------- */
+/* ---- 2, 3: norms -------------------------------------------------------- */
 
 /* BatchNorm of one feature over the n tokens of the batch; `apart` is the stride of x and y. */
 static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
@@ -212,8 +209,7 @@ static void a_norm_over_the_batch(void) {
     HOLDS(TEXTS, 8, rows, rows_by_batch, next_by_batch);
 }
 
-/* ---- 4 to 7: other conditions
- * ------------------------------------------------------------------------ */
+/* ---- 4 to 7: other conditions ------------------------------------------- */
 
 static void a_sum_depends_on_its_order(void) {
     volatile float large = 16777216, one = 1, sum = large + one;
@@ -319,8 +315,7 @@ static void no_bit_of_a_logit(void) {
     HOLDS(TEXTS, LENGTH, 2, 4, 8, 3, 6 * TEXTS * LENGTH, others);
 }
 
-/* ---- 8: whole texts
- * ------------------------------------------------------------------------------------ */
+/* ---- 8: whole texts ----------------------------------------------------- */
 
 enum { PROMPTS = 8, WAYS = 3 };
 
@@ -381,8 +376,7 @@ static void no_byte_of_a_text(void) {
     HOLDS(PROMPTS, 3, 16, 2 * WAYS * PROMPTS, greedy + sampled, 64);
 }
 
-/* ---- 9 to 11: speculative decoding
- * -------------------------------------------------------------------------- */
+/* ---- 9 to 11: speculative decoding -------------------------------------- */
 
 static double uniform(uint64_t salt, int i) {
     return (double)(hash64(9, salt, (uint64_t)i) >> 11) * 0x1p-53;

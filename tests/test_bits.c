@@ -39,7 +39,7 @@ static const char *const KIND = "neon";
 /* All numbers of columns are multiples of 256, as the K types require. */
 static const HashModel BLOCKS = {256, 512, 1, 4, 2, 64, 64, false, 5};
 
-/* ---- hashes --------------------------------------------------------------------------------- */
+/* ---- hashes ------------------------------------------------------------- */
 
 /* FNV-1a (Fowler, Noll, Vo), 64 bits, continued with n bytes. */
 static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
@@ -102,7 +102,7 @@ static void check_bits(const char *kind, const char *model, Type type,
               kind, name, hash, pinned(kind, name));
 }
 
-/* ---- the models ----------------------------------------------------------------------------- */
+/* ---- the models --------------------------------------------------------- */
 
 static void check_gguf(const char *name, const HashModel *m, const Relative *r,
                        Type type) {

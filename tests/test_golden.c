@@ -36,7 +36,7 @@ static const Golden goldens[] = {{"gqa_tied", &GQA_TIED, 4, 1.2e-2},
                                  {"wide", &WIDE, 32, 5.8e-3}};
 enum { N_GOLDENS = 4 };
 
-/* ---- expected logits ------------------------------------------------------------------------ */
+/* ---- expected logits ---------------------------------------------------- */
 
 static float expected[TOKENS * MAX_VOCAB], logits[TOKENS * MAX_VOCAB];
 
@@ -118,8 +118,7 @@ static double largest_error(int n) {
     return worst;
 }
 
-/* ---- the tests
- * ----------------------------------------------------------------------------------- */
+/* ---- the tests ---------------------------------------------------------- */
 
 /* Computes the error of a model's logits and the largest logit. */
 static int measure(const char *name, const HashModel *m, const char *path,

@@ -33,15 +33,15 @@ enum { N_BATCHES = 5 };
 static int tokens[MAX_TOKENS];
 static float expected[MAX_TOKENS * MAX_VOCAB];
 
-/* ---- the reference -------------------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------ */
 
 static int open_path(Model *model, const HashModel *m, const char *path,
                      bool pretend) {
     if (model_open(model, path))
         return -1;
     if (pretend)
-        model->decode_bytes =
-            1 << 30; /* large enough for any number of threads */
+        /* large enough for any number of threads */
+        model->decode_bytes = 1 << 30;
     for (int i = 0; i < MAX_TOKENS; i++)
         tokens[i] = hash_token(m, i);
     return 0;
@@ -181,8 +181,7 @@ static void bf16_models(void) {
     unsetenv("NORMA_TILES");
 }
 
-/* ---- a large model
- * --------------------------------------------------------------------------------- */
+/* ---- a large model ------------------------------------------------------ */
 
 /* Whether one token runs with all threads: then each thread writes its own copy of the normalized
  * token. */
@@ -241,8 +240,7 @@ static void many_small_layers_use_one_thread(void) {
     model_close(&model);
 }
 
-/* ---- chunks that are too large
- * ---------------------------------------------------------------------- */
+/* ---- chunks that are too large ------------------------------------------ */
 
 /* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512 tokens. */
 static void long_rows_reduce_the_chunk(void) {
@@ -315,8 +313,7 @@ static void other_models_keep_their_chunk(void) {
     }
 }
 
-/* ---- earlier runs
- * --------------------------------------------------------------------------------- */
+/* ---- earlier runs ------------------------------------------------------- */
 
 /* After another text, runs this one from the start or from the end of their common prefix. */
 static void rewinding_changes_no_bit(void) {
@@ -396,8 +393,7 @@ static void context_is_not_exceeded(void) {
     model_close(&model);
 }
 
-/* ---- windows
- * -------------------------------------------------------------------------------------- */
+/* ---- windows ------------------------------------------------------------ */
 
 enum { LONG = 300, WINDOW = 21, ROW = 97 };
 

@@ -32,7 +32,7 @@ static void fill_parameters(void) {
     }
 }
 
-/* ---- against double precision ------------------------------------------------------------ */
+/* ---- against double precision ------------------------------------------- */
 
 /* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the scale of errors of
  * y[i]: a rounding error of x or of the mean is multiplied by scale and gamma. */
@@ -161,8 +161,7 @@ static void norms_are_no_worse_than_pytorch_s(void) {
             check_set(kind, set);
 }
 
-/* ---- fused with the residual add
- * ------------------------------------------------------------------ */
+/* ---- fused with the residual add ---------------------------------------- */
 
 static void check_fused(Kind x_kind, Kind r_kind, int dim, float eps) {
     static float x[MAX_DIM], r[MAX_DIM], sum[MAX_DIM], expected[MAX_DIM],
@@ -193,8 +192,7 @@ static void adding_first_gives_the_same_bits(void) {
         }
 }
 
-/* ---- folded and deferred
- * --------------------------------------------------------------------------- */
+/* ---- folded and deferred ------------------------------------------------ */
 
 /* y[rows] = w x, w [rows, dim] */
 static void product(float *y, const float *w, const float *x, int rows,
@@ -244,7 +242,7 @@ static void one_over_rms_may_follow_the_product(void) {
     }
 }
 
-/* ---- known numbers --------------------------------------------------------------------------- */
+/* ---- known numbers ------------------------------------------------------ */
 
 static void check_values(const char *what, const float *y,
                          const double *expected, int n) {

@@ -30,7 +30,7 @@ static double uniform(void) {
     return (double)(hash64(41, 8, state++) >> 11) / 9007199254740992.0;
 }
 
-/* ---- the second sampler ------------------------------------------------------------------- */
+/* ---- the second sampler ------------------------------------------------- */
 
 typedef struct {
     double p;
@@ -155,7 +155,7 @@ static int draw(Distribution *d, double where) {
     return id;
 }
 
-/* ---- comparison ------------------------------------------------------------------------------ */
+/* ---- comparison --------------------------------------------------------- */
 
 static Sampling random_options(int n) {
     const float top_ps[] = {0, 1, 0.9f, 0.5f, 0.99f, 1e-4f, (float)uniform()};
@@ -216,8 +216,7 @@ static void draws_match_the_sorting_sampler(void) {
           draws);
 }
 
-/* ---- random numbers
- * ------------------------------------------------------------------------------ */
+/* ---- random numbers ----------------------------------------------------- */
 
 /* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper 16 bits of the random
  * number. Expected: xorshift64* (Vigna 2016) computed in Python: x ^= x >> 12; x ^= x << 25; x ^= x
@@ -329,8 +328,7 @@ static void frequencies_match_truncated(void) {
     frequencies_match(o);
 }
 
-/* ---- greedy
- * ---------------------------------------------------------------------------------------- */
+/* ---- greedy ------------------------------------------------------------- */
 
 /* One token with the given options. */
 static int next(const Sampling *o, const float *logits, int n) {
@@ -377,8 +375,7 @@ static void greedy_draws_no_number(void) {
     sampler_close(&s);
 }
 
-/* ---- repeat penalty
- * ----------------------------------------------------------------------------------- */
+/* ---- repeat penalty ----------------------------------------------------- */
 
 /* The greedy choice after `token` was accepted `times` times, then token 0 n_others times. */
 static int after(const float *logits, int n, float penalty, int token,

@@ -73,8 +73,7 @@ static int measure_texts(KvType kv) {
     return 0;
 }
 
-/* ---- schedules
- * ------------------------------------------------------------------------------------- */
+/* ---- schedules ---------------------------------------------------------- */
 
 static Step steps[MAX_TEXT_STEPS];
 /* for each step with logits: whether all its tokens up to here are the text's */
@@ -185,8 +184,7 @@ static void check_schedules(uint64_t first, int seeds) {
     model_close(&own);
 }
 
-/* ---- the models
- * ------------------------------------------------------------------------------------ */
+/* ---- the models --------------------------------------------------------- */
 
 static void of_float_models(void) {
     static const HashModel *const models[] = {&GQA_TIED, &MHA_UNTIED, &ODD_MQA};
@@ -269,8 +267,7 @@ static void of_windowed_models(void) {
     check_schedules(3000, 8);
 }
 
-/* ---- the same model on every rank
- * -------------------------------------------------------------------- */
+/* ---- the same model on every rank --------------------------------------- */
 
 /* The hash with one byte of the file changed. */
 static uint64_t hash_with_change(const Model *m, size_t at) {

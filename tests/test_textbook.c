@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 1 to 3: the two formulas -------------------------------------------------------------- */
+/* ---- 1 to 3: the two formulas ------------------------------------------- */
 
 static void rmsnorm_of_one_to_four(void) {
     float y[4];
@@ -72,7 +72,7 @@ static void every_token_gets_the_same_length(void) {
     HOLDS(1, 2); /* the figure has dim 2 */
 }
 
-/* ---- 4 to 7: when they coincide ------------------------------------------------------------- */
+/* ---- 4 to 7: when they coincide ----------------------------------------- */
 
 static void layernorm_is_rmsnorm_of_the_centered_token(void) {
     enum { N = 64 };
@@ -153,7 +153,7 @@ static void beta_is_not_the_centering(void) {
     HOLDS(0, 1, 2, 3, 4, 2.5 / sqrt(7.5), 0.5, 2.5 / sqrt(7.5) + 0.5);
 }
 
-/* ---- 8 to 10: eps --------------------------------------------------------------------------- */
+/* ---- 8 to 10: eps ------------------------------------------------------- */
 
 /* The RMS of the output for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
 static const struct {
@@ -195,7 +195,7 @@ static void a_token_of_zeros_stays_zero(void) {
     HOLDS(0, 1 / sqrt(1e-5), 1e-5);
 }
 
-/* ---- 11 to 14: float32 inside --------------------------------------------------------------- */
+/* ---- 11 to 14: float32 inside ------------------------------------------- */
 
 static void sums_in_half_precision_fail(void) {
     enum { N = 4096 };
@@ -376,8 +376,7 @@ static void eps_sets_a_smallest_scale(void) {
     }
 }
 
-/* ---- 18 to 22: the backward pass
- * ----------------------------------------------------------------- */
+/* ---- 18 to 22: the backward pass ---------------------------------------- */
 
 static void gradient_of_one_to_four(void) {
     const float dy[] = {1, 0, 0, 0};
@@ -582,8 +581,7 @@ static void layernorms_gradient_has_mean_zero(void) {
         }
 }
 
-/* ---- 23 to 25: per token, shapes
- * ------------------------------------------------------------------- */
+/* ---- 23 to 25: per token, shapes ---------------------------------------- */
 
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
@@ -646,8 +644,7 @@ static void keepdim_is_one_number_for_each_token(void) {
           0.565685425, 1.8973666);
 }
 
-/* ---- 26 to 28: where norms are placed
- * ----------------------------------------------------------------- */
+/* ---- 26 to 28: where norms are placed ----------------------------------- */
 
 /* A branch of a pre-norm layer; its output is added to x. */
 typedef void Branch(float *out, const float *xn, int n); /* both [n][DIM] */
@@ -943,8 +940,7 @@ static void norms_exchanged(void) {
     HOLDS(0, 5);
 }
 
-/* ---- 31 to 33: the kernel, operations, parameters
- * ------------------------------------------------------ */
+/* ---- 31 to 33: the kernel, operations, parameters ----------------------- */
 
 static int operations;
 static double plus(double a, double b) {
@@ -1041,8 +1037,7 @@ static void parameters_counted(void) {
           (double)gammas, (double)all, 100 * (double)gammas / (double)all);
 }
 
-/* ---- the chapter itself
- * --------------------------------------------------------------------------------- */
+/* ---- the chapter itself ------------------------------------------------- */
 
 static const Statement STATEMENTS[] = {
     STATEMENT(rmsnorm_of_one_to_four),

@@ -229,8 +229,7 @@ static void the_ratio_is_eps(void) {
           exact - 1, ulp_of_one);
 }
 
-/* ---- 46: the notes' own loss
- * --------------------------------------------------------------------- */
+/* ---- 46: the notes' own loss -------------------------------------------- */
 
 static double normal(uint64_t tensor, int i) {
     const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
@@ -292,8 +291,7 @@ static void the_loss_of_the_notes(void) {
           sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
 }
 
-/* ---- 47, 48: where norms are placed
- * -------------------------------------------------------------- */
+/* ---- 47, 48: where norms are placed ------------------------------------- */
 
 enum { BREADTH = 64, DEEP = 12 };
 typedef enum { PRE, POST, INSIDE, SANDWICH, N_PLACES } Place;
@@ -472,8 +470,7 @@ static void a_post_norm_bounds_the_branch(void) {
     HOLDS(4, sizes[0], sizes[1], rms_of(end, BREADTH), DEEP);
 }
 
-/* ---- 49: QK-norm
- * ------------------------------------------------------------------------------------ */
+/* ---- 49: QK-norm -------------------------------------------------------- */
 
 static void qk_norm_bounds_the_scores(void) {
     static const int heads[] = {64, 128};
@@ -497,8 +494,7 @@ static void qk_norm_bounds_the_scores(void) {
           100 * extra / (2 * dim), 2 * 128);
 }
 
-/* ---- 50 to 53: why the mean does not matter; large elements; folding
- * -------------------------------- */
+/* ---- 50 to 53: why the mean does not matter; large elements; folding ---- */
 
 static void a_mean_is_one_over_the_root_of_dim(void) {
     static const int dims[] = {64, 256, 1024, 4096};
@@ -602,8 +598,7 @@ static void folding_widens_a_block(void) {
     }
 }
 
-/* ---- 54, 55: weights before a norm
- * ------------------------------------------------------------------------ */
+/* ---- 54, 55: weights before a norm -------------------------------------- */
 
 /* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
 static void weight_gradient(float *dw, const float *w, const float *x,
@@ -670,8 +665,7 @@ static void curvature_falls_with_the_square(void) {
     HOLDS(2, 1, 4, 0);
 }
 
-/* ---- 56, 57: no norm; names
- * ------------------------------------------------------------------------------ */
+/* ---- 56, 57: no norm; names --------------------------------------------- */
 
 static void a_tanh_for_a_norm(void) {
     static const double scales[] = {0.1, 1, 10};
@@ -698,8 +692,7 @@ static void names_that_mislead(void) {
           1001 / sqrt(dot(shifted, shifted, 4) / 4));
 }
 
-/* ---- 58 to 61: the answers to the exercises
- * ---------------------------------------------------------------------- */
+/* ---- 58 to 61: the answers to the exercises ----------------------------- */
 
 static void answer_by_hand(void) {
     const float x[] = {3, 4}, dy[] = {1, 0};
@@ -741,8 +734,7 @@ static void answer_of_the_spike(void) {
     HOLDS(0, -10, 99, -sqrt(99));
 }
 
-/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations
- * ---------------------------------------- */
+/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations ---- */
 
 typedef struct {
     double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH],
@@ -860,8 +852,8 @@ static void center(float *w, int n, int step) {
 /* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is added to the
  * residual stream. */
 static void center_checkpoint(char *file) {
-    int c
-        [7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
+    /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
+    int c[7];
     memcpy(c, file, sizeof c);
     const int dim = c[0], hidden = c[1], layers = c[2],
               kv_dim = dim / c[3] * c[4], vocab = c[5];

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- making vocabularies ---------------------------------------------------------------- */
+/* ---- making vocabularies ------------------------------------------------ */
 
 static void put_piece(FILE *out, float score, const char *text, int n) {
     fwrite(&score, sizeof score, 1, out);
@@ -59,7 +59,7 @@ static void put_special_and_bytes(FILE *out) {
     }
 }
 
-/* ---- the second encoder ------------------------------------------------------------------- */
+/* ---- the second encoder ------------------------------------------------- */
 
 enum { MAX_PIECES = 32000, MAX_TEXT = 1024 };
 
@@ -181,7 +181,7 @@ static int encode_naively(const Vocabulary *v, const char *text, int size,
     return n_ids;
 }
 
-/* ---- random texts ---------------------------------------------------------------------------- */
+/* ---- random texts ------------------------------------------------------- */
 
 static uint64_t state;
 
@@ -315,8 +315,7 @@ static void decoding_returns_the_text(void) {
     }
 }
 
-/* ---- single rules
- * ---------------------------------------------------------------------------------- */
+/* ---- single rules ------------------------------------------------------- */
 
 /* Whether the ids of the text are those listed, which end at -1. */
 static bool gives(const Tokenizer *t, const char *text, bool bos,
@@ -398,8 +397,7 @@ static void decodes_pieces(void) {
     tokenizer_close(&t);
 }
 
-/* ---- long texts
- * --------------------------------------------------------------------------------------- */
+/* ---- long texts --------------------------------------------------------- */
 
 /* A megabyte without a newline, far too long for an O(n^2) merge. */
 static void encodes_a_long_line(void) {
@@ -430,8 +428,7 @@ static void encodes_a_long_line(void) {
     tokenizer_close(&t);
 }
 
-/* ---- bad files
- * ------------------------------------------------------------------------------------------ */
+/* ---- bad files ---------------------------------------------------------- */
 
 static bool refused(const char *path, int vocab_size) {
     Tokenizer t;
@@ -551,8 +548,7 @@ static void refuses_a_vocabulary_without_bos(void) {
     }
 }
 
-/* ---- the published vocabularies
- * --------------------------------------------------------------------------- */
+/* ---- the published vocabularies ----------------------------------------- */
 
 /* Undoes \n, \t, \r, \\ and \xNN in place; returns the size. */
 static size_t unescape(char *s) {

@@ -35,7 +35,7 @@ int tokens_add(Tokens *tokens, int id) {
     return 0;
 }
 
-/* ---- rules ------------------------------------------------------------------------------- */
+/* ---- rules -------------------------------------------------------------- */
 
 /* By left, then right piece. */
 static int compare_pairs(const MergeRule *x, const MergeRule *y) {
@@ -100,7 +100,7 @@ int merges_end(Pieces *p) {
     return pieces_index(p);
 }
 
-/* ---- merging ------------------------------------------------------------------------------ */
+/* ---- merging ------------------------------------------------------------ */
 
 /* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol
  * 0, with id -1, is before the first and after the last. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- pieces that merging produces ------------------------------------------------------------ */
+/* ---- pieces that merging produces --------------------------------------- */
 
 /* The slot of the piece s[n], or the free slot where it would go. */
 static int32_t *find_slot(const Pieces *p, const char *s, int n) {
@@ -59,7 +59,7 @@ static int index_merged(Pieces *p) {
     return 0;
 }
 
-/* ---- pieces that match as a whole ---------------------------------------------------------- */
+/* ---- pieces that match as a whole --------------------------------------- */
 
 static bool is_matched(const Piece *p) {
     return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL);
@@ -116,7 +116,7 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     return longest ? (int)(longest - p->list) : -1;
 }
 
-/* ---- building ------------------------------------------------------------------------------ */
+/* ---- building ----------------------------------------------------------- */
 
 int pieces_open(Pieces *p, int n, size_t text_bytes) {
     p->list = allocate(n, sizeof *p->list);
@@ -160,7 +160,7 @@ int pieces_index(Pieces *p) {
     return 0;
 }
 
-/* ---- names --------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 int unmark_spaces(char *s, int n) {
     int length = 0;

@@ -20,7 +20,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- normalization ------------------------------------------------------------------------- */
+/* ---- normalization ------------------------------------------------------ */
 
 /* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 =
  * none). */
@@ -194,7 +194,7 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     return normalized;
 }
 
-/* ---- matching -------------------------------------------------------------------------- */
+/* ---- matching ----------------------------------------------------------- */
 
 /* Moves *p past a character of a pattern, which may have a backslash before it. */
 static uint32_t read_character(const char **p) {
@@ -338,7 +338,7 @@ int pretokenize(const char *const *steps, const char *text, size_t size,
     return 0;
 }
 
-/* ---- patterns ---------------------------------------------------------------------------- */
+/* ---- patterns ----------------------------------------------------------- */
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPACES      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- messages --------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------- */
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
@@ -90,7 +90,7 @@ static void a_long_message_is_cut(void) {
     CHECK(stderr_show() == 1, "stderr: %s", stderr_text());
 }
 
-/* ---- memory ----------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 static void overflow_of_products_is_detected(void) {
     size_t product = 1;
@@ -117,8 +117,8 @@ static void memory_is_aligned_or_refused(void) {
     stderr_hide();
     const void *none = allocate_quietly(SIZE_MAX / 2, 3),
                *no_bytes = allocate(SIZE_MAX, 1);
-    const void *wrapped =
-        allocate_quietly(SIZE_MAX / 4 + 1, 4); /* 2^64, which wraps to 0 */
+    /* 2^64, which wraps to 0 */
+    const void *wrapped = allocate_quietly(SIZE_MAX / 4 + 1, 4);
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "),
           "stderr: %s", stderr_text());
     CHECK(!none && !no_bytes && !wrapped,
@@ -149,7 +149,7 @@ static void a_buffer_grows_and_remembers_a_failure(void) {
     free(b.bytes);
 }
 
-/* ---- available memory --------------------------------------------------------------------- */
+/* ---- available memory --------------------------------------------------- */
 
 /* Writes a file of a simulated /proc and /sys in the folder "system". */
 static void write_system(const char *name, const char *text) {
@@ -169,8 +169,8 @@ static void write_system(const char *name, const char *text) {
 static void memory_limits_of_the_system(void) {
     static const struct {
         const char *name, *text;
-        size_t
-            expected; /* available memory with this file and the earlier ones */
+        /* available memory with this file and the earlier ones */
+        size_t expected;
     } steps[] = {
         {"proc/meminfo",
          "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
@@ -202,7 +202,7 @@ static void memory_limits_of_the_system(void) {
           "%zu bytes here", here);
 }
 
-/* ---- files ------------------------------------------------------------------------------ */
+/* ---- files -------------------------------------------------------------- */
 
 enum { BYTES = 200001 };
 
@@ -255,8 +255,8 @@ static void dropped_pages_are_read_again(void) {
 
 static void holes_are_detected(void) {
     static const struct {
-        long
-            at; /* offset of the last byte; before it only the first bytes are written */
+        /* offset of the last byte; before it only the first bytes are written */
+        long at;
         bool sparse;
     } cases[] = {{BYTES, false},
                  {BYTES + 50000, false},
@@ -475,7 +475,7 @@ static void a_failed_output_leaves_no_file(void) {
           files_in_folder("failed"));
 }
 
-/* ---- the running program ---------------------------------------------------------------- */
+/* ---- the running program ------------------------------------------------ */
 
 static void files_of_the_program_s_folder_are_found(void) {
     char own[PATH_MAX] = {0}; /* this program's own name */
@@ -491,7 +491,7 @@ static void a_file_is_not_a_terminal(void) {
     fclose(f);
 }
 
-/* ---- the hash ----------------------------------------------------------------------------- */
+/* ---- the hash ----------------------------------------------------------- */
 
 /* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with Python's integers. */
 static void the_hash_is_a_polynomial(void) {
@@ -537,7 +537,7 @@ static void keys_are_random(void) {
           "the hash does not depend on the key");
 }
 
-/* ---- the process ------------------------------------------------------------------------- */
+/* ---- the process -------------------------------------------------------- */
 
 /* The exit status of a child process that calls act, or KILLED + its signal; stderr_text() has its
  * messages. */
@@ -702,8 +702,8 @@ void suite_base(void) {
     TEST(dropped_pages_are_read_again);
     TEST(holes_are_detected);
     if (!test_fast())
-        TEST(
-            reading_past_a_file_is_fatal); /* valgrind reports the expected crash */
+        /* valgrind reports the expected crash */
+        TEST(reading_past_a_file_is_fatal);
     TEST(an_output_is_complete_or_missing);
     TEST(files_of_the_program_s_folder_are_found);
     TEST(a_file_is_not_a_terminal);

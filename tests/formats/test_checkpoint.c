@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- every value of a small model ----------------------------------------------------------- */
+/* ---- every value of a small model --------------------------------------- */
 
 /* Tensors are numbered as in scripts/random_model.py: the embedding, then these for each layer,
  * then the final norm and the output. */
@@ -169,7 +169,7 @@ static void every_value_is_as_expected(void) {
     check_model(&ODD_MQA, 2, 1);
 }
 
-/* ---- in the order of the forward pass -------------------------------------------------------- */
+/* ---- in the order of the forward pass ----------------------------------- */
 
 static char list[1024];
 
@@ -210,8 +210,7 @@ static void parts_are_visited_in_order(void) {
     model_close(&model);
 }
 
-/* ---- refusals
- * ------------------------------------------------------------------------------------ */
+/* ---- refusals ----------------------------------------------------------- */
 
 /* The message with which model_open refuses the file; NULL if it opens. */
 static const char *refusal(const char *path) {
@@ -387,8 +386,7 @@ static void giant_headers_are_refused(void) {
     free(image.bytes);
 }
 
-/* ---- 13B
- * ------------------------------------------------------------------------------------------ */
+/* ---- 13B ---------------------------------------------------------------- */
 
 /* LLaMA 2 13B. Sizes in 64 bits, from the formats' definition. */
 enum {

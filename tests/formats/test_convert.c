@@ -197,8 +197,7 @@ static void experts_in_every_type(void) {
     }
 }
 
-/* ---- folded norms
- * ----------------------------------------------------------------------------------- */
+/* ---- folded norms ------------------------------------------------------- */
 
 static bool is_one(const float *v, int n) {
     for (int i = 0; i < n; i++)
@@ -295,8 +294,7 @@ static void norms_of_one_kind_have_one_eps(void) {
     model_close(&m);
 }
 
-/* ---- centered weights
- * ------------------------------------------------------------------------------- */
+/* ---- centered weights --------------------------------------------------- */
 
 /* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm
  * (statement 62). */
@@ -366,8 +364,7 @@ static void what_cannot_be_centered_is_refused(void) {
     }
 }
 
-/* ---- families
- * ------------------------------------------------------------------------------------------- */
+/* ---- families ----------------------------------------------------------- */
 
 static void families_are_kept(void) {
     for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
@@ -632,7 +629,7 @@ static void a_file_has_two_end_tokens(void) {
     unlink(inside("tokenizer.bin"));
 }
 
-/* ---- the bytes ------------------------------------------------------------------------------- */
+/* ---- the bytes ---------------------------------------------------------- */
 
 /* A pipe receives the same bytes as a file. */
 static void a_pipe_gets_the_same_file(void) {

@@ -42,7 +42,7 @@ static int int_at(const uint8_t *data, size_t at) {
     return value;
 }
 
-/* ---- damaging ---------------------------------------------------------------------------- */
+/* ---- damaging ----------------------------------------------------------- */
 
 enum { MAX_BYTES = 1 << 18, VOCAB = 300 };
 
@@ -123,7 +123,7 @@ static void fill_with_garbage(Image *image, size_t from) {
         image->bytes[i] = (uint8_t)any(256);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------ */
 
 typedef struct {
     int refused, ran, not_a_number;
@@ -344,8 +344,7 @@ static void damaged_tokenizers(void) {
     check_counts("tokenizers", &counts);
 }
 
-/* ---- GGUF
- * ------------------------------------------------------------------------------------------ */
+/* ---- GGUF --------------------------------------------------------------- */
 
 /* Opens the model and its tokenizer; each is refused with one line or runs. */
 static void try_gguf(const Image *image, Counts *counts) {

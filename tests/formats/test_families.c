@@ -236,8 +236,7 @@ static void check_bits_of(const char *name, KvType kv) {
     family_close(&family);
 }
 
-/* ---- GGUF
- * ------------------------------------------------------------------------------------------ */
+/* ---- GGUF --------------------------------------------------------------- */
 
 /* The value of general.architecture. */
 static const char *architecture_in(const char *path) {
@@ -844,8 +843,8 @@ static void text_models_of_multimodal_folders(void) {
                               .count = 24,
                               .values = calloc(24, sizeof(float))};
         snprintf(other->name, sizeof other->name, "%s", others[i]);
-        char *vocab =
-            strstr(family.config, "\"vocab_size\""); /* Gemma 3 4B has none */
+        /* Gemma 3 4B has none */
+        char *vocab = strstr(family.config, "\"vocab_size\"");
         vocab[1] = 'x';
         if (asprintf(&config,
                      "{\"model_type\": \"gemma3\", \"text_config\": %s}",
@@ -861,8 +860,7 @@ static void text_models_of_multimodal_folders(void) {
     }
 }
 
-/* ---- the suite
- * -------------------------------------------------------------------------------------- */
+/* ---- the suite ---------------------------------------------------------- */
 
 static int current;
 

@@ -256,8 +256,7 @@ static void folders_and_gguf_files_are_bit_identical(void) {
     }
 }
 
-/* ---- config.json
- * ---------------------------------------------------------------------------------- */
+/* ---- config.json -------------------------------------------------------- */
 
 /* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
 static bool open_changed(Model *m, int i, const char *old, const char *new) {
@@ -772,8 +771,7 @@ static void options_of_families(void) {
     }
 }
 
-/* ---- safetensors
- * -------------------------------------------------------------------------------------- */
+/* ---- safetensors -------------------------------------------------------- */
 
 /* Puts another header before the data; returns whether the folder opens. */
 static bool open_with_header(const char *header, size_t n_data) {
@@ -1014,8 +1012,7 @@ static void missing_tensors_and_files_are_named(void) {
     check_missing(index, "pytorch_model.bin", "scripts/bin_to_safetensors.py");
 }
 
-/* ---- damaged folders
- * ------------------------------------------------------------------------------------ */
+/* ---- damaged folders ---------------------------------------------------- */
 
 static uint64_t state;
 

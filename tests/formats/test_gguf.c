@@ -32,7 +32,7 @@ static const HashModel SMALL_TIED = {64, 96, 2, 4, 2, 60, 40, false, 8};
 
 static GgufFile file;
 
-/* ---- a forward pass in double ------------------------------------------------------------ */
+/* ---- a forward pass in double ------------------------------------------- */
 
 typedef struct {
     const HashModel *m;
@@ -360,8 +360,7 @@ static const double CLOSE = 5e-6;
 
 static void check_refused(int line, const char *expected);
 
-/* ---- the same model in two formats
- * ---------------------------------------------------------------- */
+/* ---- the same model in two formats -------------------------------------- */
 
 /* llama.cpp orders the rows of attn_q and attn_k as llama2.c does. */
 static void same_bits_as_a_checkpoint(void) {
@@ -458,8 +457,7 @@ static void weight_types(void) {
     }
 }
 
-/* ---- keys and tensors that change the result
- * --------------------------------------------------------- */
+/* ---- keys and tensors that change the result ---------------------------- */
 
 static void head_sizes(void) {
     for (int size = 2; size <= 48; size += 2) { /* dim / n_heads is 16 */
@@ -609,8 +607,7 @@ static void norms(void) {
     }
 }
 
-/* ---- architectures
- * ----------------------------------------------------------------------------------- */
+/* ---- architectures ------------------------------------------------------ */
 
 static const HashModel DEEP = {64, 96, 3, 4, 4, 60, 40, true, 13};
 
@@ -669,8 +666,7 @@ static void architectures(void) {
         }
 }
 
-/* ---- families
- * ---------------------------------------------------------------------------------------- */
+/* ---- families ----------------------------------------------------------- */
 
 /* Enough layers for every pattern of windows to repeat. */
 static const HashModel MANY_LAYERS = {64, 80, 7, 4, 2, 60, 40, true, 14};
@@ -750,8 +746,8 @@ static void families_with_other_keys(void) {
         if (i == 0)
             gguf_remove(&file, "olmo2.attention.sliding_window"),
                 ref.window = 0;
-        if (i ==
-            1) { /* OLMo 3's longer context, only in layers without windows */
+        /* OLMo 3's longer context, only in layers without windows */
+        if (i == 1) {
             gguf_set_text(&file, "olmo2.rope.scaling.type", "linear");
             gguf_set_real(&file, "olmo2.rope.scaling.factor", 4), ref.scale = 4;
             gguf_set_real(&file, "olmo2.rope.scaling.attn_factor", 1.25f),
@@ -940,8 +936,7 @@ static void bad_families(void) {
 #undef REFUSED_OF
 }
 
-/* ---- experts
- * ------------------------------------------------------------------------------------------ */
+/* ---- experts ------------------------------------------------------------ */
 
 /* Keys of experts, in several weight types. */
 static void experts(void) {
@@ -1100,8 +1095,7 @@ static void numbers_of_any_width(void) {
     }
 }
 
-/* ---- the tokenizer
- * --------------------------------------------------------------------------------------- */
+/* ---- the tokenizer ------------------------------------------------------ */
 
 static const HashModel SPEAKING = {16, 16, 1, 2, 1, 1800, 16, false, 9};
 
@@ -1237,8 +1231,7 @@ static void text_is_never_an_unused_piece(void) {
     gguf_free(&file);
 }
 
-/* ---- refusals
- * ---------------------------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------- */
 
 /* Frees `file`. */
 static void check_refused(int line, const char *expected) {
@@ -1858,8 +1851,8 @@ static void headers_end_where_the_file_does(void) {
         long size = 24;
         uint8_t array[12 + 24] = {0};
         memcpy(array, &widths[last % 4], 4);
-        array[4] =
-            (uint8_t)(24 >> last % 4); /* number of elements in 24 bytes */
+        /* number of elements in 24 bytes */
+        array[4] = (uint8_t)(24 >> last % 4);
         gguf_make(&file, &SPEAKING, 0);
         CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0),
               "cannot make it");

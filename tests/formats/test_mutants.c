@@ -32,8 +32,7 @@ static size_t any(size_t n) {
     return n ? (size_t)(hash64(77, 1, state++) % n) : 0;
 }
 
-/* ---- a file in memory
- * ---------------------------------------------------------------------------- */
+/* ---- a file in memory --------------------------------------------------- */
 
 enum { MAX_BYTES = 1 << 20, MAX_FIELDS = 1 << 15 };
 
@@ -95,8 +94,7 @@ static const Field *any_field(bool is_entry) {
     return NULL;
 }
 
-/* ---- numbers
- * --------------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------ */
 
 static uint64_t number_at(const Field *f) {
     uint64_t value = 0;
@@ -144,8 +142,7 @@ static void mutate_number(const Field *f) {
     memcpy(image.bytes + f->from, &value, f->to - f->from);
 }
 
-/* ---- bytes
- * ------------------------------------------------------------------------------------------ */
+/* ---- bytes -------------------------------------------------------------- */
 
 static void mutate_bytes(void) {
     static const char *const words[] = {"<|im_start|>",
@@ -210,8 +207,7 @@ static void mutate_entry(const Field *entry, size_t count_at) {
     memcpy(image.bytes + count_at, &count, 8);
 }
 
-/* ---- GGUF
- * ---------------------------------------------------------------------------------------------- */
+/* ---- GGUF --------------------------------------------------------------- */
 
 static uint64_t take(size_t *at, size_t bytes) {
     uint64_t value = 0;
@@ -273,8 +269,8 @@ static void find_gguf(void) {
     }
 }
 
-static const char
-    *family; /* of the current file; "": the file exists for one family only */
+/* of the current file; "": the file exists for one family only */
+static const char *family;
 
 /* Renames an entry. Before names that begin with a dot the architecture is added. */
 static void rename_key(const Field *entry) {
@@ -373,8 +369,7 @@ static void mutate_gguf(void) {
     }
 }
 
-/* ---- llama2.c
- * -------------------------------------------------------------------------------------------- */
+/* ---- llama2.c ----------------------------------------------------------- */
 
 static void mutate_ints(void) {
     n_fields = 0;
@@ -442,8 +437,8 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
             }
             at = skip_white(find_json(item, at, end, depth + 1));
             if (at == item || (at < end && image.bytes[at] == ','))
-                at = skip_white(
-                    at + 1); /* skips a zero byte, which is not a value */
+                /* skips a zero byte, which is not a value */
+                at = skip_white(at + 1);
         }
         at++;
     } else {
@@ -694,8 +689,7 @@ static void mutate_safetensors(void) {
         memcpy(image.bytes, &length, 8);
 }
 
-/* ---- files and commands
- * ------------------------------------------------------------------------------------ */
+/* ---- files and commands ------------------------------------------------- */
 
 /* Each follows the model's name. Chat reads the file "said"; families have no tokenizer. */
 enum { N_COMMANDS = 9 };

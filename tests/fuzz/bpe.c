@@ -75,7 +75,7 @@ static void chat(Tokenizer *t, const char *text, size_t size) {
     chat_template_close(&template);
 }
 
-/* ---- a GGUF file ------------------------------------------------------------------------ */
+/* ---- a GGUF file -------------------------------------------------------- */
 
 typedef struct {
     uint8_t bytes[1 << 22];

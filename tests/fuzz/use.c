@@ -24,7 +24,7 @@ void expect(bool holds) {
         abort();
 }
 
-/* ---- files -------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 static char folder[] = "/dev/shm/norma-fuzz-XXXXXX";
 
@@ -60,7 +60,7 @@ const char *fuzz_file(const char *name, const void *head, size_t n_head,
     return path;
 }
 
-/* ---- tokenizers ---------------------------------------------------------------------------- */
+/* ---- tokenizers --------------------------------------------------------- */
 
 void check_tokens(const Tokenizer *t, Tokens *tokens) {
     static Stream stream;
@@ -115,7 +115,7 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
     free(message);
 }
 
-/* ---- models -------------------------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------- */
 
 /* The logits of three tokens, the last one in a separate pass; the caller frees them. NULL: it does
  * not run. */

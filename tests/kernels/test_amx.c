@@ -25,7 +25,7 @@
 
 enum { MAX_ROWS = 65, MAX_COLS = 160, MAX_TOKENS = 33, STEP = 32 };
 
-/* ---- the model --------------------------------------------------------------------------- */
+/* ---- the model ---------------------------------------------------------- */
 
 /* x with denormal numbers flushed to zero. */
 static float flushed(float x) {
@@ -56,7 +56,7 @@ static float model_product(const float *w, const float *x, int cols) {
     return sums[0] + (sums[1] + sums[2]);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------ */
 
 enum { COMMON, ANY, TINY, HUGE_ONES, ZEROS, N_KINDS };
 
@@ -80,7 +80,7 @@ static float random_number(int kind, uint64_t stream, size_t i) {
     return float_of_bits(random_bits(kind, stream, i));
 }
 
-/* ---- the parts ------------------------------------------------------------------------------- */
+/* ---- the parts ---------------------------------------------------------- */
 
 static float part_at(const uint8_t *parts, int part, int c) {
     uint16_t h;
@@ -127,7 +127,7 @@ static void three_parts_are_the_activation(void) {
         }
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------- */
 
 typedef struct {
     Tensor w;

@@ -24,7 +24,7 @@ static float random_float(uint64_t stream, size_t i) { /* [-1, 1) */
     return (float)(hash64(13, stream, i) >> 40) / 8388608.0f - 1;
 }
 
-/* ---- a tensor that ends at an inaccessible page ---------------------------------------------- */
+/* ---- a tensor that ends at an inaccessible page ------------------------- */
 
 /* `bytes` bytes that end at an inaccessible page: reading past them is fatal, as at the end of a
  * mapped file. */
@@ -81,8 +81,8 @@ static int problem_open(Problem *p, int rows, int cols, int n, int group,
         p->x[i] = random_float(1, i);
     for (size_t i = 0; i < count; i++)
         if (group)
-            p->data.start[i] =
-                (char)hash64(13, 2, i); /* any byte, including -128 */
+            /* any byte, including -128 */
+            p->data.start[i] = (char)hash64(13, 2, i);
         else
             ((float *)(void *)p->data.start)[i] = random_float(3, i);
     for (size_t i = 0; group && i < floats; i++) {
@@ -199,8 +199,7 @@ static void int8_products(void) {
     check_product(9, 360, 3, 8, false);
 }
 
-/* ---- awkward values
- * ------------------------------------------------------------------------------ */
+/* ---- awkward values ----------------------------------------------------- */
 
 static const int all_groups[] = {2, 4, 16, 32, 64, 128};
 
@@ -212,8 +211,8 @@ static void groups_of_zeros_add_nothing(void) {
         CHECK(!problem_open(&p, 3, cols, 1, group, true), "no memory");
         for (int c = 0; c < cols; c++) {
             const int in_group = c / group;
-            p.x[c] =
-                in_group == 1 ? 0 : 1; /* activations of group 1 are zeros */
+            /* activations of group 1 are zeros */
+            p.x[c] = in_group == 1 ? 0 : 1;
             for (int r = 0; r < 3; r++)
                 p.data.start[r * cols + c] = (char)(in_group == 2 ? 0 : 2);
         }
@@ -273,8 +272,7 @@ static void nan_and_infinity_propagate(void) {
         }
 }
 
-/* ---- quantization
- * ----------------------------------------------------------------------------------- */
+/* ---- quantization ------------------------------------------------------- */
 
 static void check_quantized(const float *x, int n, int group) {
     int8_t q[256];
@@ -289,8 +287,8 @@ static void check_quantized(const float *x, int n, int group) {
               max / 127.0f);
         const float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
-            const float scaled =
-                x[i] * inverse; /* a variable, so that it is rounded to float */
+            /* a variable, so that it is rounded to float */
+            const float scaled = x[i] * inverse;
             const int expected = (int)rintf(scaled);
             CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d",
                   i, x[i], scales[g].scale, q[i], expected);
@@ -343,8 +341,8 @@ static void quantizing_odd_values(void) {
         const double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
-    x[3] =
-        -NAN; /* neither its sign nor infinity in the same group may hide a NaN */
+    /* neither its sign nor infinity in the same group may hide a NaN */
+    x[3] = -NAN;
     x[2] = INFINITY;
     quantize_i8(q, scales, x, 4, 4);
     CHECK(isnan(scales[0].scale), "NaN and infinity give scale %g",

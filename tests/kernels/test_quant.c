@@ -103,8 +103,7 @@ static void sizes_match_the_file(void) {
           tensor_bytes(&largest, 0x7fffffff));
 }
 
-/* ---- the blocks of the Python library
- * -------------------------------------------------------------- */
+/* ---- the blocks of the Python library ----------------------------------- */
 
 static void check_blocks(const Layout *l, const uint8_t *blocks,
                          const float *expected, int n) {
@@ -137,8 +136,8 @@ static void dequantization_matches_the_library(void) {
         float expected[2048];
         CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size,
               "%s: %zu weights", l->name, n);
-        uint8_t *blocks = malloc(
-            bytes); /* exact size, so that a sanitizer detects reads past it */
+        /* exact size, so that a sanitizer detects reads past it */
+        uint8_t *blocks = malloc(bytes);
         memcpy(blocks, data + at, bytes);
         memcpy(expected, data + at + bytes, n * sizeof *expected);
         check_blocks(l, blocks, expected, (int)n);
@@ -150,8 +149,7 @@ static void dequantization_matches_the_library(void) {
           found);
 }
 
-/* ---- products
- * ------------------------------------------------------------------------------------------ */
+/* ---- products ----------------------------------------------------------- */
 
 static float random_float(uint64_t stream, int i) { /* [-1, 1) */
     return (float)(hash64(17, stream, (uint64_t)i) >> 40) / 8388608.0f - 1;
@@ -350,8 +348,7 @@ static void panels_have_the_same_weights(void) {
     }
 }
 
-/* ---- quantization
- * ---------------------------------------------------------------------------------- */
+/* ---- quantization ------------------------------------------------------- */
 
 enum { SIDE = 32 };
 

@@ -32,7 +32,7 @@ static float random_float(uint64_t i) {
     return (float)(hash64(7, 1, i) >> 40) / 8388608.0f - 1;
 }
 
-/* ---- an inaccessible page ------------------------------------------------------------- */
+/* ---- an inaccessible page ----------------------------------------------- */
 
 /* The end of a page that an inaccessible page follows; NULL on failure. */
 static char *fence_open(void) {
@@ -87,7 +87,7 @@ static void half_loads_stay_inside(void) {
     fence_close(end);
 }
 
-/* ---- arithmetic on lanes ---------------------------------------------------------------- */
+/* ---- arithmetic on lanes ------------------------------------------------ */
 
 static void sums_do_not_depend_on_the_slot(void) {
     for (uint64_t round = 0; round < 1000; round++) {
@@ -145,7 +145,7 @@ static void lanes_are_numbered_and_compared(void) {
           vmax_lane(vset(-INFINITY)));
 }
 
-/* ---- exp -------------------------------------------------------------------------------- */
+/* ---- exp ---------------------------------------------------------------- */
 
 /* |got - e^x| in ulp; below -69 the result must be 0. */
 static double exp_error(float got, float x) {
@@ -207,7 +207,7 @@ static void exp_at_the_edges(void) {
           vexp(vset(-68.9f))[0]);
 }
 
-/* ---- half floats -------------------------------------------------------------------------- */
+/* ---- half floats -------------------------------------------------------- */
 
 /* The value of the bits of a finite half float. */
 static double half_value(int h) {
@@ -290,7 +290,7 @@ static void half_floats_round_to_even(void) {
           "a NaN with only low bits becomes a number");
 }
 
-/* ---- bytes -------------------------------------------------------------------------------- */
+/* ---- bytes -------------------------------------------------------------- */
 
 /* Weights have any value of a byte; activations are -127 to 127, as from quantize_i8 (the AVX2
  * kernel needs that). */

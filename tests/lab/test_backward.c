@@ -34,7 +34,7 @@ static void reset_gradients(float start) {
         dgamma[i] = dbeta[i] = start;
 }
 
-/* ---- the formula is right ---------------------------------------------------------------- */
+/* ---- the formula is right ----------------------------------------------- */
 
 static const int SMALL_DIMS[] = {8, 17, 64, 172};
 
@@ -145,7 +145,7 @@ static void gradients_match_finite_differences(void) {
         }
 }
 
-/* ---- how exact it is ------------------------------------------------------------------------ */
+/* ---- how exact it is ---------------------------------------------------- */
 
 /* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at most 2.6 for dx, 2.5
  * for dgamma. PyTorch's errors are listed with six digits, so an equal error may exceed the listed
@@ -376,8 +376,8 @@ static void eps_limits_the_scale_invariance(void) {
             mean += (double)in.x[i] / in.dim;
         for (int i = 0; i < in.dim; i++)
             square += pow((double)in.x[i] - mean, 2) / in.dim;
-        in.eps =
-            0.25f; /* between the two: y(3x) / y(x) is 3 sqrt((v + eps) / (9 v + eps)) */
+        /* between the two: y(3x) / y(x) is 3 sqrt((v + eps) / (9 v + eps)) */
+        in.eps = 0.25f;
         ratios(kind, 3, &y, &gradient);
         const double expected = 3 * sqrt((square + 0.25) / (9 * square + 0.25));
         CHECK(fabs(y / expected - 1) < 1e-6,

@@ -70,7 +70,7 @@ static Choice expected(int t, int i, double scale, Type type,
                     narrow((float)(widen(n.high, type) * g), type)};
 }
 
-/* ---- against Hugging Face and PyTorch -------------------------------------------------------- */
+/* ---- against Hugging Face and PyTorch ----------------------------------- */
 
 /* Counts of values, of values near a rounding boundary, and of values that differ from theirs. */
 typedef struct {

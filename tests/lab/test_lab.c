@@ -348,8 +348,7 @@ static void head_norms_are_swapped(void) {
     model_close(&model);
 }
 
-/* ---- --norm
- * ---------------------------------------------------------------------------------------- */
+/* ---- --norm ------------------------------------------------------------- */
 
 static const HashModel SPEAKING = {64, 172, 3, 8, 4, 512, 64, false, 11};
 
@@ -457,8 +456,7 @@ static void mixed_eps_is_refused_in_gguf(void) {
     CHECK(files_in("out") == 0, "a file was written");
 }
 
-/* ---- the stopwatch
- * ---------------------------------------------------------------------------------- */
+/* ---- the stopwatch ------------------------------------------------------ */
 
 /* One value increases with the rounds, one is constant, one decreases; the round after `last`
  * fails. Round -1 is the warm-up. */
@@ -547,8 +545,7 @@ static void measuring_ends_at_2_percent(void) {
           found.high);
 }
 
-/* ---- -m norms
- * --------------------------------------------------------------------------------------- */
+/* ---- -m norms ----------------------------------------------------------- */
 
 static const char *const KEYS[] = {"dim",
                                    "tokens",
@@ -694,8 +691,7 @@ static void the_bench_of_all_dims(void) {
         check_case(cases[1 + i], i < 4 ? 8 : 32 << i / 4, COUNTS[i % 4], 2);
 }
 
-/* ---- --norm-sweep and --dump
- * --------------------------------------------------------------------------- */
+/* ---- --norm-sweep and --dump -------------------------------------------- */
 
 static double nats(const char *arguments) {
     run("model.bin -m perplexity --tokens 4,9,300,17,8,99,5,2,77 %s",

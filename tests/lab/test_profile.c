@@ -120,7 +120,7 @@ static void run_session(double *seconds, float *logits) {
     }
 }
 
-/* ---- the results are unchanged --------------------------------------------------------------- */
+/* ---- the results are unchanged ------------------------------------------ */
 
 static void profiling_changes_no_bit(void) {
     static float expected[(1 + DECODED) * 97], found[(1 + DECODED) * 97];
@@ -198,8 +198,7 @@ static void parts_add_up_to_the_total(void) {
     check_parts(2);
 }
 
-/* ---- a virtual clock
- * ------------------------------------------------------------------------------- */
+/* ---- a virtual clock ---------------------------------------------------- */
 
 enum { THREADS = 2 };
 
@@ -467,8 +466,7 @@ static void quantiles_of_calls(void) {
     close_session();
 }
 
-/* ---- CSV
- * ------------------------------------------------------------------------------------------ */
+/* ---- CSV ---------------------------------------------------------------- */
 
 /* One row. */
 typedef struct {
@@ -658,8 +656,7 @@ static void csv_lists_every_site(void) {
     }
 }
 
-/* ---- the size of the residual stream
- * ----------------------------------------------------------------- */
+/* ---- the size of the residual stream ------------------------------------ */
 
 /* RMS over n rows, and the largest |x|. */
 typedef struct {
@@ -765,8 +762,7 @@ static int times_in(const char *text, const char *what) {
     return n;
 }
 
-/* ---- the page
- * -------------------------------------------------------------------------------------------- */
+/* ---- the page ----------------------------------------------------------- */
 
 /* The CSV file in a page, which the caller frees; NULL: the rest of the page differs from
  * page.html, or the first line is not JSON. */
@@ -893,8 +889,7 @@ static void the_json_checker(void) {
         CHECK(!json_valid(bad[i]), "taken: %s", bad[i]);
 }
 
-/* ---- --profile
- * ------------------------------------------------------------------------------------------- */
+/* ---- --profile ---------------------------------------------------------- */
 
 static const HashModel SPEAKING = {64, 172, 2, 8, 4, 512, 64, false, 11};
 
@@ -905,8 +900,8 @@ static void make_models(void) {
     hashmodel_write(&SPEAKING, inside("model.bin"), 1, 0);
     hashmodel_write(&SPEAKING, inside("nan.bin"), 1, 0);
     hashtokenizer_write(inside("tokenizer.bin"), 512);
-    FILE *f =
-        fopen(inside("nan.bin"), "r+b"); /* an element of the final norm */
+    /* an element of the final norm */
+    FILE *f = fopen(inside("nan.bin"), "r+b");
     fseek(f, 256 + 4L * 64 * 4, SEEK_SET);
     fwrite(&nan, sizeof nan, 1, f);
     fclose(f);

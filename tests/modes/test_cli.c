@@ -89,8 +89,7 @@ static void make_folder(void) {
     write_file("text", "aa ba ca, da! Text from a file");
 }
 
-/* ---- the expected output
- * -------------------------------------------------------------------------- */
+/* ---- the expected output ------------------------------------------------ */
 
 /* The library, opened on the files of the run. */
 typedef struct {
@@ -296,8 +295,7 @@ static bool is_output(const char *text, size_t n) {
     return n == n_out && !memcmp(out, text, n);
 }
 
-/* ---- generate
- * -------------------------------------------------------------------------------------- */
+/* ---- generate ----------------------------------------------------------- */
 
 static void generate_writes_the_expected_text(void) {
     for (int seed = 1; seed <= (test_fast() ? 2 : 6); seed++) {
@@ -509,8 +507,7 @@ static void an_invalid_tokenizer_is_a_note_with_tokens(void) {
     check_refused(1, "run: hf/config.json: ", "hf --tokens 1,403,407");
 }
 
-/* ---- chat
- * ---------------------------------------------------------------------------------------------- */
+/* ---- chat --------------------------------------------------------------- */
 
 /* How a line of the user is sent, in add_turn's notation. */
 typedef struct {
@@ -696,8 +693,7 @@ static void chat_ends_at_the_end_of_input(void) {
     check_refused(2, "--tokens works in", "m/long.bin -m chat --tokens 1,2");
 }
 
-/* ---- tokenize, logits, perplexity
- * ------------------------------------------------------------------------ */
+/* ---- tokenize, logits, perplexity --------------------------------------- */
 
 /* The ids follow from hashmodel.c: bytes from 3, ASCII from 259, "aa" is 354. */
 static void tokenize_writes_ids(void) {
@@ -949,8 +945,7 @@ static void perplexity_of_a_text(void) {
     expect_close(e);
 }
 
-/* ---- info, bench
- * ------------------------------------------------------------------------------------------- */
+/* ---- info, bench -------------------------------------------------------- */
 
 static void info_lists_the_model(void) {
     static const char *const lines[] = {
@@ -1131,8 +1126,7 @@ static void bench_is_cut_to_the_context(void) {
     check_refused(1, "at least 2", "m/model.bin -m bench --seconds 0 -c 1");
 }
 
-/* ---- mistakes
- * ---------------------------------------------------------------------------------------------- */
+/* ---- mistakes ----------------------------------------------------------- */
 
 /* Every fourth case of a list under valgrind. */
 static int stride(void) {
@@ -1404,8 +1398,8 @@ static void bad_prompts_are_refused(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)stride())
         check_refused(1, cases[i][0], cases[i][1]);
-    CHECK_RUN(
-        "m/model.bin -c 7 -i ABCDE -t 0"); /* fits exactly: room for one more token */
+    /* fits exactly: room for one more token */
+    CHECK_RUN("m/model.bin -c 7 -i ABCDE -t 0");
 }
 
 /* A message is one line without control characters, for any file name. */
@@ -1569,8 +1563,7 @@ static void thread_limits_of_the_system_are_handled(void) {
     CHECK_RUN("m/model.bin -i aa -n 4 -j 1");
 }
 
-/* ---- writing that fails, Ctrl-C
- * ------------------------------------------------------------------------------- */
+/* ---- writing that fails, Ctrl-C ----------------------------------------- */
 
 static const char *const WRITERS[] = {
     "m/model.bin -i aa -n 20",
@@ -1609,8 +1602,8 @@ static void a_file_size_limit_is_an_error(void) {
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-static void a_closed_pipe_is_an_error(
-    void) { /* only in modes, not for --help */
+/* only in modes, not for --help */
+static void a_closed_pipe_is_an_error(void) {
     for (size_t i = 0; i < 6; i += (size_t)stride()) {
         setup.closed_output = true;
         run("%s", WRITERS[i]);

@@ -93,7 +93,7 @@ static void rejected_drafts_become_rare(void) {
     CHECK(g.guessed >= 100 && g.guessed < 110, "%ld of 6500", g.guessed);
 }
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------- */
 
 /* The reference output, and the draft tokens of the last run: right ones and all. */
 static char plain[1 << 14];

@@ -43,8 +43,7 @@ static bool has_file(const char *name, char *bytes, size_t *n) {
     return in && !fclose(in);
 }
 
-/* ---- the same text
- * --------------------------------------------------------------------------------- */
+/* ---- the same text ------------------------------------------------------ */
 
 static const char *const COMMANDS[] = {
     "$P $M/stories.gguf -s 3 -n 90",
@@ -98,8 +97,7 @@ static void profiles_have_the_gathers(void) {
     CHECK(strstr(csv, ",gather,"), "no site for communication: %.300s", csv);
 }
 
-/* ---- failures
- * -------------------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------- */
 
 static void a_failure_is_one_line(void) {
     static const struct {

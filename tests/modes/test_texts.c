@@ -46,8 +46,7 @@ static bool real_model(void) {
     return true;
 }
 
-/* ---- the expected output
- * -------------------------------------------------------------------------- */
+/* ---- the expected output ------------------------------------------------ */
 
 typedef struct {
     int line;
@@ -141,8 +140,7 @@ static void check_ways(const ExpectedText *list, int n, const char *arguments,
     check_objects(list, n, NULL);
 }
 
-/* ---- the same texts
- * ---------------------------------------------------------------------------------- */
+/* ---- the same texts ----------------------------------------------------- */
 
 /* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11 bits; computed in
  * Python. */
@@ -274,8 +272,7 @@ static void steps_may_end_in_the_prompt(void) {
     }
 }
 
-/* ---- prompts that cannot run, and other mistakes
- * ------------------------------------------------------------ */
+/* ---- prompts that cannot run, and other mistakes ------------------------ */
 
 /* Invalid lines between two valid ones. */
 static void bad_lines_are_reported_and_skipped(void) {
@@ -397,8 +394,7 @@ static void texts_that_end_at_once_take_no_memory(void) {
 #endif
 }
 
-/* ---- mutated files of prompts
- * ------------------------------------------------------------------------ */
+/* ---- mutated files of prompts ------------------------------------------- */
 
 static uint64_t mutant, choice;
 
@@ -612,8 +608,7 @@ static void cache_size_estimate(void) {
     }
 }
 
-/* ---- Ctrl-C
- * -------------------------------------------------------------------------------------------- */
+/* ---- Ctrl-C ------------------------------------------------------------- */
 
 /* The number after `words` on standard error; -1: the words are missing. */
 static int number_after(const char *words) {

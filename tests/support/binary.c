@@ -155,8 +155,8 @@ static bool is_time(pid_t pid, int output) {
 
 static void interrupt(pid_t pid, int output, int terminal) {
     /* the pipe may be full before the program blocks on it */
-    const int times =
-        setup.interrupt == WHEN_BLOCKED ? 8 : 1; /* each takes 0.2 s */
+    /* each takes 0.2 s */
+    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1;
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
         n = is_time(pid, output) ? n + 1 : 0;
         if (n < times)

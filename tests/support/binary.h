@@ -43,8 +43,8 @@ extern Setup setup;
 enum { KILLED = 1000 };
 extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
-extern bool
-    suspended_echo;  /* after Ctrl-Z the terminal had its first settings */
+/* after Ctrl-Z the terminal had its first settings */
+extern bool suspended_echo;
 extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
 /* Makes a folder, in which all following runs start. */

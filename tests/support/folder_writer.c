@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- tensors ------------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 typedef struct {
     const Model *model;
@@ -138,7 +138,7 @@ static void add_layer(Folder *f, const Layer *layer, int l) {
 #undef NAME
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------- */
 
 static const char *dtype(Type type) {
     return type == TYPE_F32 ? "F32" : type == TYPE_F16 ? "F16" : "BF16";
@@ -162,8 +162,8 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
     fputc('}', header);
     fclose(header);
     while (
-        (8 + size) % 8 !=
-        (size_t)f->form->misaligned) { /* white space may follow the header */
+        /* white space may follow the header */
+        (8 + size) % 8 != (size_t)f->form->misaligned) {
         text = realloc(text, size + 1);
         if (!text)
             abort();

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- metadata --------------------------------------------------------------------------- */
+/* ---- metadata ----------------------------------------------------------- */
 
 void gguf_set(GgufFile *f, const char *name, GgufType type, const void *value,
               size_t bytes) {
@@ -70,7 +70,7 @@ void gguf_remove(GgufFile *f, const char *name) {
     gguf_place(f);
 }
 
-/* ---- tensors ---------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 
 static size_t stored_bytes(Type type, size_t count) {
     return type == TYPE_F32    ? count * 4
@@ -268,7 +268,7 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size) {
         f, m, &(Relative){.architecture = "llama", .head_size = head_size});
 }
 
-/* ---- families ------------------------------------------------------------------------------ */
+/* ---- families ----------------------------------------------------------- */
 
 const char *const GGUF_FAMILIES[N_GGUF_FAMILIES] = {
     "olmo",    "olmo2", "gemma2",  "gemma3",
@@ -398,7 +398,7 @@ void gguf_free(GgufFile *f) {
     f->n_keys = f->n_tensors = 0;
 }
 
-/* ---- weight types ----------------------------------------------------------------------- */
+/* ---- weight types ------------------------------------------------------- */
 
 /* Rounds to bfloat16, the upper half of a float32; ties to even. */
 static uint16_t to_bf16(float x) {
@@ -461,8 +461,8 @@ static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
     const size_t weights = (size_t)TYPES[t->stored].weights,
                  bytes = stored_bytes(t->stored, weights);
-    const float largest =
-        weights == 32 ? 0x1p-6f : 0x1p-13f; /* of a scale or a min */
+    /* of a scale or a min */
+    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f;
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++)
             block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
@@ -499,7 +499,7 @@ static void write_values(FILE *out, const GgufTensor *t) {
     }
 }
 
-/* ---- the tokenizer ---------------------------------------------------------------------- */
+/* ---- the tokenizer ------------------------------------------------------ */
 
 /* The bytes of an array under construction. */
 typedef struct {
@@ -540,8 +540,8 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
     size_t size, at = 4;
     if (hashtokenizer_write(path, vocab_size))
         return -1;
-    char *pieces =
-        file_read(path, &size); /* for each piece: score, length, text */
+    /* for each piece: score, length, text */
+    char *pieces = file_read(path, &size);
     start_array(&texts, GGUF_STRING, (uint64_t)vocab_size);
     start_array(&scores, GGUF_F32, (uint64_t)vocab_size);
     start_array(&types, GGUF_I32, (uint64_t)vocab_size);
@@ -573,7 +573,7 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
     return status;
 }
 
-/* ---- writing ---------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 static void write_u64(FILE *out, uint64_t value) {
     fwrite(&value, sizeof value, 1, out);
@@ -614,8 +614,8 @@ int gguf_write(const GgufFile *f, const char *path) {
     }
     const size_t start =
         ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
-    size_t at =
-        0; /* the data is at the original offsets, even if a test changed the table */
+    /* the data is at the original offsets, even if a test changed the table */
+    size_t at = 0;
     for (int i = 0; i < f->n_tensors; i++) {
         pad(out, start + at);
         write_values(out, &f->tensors[i]);

@@ -38,7 +38,7 @@ int hash_token(const HashModel *m, int i) {
                  (uint64_t)m->vocab_size);
 }
 
-/* ---- writing ---------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------ */
 
 typedef struct {
     FILE *out;
@@ -156,7 +156,7 @@ int hashmodel_write(const HashModel *m, const char *path, int version,
     return fclose(w.out);
 }
 
-/* ---- a tokenizer ------------------------------------------------------------------------- */
+/* ---- a tokenizer -------------------------------------------------------- */
 
 static void write_piece(FILE *out, float score, const char *text, int n) {
     fwrite(&score, sizeof score, 1, out);

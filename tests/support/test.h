@@ -89,8 +89,8 @@ double largest_difference(const float *x, const float *y, int n);
 /* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only
  * in tests/growth. */
 extern uint64_t steps_taken;
-void no_rope_factors_before_the_weights_fit(
-    void); /* a test of suite growth, in test_folder.c */
+/* a test of suite growth, in test_folder.c */
+void no_rope_factors_before_the_weights_fit(void);
 
 /* Defined under sanitizers, which map terabytes and may print more than one line. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -101,7 +101,7 @@ void no_rope_factors_before_the_weights_fit(
 #endif
 #endif
 
-/* ---- hashmodel.c: random models, the same as in scripts/random_model.py -------------- */
+/* ---- hashmodel.c: random models, the same as in scripts/random_model.py ---- */
 
 typedef struct {
     int dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context;
@@ -131,7 +131,7 @@ int hashmodel_write(const HashModel *m, const char *path, int version,
  * ASCII characters, then short words. */
 int hashtokenizer_write(const char *path, int vocab_size);
 
-/* ---- gguf_writer.c: valid and invalid GGUF files ----------------------------------- */
+/* ---- gguf_writer.c: valid and invalid GGUF files ------------------------ */
 
 typedef struct {
     char name[64];
@@ -238,7 +238,7 @@ int gguf_write(const GgufFile *f, const char *path);
 /* Writes and frees the file, then opens it as a model with its tokenizer. Returns -1 on failure. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);
 
-/* ---- folder_writer.c: Hugging Face folders ------------------------------------------- */
+/* ---- folder_writer.c: Hugging Face folders ------------------------------ */
 
 typedef struct {
     const char *model_type;
@@ -246,8 +246,8 @@ typedef struct {
     int n_files;    /* 2 or more: with an index */
     int misaligned; /* offset of the data modulo 8 */
     bool fused;     /* the experts of a layer are in two tensors */
-    const char
-        *options; /* added to config.json: "key": value, ...; NULL: none */
+    /* added to config.json: "key": value, ...; NULL: none */
+    const char *options;
 } FolderForm;
 
 /* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1
@@ -265,7 +265,7 @@ typedef struct {
 int folder_write_parts(FolderPart *parts, int n, const char *folder,
                        const FolderForm *form);
 
-/* ---- family_writer.c: the models of tests/golden/families ----------------------------------- */
+/* ---- family_writer.c: the models of tests/golden/families --------------- */
 
 enum { FAMILY_TOKENS = 40 };
 
@@ -289,12 +289,12 @@ int family_write(const Family *f, const char *folder, const FolderForm *form);
 /* Rounds the weights of a family to F16 or BF16. */
 void family_round(Family *f, Type type);
 
-/* ---- json_check.c ---------------------------------------------------------------------- */
+/* ---- json_check.c ------------------------------------------------------- */
 
 /* Whether text is one JSON value (RFC 8259), possibly with white space around it. */
 bool json_valid(const char *text);
 
-/* ---- norms of one token ----------------------------------------------------------------- */
+/* ---- norms of one token ------------------------------------------------- */
 
 static inline void rmsnorm(float *y, const float *x, const float *gamma,
                            int dim, float eps) {
@@ -310,7 +310,7 @@ static inline void layernorm(float *y, const float *x, const float *gamma,
         dim);
 }
 
-/* ---- norm_inputs.c: inputs of norms, the same as in scripts/make_norm_golden.py ----- */
+/* ---- norm_inputs.c: inputs of norms, the same as in scripts/make_norm_golden.py ---- */
 
 enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MAX_DIM = 8192 };
 extern const int NORM_DIMS[N_NORM_DIMS];
@@ -362,7 +362,7 @@ double error_in_ulp(const float *found, const double *exact, int n, bool each);
  * element), "dx" or one token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);
 
-/* ---- products.c: products computed in parts  ----------------------------------------- */
+/* ---- products.c: products computed in parts  ---------------------------- */
 
 enum { PRODUCT_ROWS = 172, PRODUCT_TOKENS = 35 }; /* max */
 
@@ -387,7 +387,7 @@ void input_buffer_close(InputBuffer *buffer);
  * threads, or from panels. */
 void check_divisions(const Product *p);
 
-/* ---- texts.c: tokens of other libraries ---------------------------------------------- */
+/* ---- texts.c: tokens of other libraries --------------------------------- */
 
 /* The texts that a library accepts: any bytes; only valid UTF-8; only valid UTF-8, which decoding
  * may change. */
@@ -404,7 +404,7 @@ void check_same_tokens(const Tokenizer *a, const Tokenizer *b);
 /* Checks that the tokens of 1,000 texts of any bytes decode to the text. */
 void check_all_bytes_return(const Tokenizer *t);
 
-/* ---- chat.c: conversations ------------------------------------------------------------ */
+/* ---- chat.c: conversations ---------------------------------------------- */
 
 typedef struct {
     const char *user, *answer;
@@ -415,7 +415,7 @@ typedef struct {
 int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
                 const Exchange *turns, int n, Tokens *all);
 
-/* ---- suites, the longest first -------------------------------------------------------- */
+/* ---- suites, the longest first ------------------------------------------ */
 
 #define SUITE_LIST(SUITE)                                                                      \
     SUITE(lab)    /* norm_spec.c and --norm; -m norms */                                       \

@@ -52,8 +52,7 @@
     type __wrap_##name(__VA_ARGS__);                                           \
     type __wrap_##name(__VA_ARGS__)
 
-/* ---- clock, context switches, available memory
- * ---------------------------------------------------------- */
+/* ---- clock, context switches, available memory -------------------------- */
 
 uint64_t (*virtual_clock)(void);
 
@@ -73,8 +72,7 @@ WRAP(size_t, memory_available, const char *root) {
     return bytes_available ? bytes_available : __real_memory_available(root);
 }
 
-/* ---- failing allocations
- * ------------------------------------------------------------------------- */
+/* ---- failing allocations ------------------------------------------------ */
 
 static atomic_long n_allocations;
 
@@ -148,14 +146,11 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
     return n;
 }
 
-/* ---- guard pages
- * ---------------------------------------------------------------------------------------- */
+/* ---- guard pages -------------------------------------------------------- */
 
 enum {
-    MAX_GUARDED =
-        16
-        << 20 /* bytes of a file; larger files are mapped without a guard page */
-    ,
+    /* bytes of a file; larger files are mapped without a guard page */
+    MAX_GUARDED = 16 << 20,
     MAX_MAPS = 256
 };
 

@@ -29,7 +29,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the library's tokens ---------------------------------------------------------------- */
+/* ---- the library's tokens ----------------------------------------------- */
 
 enum { N_LLAMA3 = 903, N_QWEN2 = 911, N_LLAMA2 = 900, N_MINIMIND = 6400 };
 
@@ -145,7 +145,7 @@ static void minimind_matches_the_library(void) {
     tokenizer_close(&t);
 }
 
-/* ---- chat ------------------------------------------------------------------------------------ */
+/* ---- chat --------------------------------------------------------------- */
 
 /* Opens the tokenizer and the chat template of a family's test. */
 static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
@@ -267,8 +267,7 @@ static void closed_bytes_are_in_no_added_token(void) {
     tokenizer_close(&t);
 }
 
-/* ---- options of the files
- * ------------------------------------------------------------------------ */
+/* ---- options of the files ----------------------------------------------- */
 
 static const char PIECES[] =
     "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3},\"merges\":[\"a b\"]";
@@ -1279,8 +1278,7 @@ static void damaged_files(void) {
     free(json);
 }
 
-/* ---- normal forms and patterns
- * ------------------------------------------------------------------- */
+/* ---- normal forms and patterns ------------------------------------------ */
 
 /* The normalized text and its length. */
 static void texts_are_normalized(void) {
@@ -1420,8 +1418,7 @@ static void texts_are_cut(void) {
     }
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 /* Opens, encodes, closes; also opens a refused file. */
 static void use_memory(const char *json, const char *refused) {
@@ -1467,8 +1464,7 @@ static void memory_is_freed(void) {
           after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
 }
 
-/* ---- into GGUF files
- * --------------------------------------------------------------------------------- */
+/* ---- into GGUF files ---------------------------------------------------- */
 
 /* A llama2.c model of this vocabulary, converted with this tokenizer. */
 static int convert(const char *tokenizer, int vocab_size) {
@@ -1698,8 +1694,7 @@ static void runs_of_spaces_are_kept(void) {
     }
 }
 
-/* ---- random tokenizers, into GGUF files
- * ---------------------------------------------------------------- */
+/* ---- random tokenizers, into GGUF files --------------------------------- */
 
 enum { N_RANDOM = 300 }; /* max pieces */
 

@@ -50,8 +50,8 @@ static void llama_2_matches_the_library(void) {
     CHECK(!tokenizer_open_bin(&t, path, 32000), "does not open");
     t.normalizer.replaces_invalid = true; /* as in a SentencePiece model */
     check_golden_tokens(&t, "llama32k", ALL_BYTES);
-    t.normalizer.replaces_invalid =
-        false; /* llama2.c's rule: every byte is kept */
+    /* llama2.c's rule: every byte is kept */
+    t.normalizer.replaces_invalid = false;
     check_all_bytes_return(&t);
     tokenizer_close(&t);
 }
@@ -159,7 +159,7 @@ static void a_space_mark_in_a_text_is_a_space(void) {
     tokenizer_close(&t);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ---------------------------------------------------------- */
 
 enum { N_PIECES = 60, MAX_LETTERS = 5 };
 

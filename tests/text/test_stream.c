@@ -25,7 +25,7 @@ static int any(int n) {
     return (int)(hash64(51, 7, state++) % (uint64_t)n);
 }
 
-/* ---- a pipe or a terminal ----------------------------------------------------------------- */
+/* ---- a pipe or a terminal ----------------------------------------------- */
 
 typedef struct {
     int reader;
@@ -252,8 +252,7 @@ static void a_terminal_gets_only_utf8(void) {
     close_channel(&c);
 }
 
-/* ---- failures
- * ------------------------------------------------------------------------------------ */
+/* ---- failures ----------------------------------------------------------- */
 
 static void check_failing(FILE *out, int bytes) {
     Stream s;
