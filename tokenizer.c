@@ -40,7 +40,7 @@ typedef struct {
     const Tokenizer *t;
     const bool *
         open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
-    bool space; /* add the space prefix, if the tokenizer has one */
+    SpacePrefix prefix; /* for the text that is left */
     Tokens *out;
 } Encoder;
 
@@ -53,34 +53,30 @@ static int encode_word(void *encoder, const char *s, size_t n) {
                       : merges_encode(&t->pieces, s, n, e->out);
 }
 
-static int cut_out(Encoder *e, const char *text, size_t size, bool raw,
-                   bool first);
+static int cut_out(Encoder *e, const char *text, size_t size, bool raw);
 
 /* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces
  * may match. */
-static int encode_between(Encoder *e, const char *text, size_t size, bool raw,
-                          bool first) {
+static int encode_between(Encoder *e, const char *text, size_t size, bool raw) {
     if (!size)
         return 0;
-    const SpacePrefix prefix = e->t->space_prefix;
-    bool space = e->space && prefix == SPACE_ALWAYS;
-    if (!raw) {
-        /* normalized; the byte before it may be overwritten */
-        char *words = (char *)(uintptr_t)text;
-        space = e->space &&
-                (prefix == SPACE_IF_NONE || (prefix == SPACE_ONCE && first)) &&
-                *text != ' ';
-        if (space)
-            *--words = ' ';
-        return pretokenize(e->t->pretokenizer.steps, words, size + space,
-                           encode_word, e);
+    if (raw) {
+        const bool space = e->prefix == SPACE_ALWAYS;
+        char *normalized = normalize(&e->t->normalizer, text, size, &size);
+        const int status =
+            normalized ? cut_out(e, normalized + !space, size + space, false)
+                       : -1;
+        free(normalized);
+        return status;
     }
-    char *normalized = normalize(&e->t->normalizer, text, size, &size);
-    const int status =
-        normalized ? cut_out(e, normalized + !space, size + space, false, first)
-                   : -1;
-    free(normalized);
-    return status;
+    /* normalized; the byte before it may be overwritten */
+    char *words = (char *)(uintptr_t)text;
+    const bool space =
+        (e->prefix == SPACE_IF_NONE || e->prefix == SPACE_ONCE) && *text != ' ';
+    if (space)
+        *--words = ' ';
+    return pretokenize(e->t->pretokenizer.steps, words, size + space,
+                       encode_word, e);
 }
 
 /* The start of the white space directly before s, at or after `start`. */
@@ -92,19 +88,16 @@ static const char *space_before(const char *s, const char *start) {
 }
 
 /* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the
- * pieces that match raw text, else those that match normalized text. `first`: text is at the start
- * of the whole text. */
-static int cut_out(Encoder *e, const char *text, size_t size, bool raw,
-                   bool first) {
+ * pieces that match raw text, else those that match normalized text. */
+static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
     size_t from = 0;
     /* special pieces match only open bytes of the raw text */
     for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
         while (end_open < size && (end_open < at || e->open[end_open] ||
                                    isspace((uint8_t)text[end_open])))
             end_open++;
-        const int id = end_open > at ? pieces_match(&e->t->pieces, text + at,
-                                                    end_open - at, raw)
-                                     : -1;
+        const int id =
+            pieces_match(&e->t->pieces, text + at, end_open - at, raw);
         const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
         if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {
             at++;
@@ -114,25 +107,29 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw,
             p->strips_left
                 ? (size_t)(space_before(text + at, text + from) - text)
                 : at - p->after_space;
-        if (encode_between(e, text + from, end - from, raw, first && !from) ||
+        if (encode_between(e, text + from, end - from, raw) ||
             tokens_add(e->out, id))
             return -1;
+        if (e->prefix == SPACE_ONCE)
+            e->prefix = SPACE_NEVER;
         at += p->length;
         for (size_t n; p->strips_right && at < size &&
                        is_white_space(utf8_read(text + at, size - at, &n));)
             at += n;
         from = at;
     }
-    return encode_between(e, text + from, size - from, raw, first && !from);
+    return encode_between(e, text + from, size - from, raw);
 }
 
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
                      const bool *open, bool space, Tokens *out) {
     if (size > INT_MAX / 3 - 1)
         return fail("a text of %zu bytes is too long", size);
-    Encoder e = {.t = t, .open = open, .space = space, .out = out};
-    return tokens_reserve(out, 0) || cut_out(&e, text, size, true, true) ? -1
-                                                                         : 0;
+    Encoder e = {.t = t,
+                 .open = open,
+                 .prefix = space ? t->space_prefix : SPACE_NEVER,
+                 .out = out};
+    return cut_out(&e, text, size, true);
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,

@@ -31,7 +31,7 @@ typedef enum {
     SPACE_NEVER,
 } SpacePrefix;
 
-/* Filled in by a loader (formats/). It must not move: byte pieces point into it. */
+/* Filled in by a loader (formats/). */
 typedef struct {
     Pieces pieces;
     Normalizer normalizer;

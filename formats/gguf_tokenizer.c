@@ -7,7 +7,6 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -58,9 +57,6 @@ static int fill_pieces(Loader *l) {
         p->raw = pieces->byte_level || p->kind == PIECE_SPECIAL;
         if (name.n > INT_MAX)
             return fail("%s: piece %d has %zu bytes", l->g->path, id, name.n);
-        if (isnan(p->score))
-            return fail("%s: score of piece %d is not a number", l->g->path,
-                        id);
         memcpy(to, name.text, name.n);
         p->text = to;
         p->length =

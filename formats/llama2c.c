@@ -10,7 +10,6 @@
 #include "formats/map.h"
 #include "formats/parts.h"
 #include "text/pieces.h"
-#include <math.h>
 
 enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
@@ -20,9 +19,10 @@ typedef struct {
         tried; /* for messages: "", or that the format is unknown and v0 is tried */
     const File *file;
     Model *model;
-    size_t at;     /* bytes read so far, the header first */
-    size_t tables; /* bytes of the RoPE tables, which norma does not use */
-    int group;     /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
+    int version;
+    double
+        at; /* bytes read or counted so far; exact below 2^53, and no file is larger */
+    int group; /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Reader;
 
 /* ---- the header --------------------------------------------------------- */
@@ -60,98 +60,83 @@ static int read_config(const Reader *r, const int32_t v[N_INTS]) {
 
 /* ---- parts -------------------------------------------------------------- */
 
-/* The parts in file order. A part of all layers comes before the next part. The last is absent if
- * it is tied. */
-enum { N_PARTS = 12 };
-static const char *const V0_PARTS[N_PARTS] = {
-    "embedding", "attn_norm", "wq",   "wk", "wv",         "wo",
-    "mlp_norm",  "gate",      "down", "up", "final_norm", "output"};
-static const char *const V1_PARTS[N_PARTS] = {
-    "attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk",
-    "wv",        "wo",       "gate",       "down",      "up", "output"};
+/* The parts of v0, and of v1 and v2, in file order. v0 has RoPE tables next, which norma does not
+ * use; the last part, unless it is tied, is "output". */
+enum { N_PARTS = 11 };
+static const char *const PARTS[2][N_PARTS] = {
+    {"embedding", "attn_norm", "wq", "wk", "wv", "wo", "mlp_norm", "gate",
+     "down", "up", "final_norm"},
+    {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk", "wv", "wo",
+     "gate", "down", "up"}};
 
-/* Checks that the file has exactly the size that its header implies. Doubles are exact below 2^53,
- * and no file is larger. */
-static int check_size(const Reader *r) {
+/* Reads one part of all layers, or only counts its bytes. `name`: norma's name of the part. */
+static void read_part(Reader *r, const char *name, bool counts) {
     const Config *c = &r->model->config;
-    double expected = (double)(r->at + r->tables);
-    for (int i = 0; i < N_PARTS - r->model->tied; i++) {
-        const Part *part = part_named(V1_PARTS[i]);
-        const double n =
-            (double)part_size(c, part->rows) * part_size(c, part->cols);
-        const double bytes = r->group && !part->site
-                                 ? n + n / r->group * sizeof(float)
-                                 : n * sizeof(float);
-        expected += part->owner == OF_MODEL ? bytes : c->n_layers * bytes;
-    }
-    if (expected == (double)r->file->size)
-        return 0;
-    return fail("%s: file is %zu bytes, its header needs %.0f (%s?)", r->path,
-                r->file->size, expected,
-                expected > (double)r->file->size ? "truncated"
-                                                 : "another format");
-}
-
-static const void *read_bytes(Reader *r, size_t bytes) {
-    const void *p = r->file->data + r->at;
-    r->at += bytes;
-    return p;
-}
-
-static void read_part(Reader *r, const PartAt *at) {
-    const int rows = part_size(&r->model->config, at->part->rows),
-              cols = part_size(&r->model->config, at->part->cols);
-    const size_t count = (size_t)rows * cols, group = r->group;
-    Tensor *w = part_weight(at);
-    if (!w) {
-        *part_norm(at) = (Norm){.kind = NORM_RMS,
-                                .eps = 1e-5f,
-                                .gamma = read_bytes(r, count * sizeof(float))};
-        return;
-    }
-    *w = (Tensor){.type = group ? TYPE_I8 : TYPE_F32,
-                  .rows = rows,
-                  .cols = cols,
-                  .group = r->group,
-                  .offset = r->at};
-    w->data = read_bytes(r, group ? count : count * sizeof(float));
-    if (group)
-        w->scales = read_bytes(r, count / group * sizeof(float));
-}
-
-/* Reads one part of all layers. `name`: norma's name of the part. */
-static void read_parts(Reader *r, const char *name) {
     PartAt at = {.part = part_named(name), .model = r->model};
-    const int n = at.part->owner == OF_MODEL ? 1 : r->model->config.n_layers;
-    for (; at.layer < n; at.layer++)
-        read_part(r, &at);
+    const int n = at.part->owner == OF_MODEL ? 1 : c->n_layers;
+    const int rows = part_size(c, at.part->rows),
+              cols = part_size(c, at.part->cols);
+    const bool grouped = r->group && !at.part->site;
+    const double values = (double)rows * cols;
+    const double bytes = grouped ? values + values / r->group * sizeof(float)
+                                 : values * sizeof(float);
+    if (counts)
+        r->at += n * bytes;
+    for (; !counts && at.layer < n; at.layer++, r->at += bytes) {
+        const uint8_t *data = r->file->data + (size_t)r->at;
+        Tensor *w = part_weight(&at);
+        if (w)
+            *w = (Tensor){.type = grouped ? TYPE_I8 : TYPE_F32,
+                          .rows = rows,
+                          .cols = cols,
+                          .data = data,
+                          .scales = grouped ? data + (size_t)values : NULL,
+                          .group = r->group,
+                          .offset = (uint64_t)r->at};
+        else
+            *part_norm(&at) =
+                (Norm){.kind = NORM_RMS,
+                       .eps = 1e-5f,
+                       .gamma = (const float *)(const void *)data};
+    }
+}
+
+/* Reads the parts, or only counts their bytes: then r->at becomes the size that the header
+ * implies. */
+static void read_parts(Reader *r, bool counts) {
+    const Config *c = &r->model->config;
+    r->at = (double)r->file->header;
+    for (int i = 0; i < N_PARTS; i++)
+        read_part(r, PARTS[r->version > 0][i], counts);
+    if (!r->version)
+        r->at += (double)c->context * c->head_size * sizeof(float);
+    if (!r->model->tied)
+        read_part(r, "output", counts);
 }
 
 /* ---- the model ---------------------------------------------------------- */
 
-/* Reads the header of a version. v0 has only the seven ints; in v0, a negative vocab_size means an
- * untied output. */
-static int read_header(Reader *r, int version) {
+/* Reads the header. v0 has only the seven ints; in v0, a negative vocab_size means an untied
+ * output. */
+static int read_header(Reader *r) {
     static const char *const formats[] = {"llama2.c v0", "llama2.c v1",
                                           "llama2.c v2"};
     const uint8_t *data = r->file->data;
     Model *m = r->model;
-    Config *c = &m->config;
+    const Config *c = &m->config;
     int32_t ints[N_INTS];
-    memcpy(ints, data + (version ? 8 : 0), sizeof ints);
-    const int shared = version ? data[36] : ints[VOCAB_SIZE] > 0;
-    if (!version && !shared)
+    memcpy(ints, data + (r->version ? 8 : 0), sizeof ints);
+    const int shared = r->version ? data[36] : ints[VOCAB_SIZE] > 0;
+    if (!r->version && !shared)
         ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
     if (read_config(r, ints))
         return -1;
     if (shared > 1)
         return fail("%s: shared_classifier is %d, expected 0 or 1", r->path,
                     shared);
-    m->format = formats[version];
+    m->format = formats[r->version];
     m->tied = shared;
-    if (version == 0)
-        r->tables = (size_t)c->context * (size_t)c->head_size * sizeof(float);
-    if (version < 2)
+    if (r->version < 2)
         return 0;
     r->group = int_at(r->file, 37);
     if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0)
@@ -162,32 +147,30 @@ static int read_header(Reader *r, int version) {
 }
 
 int llama2c_read_model(Model *m, const char *path) {
-    const File *file = m->files;
+    File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
-    Reader r = {.path = path,
-                .file = file,
-                .model = m,
-                .at = has_magic ? HEADER_BYTES : V0_HEADER_BYTES};
+    Reader r = {.path = path, .file = file, .model = m};
     r.tried = has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint";
+    file->header = has_magic ? HEADER_BYTES : V0_HEADER_BYTES;
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* the model was trained on texts separated by BOS */
-    if (file->size < r.at)
+    if (file->size < file->header)
         return fail("%s%s: file is %zu bytes, too short for a header of %zu",
-                    path, r.tried, file->size, r.at);
-    m->files->header = r.at;
-    const int version = has_magic ? int_at(file, 4) : 0;
-    if (has_magic && version != 1 && version != 2)
-        return fail("%s: version is %d, expected 1 or 2", path, version);
-    if (read_header(&r, version) || check_size(&r))
+                    path, r.tried, file->size, file->header);
+    r.version = has_magic ? int_at(file, 4) : 0;
+    if (has_magic && r.version != 1 && r.version != 2)
+        return fail("%s: version is %d, expected 1 or 2", path, r.version);
+    if (read_header(&r))
         return -1;
+    read_parts(&r, true);
+    if (r.at != (double)file->size)
+        return fail("%s: file is %zu bytes, its header needs %.0f (%s?)", path,
+                    file->size, r.at,
+                    r.at > (double)file->size ? "truncated" : "another format");
     if (model_allocate_layers(m))
         return -1;
-    for (int i = 0; i < N_PARTS - m->tied; i++) {
-        if (i == N_PARTS - 1)
-            read_bytes(&r, r.tables); /* the output follows them */
-        read_parts(&r, (has_magic ? V1_PARTS : V0_PARTS)[i]);
-    }
+    read_parts(&r, false);
     if (m->tied)
         m->output = m->embedding;
     return 0;
@@ -222,8 +205,6 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file,
             return fail(
                 "%s: length of piece %d is %d, the file has %zu bytes left",
                 path, i, p->length, size - at);
-        if (isnan(p->score))
-            return fail("%s: score of piece %d is not a number", path, i);
         p->text = (const char *)data + at;
         if (i > 2 && p->length > 0)
             p->kind = PIECE_TEXT;

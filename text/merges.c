@@ -14,23 +14,16 @@
 
 enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
-int tokens_reserve(Tokens *tokens, size_t more) {
-    const size_t needed = tokens->n + more;
-    if (needed < tokens->room)
-        return 0;
-    const size_t room = needed + tokens->room / 2 + 1;
-    int *ids =
-        room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
-    if (!ids)
-        return fail("out of memory: %zu tokens", room);
-    tokens->ids = ids;
-    tokens->room = room;
-    return 0;
-}
-
 int tokens_add(Tokens *tokens, int id) {
-    if (tokens_reserve(tokens, 1))
-        return -1;
+    if ((size_t)tokens->n == tokens->room) {
+        const size_t room = tokens->room + tokens->room / 2 + 16;
+        int *ids =
+            room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
+        if (!ids)
+            return fail("out of memory: %zu tokens", room);
+        tokens->ids = ids;
+        tokens->room = room;
+    }
     tokens->ids[tokens->n++] = id;
     return 0;
 }
@@ -131,8 +124,7 @@ static void push_merge(Merger *m, int left) {
         return;
     const MergeRule *rule = merges_rule(p, a->id, b->id);
     if (rule)
-        a->merged =
-            p->list[rule->result].kind == PIECE_CONTROL ? -1 : rule->result;
+        a->merged = rule->result;
     else if (!p->rules)
         a->merged = pieces_find(p, m->word + a->start, a->length + b->length);
     if (a->merged < 0)
@@ -201,17 +193,18 @@ static void merge(Merger *m) {
 
 int merges_encode(const Pieces *p, const char *word, size_t n, Tokens *out) {
     Merger m = {.pieces = p, .word = word};
+    int status = -1;
     m.symbols = allocate(n + 1, sizeof *m.symbols);
     /* at most n initial merges; each of the < n steps removes one and adds two */
     m.heap = m.symbols ? allocate(n, 2 * sizeof *m.heap) : NULL;
-    const bool failed = !m.heap || tokens_reserve(out, n);
-    if (!failed) {
+    if (m.heap) {
         split(&m, n);
         merge(&m);
-        for (int i = m.symbols->next; i; i = m.symbols[i].next)
-            out->ids[out->n++] = m.symbols[i].id;
+        status = 0;
+        for (int i = m.symbols->next; i && !status; i = m.symbols[i].next)
+            status = tokens_add(out, m.symbols[i].id);
     }
     free(m.symbols);
     free(m.heap);
-    return failed ? -1 : 0;
+    return status;
 }

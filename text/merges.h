@@ -15,9 +15,7 @@ typedef struct {
     size_t room;
 } Tokens;
 
-/* Reserves room for `more` tokens after the last one. Both functions return -1 and a message if out
- * of memory. */
-int tokens_reserve(Tokens *tokens, size_t more);
+/* Appends a token. Returns -1 and a message if out of memory. */
 int tokens_add(Tokens *tokens, int id);
 
 /* Reads a file's rules. Call merges_begin once the pieces have the file's names; then merges_add

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,8 @@ static int index_merged(Pieces *p) {
     memset(p->slots, 0xff, size * sizeof *p->slots);
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
+        if (isnan(piece->score))
+            return fail("score of piece %d is not a number", id);
         if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE &&
             !piece->also_merged)
             continue;
@@ -60,10 +63,6 @@ static int index_merged(Pieces *p) {
 }
 
 /* ---- pieces that match as a whole --------------------------------------- */
-
-static bool is_matched(const Piece *p) {
-    return p->length > 0 && (p->kind == PIECE_USER || p->kind == PIECE_SPECIAL);
-}
 
 /* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
@@ -84,7 +83,8 @@ static int index_matched(Pieces *p) {
         return -1;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        if (!is_matched(piece))
+        if (!piece->length ||
+            (piece->kind != PIECE_USER && piece->kind != PIECE_SPECIAL))
             continue;
         if (piece->length > MAX_MATCHED_BYTES)
             return fail("special piece %d has %d bytes, expected at most %d",
@@ -105,8 +105,7 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     size_t begin = 0, end = p->n_matched; /* pieces that begin with s[n] */
     for (int n = 0; begin < end; n++) {
         const Piece *shortest = list[begin];
-        if (shortest->length == n && shortest->raw == raw &&
-            is_matched(shortest))
+        if (shortest->length == n && shortest->raw == raw)
             longest = shortest;
         if ((size_t)n == left)
             break;
@@ -147,14 +146,13 @@ int pieces_index(Pieces *p) {
                           ? 1
                           : snprintf(name, sizeof name, "<0x%02X>", b),
                   id = *find_slot(p, name, n);
-        Piece *piece =
-            id >= 0 && p->list[id].kind != PIECE_CONTROL ? &p->list[id] : NULL;
-        p->bytes[b] = (char)b;
-        p->byte_piece[b] = piece ? id : p->unk;
-        if (p->byte_level || !piece || piece->kind != PIECE_TEXT)
+        p->byte_piece[b] = id >= 0 ? id : p->unk;
+        if (p->byte_level || id < 0 || p->list[id].kind != PIECE_TEXT)
             continue;
+        Piece *piece = &p->list[id];
         piece->kind = PIECE_BYTE;
-        piece->decoded = &p->bytes[b];
+        piece->byte = (char)b;
+        piece->decoded = &piece->byte;
         piece->n_decoded = 1;
     }
     return 0;

@@ -22,10 +22,11 @@ typedef struct {
     int n_decoded; /* bytes of `decoded` */
     char *
         decoded; /* [n_decoded]: decoded text if it differs from `text`, else NULL */
-    float score;
+    char byte;   /* of PIECE_BYTE: its decoded text */
+    float score; /* not NaN */
     PieceKind kind;
     bool
-        also_merged; /* merging produces it, too, although it is not PIECE_TEXT */
+        also_merged; /* PIECE_USER or PIECE_SPECIAL: merging produces it, too */
     bool raw;        /* matches raw text; else normalized text */
     bool strips_left,
         strips_right; /* the match includes white space before, after it */
@@ -46,8 +47,6 @@ typedef struct {
     char
         *text; /* owned; NULL if the text of all pieces is in the mapped file */
     int byte_piece[256]; /* token of each byte, or unk */
-    /* decoded text of the byte pieces; they point here, so Pieces must not be moved */
-    char bytes[256];
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
     int32_t *slots;
     size_t mask;
@@ -74,8 +73,8 @@ enum { MAX_MATCHED_BYTES = 512 };
 int pieces_open(Pieces *p, int n, size_t text_bytes);
 void pieces_close(Pieces *p);
 
-/* Builds the tables and finds the piece of each byte. Call it once the pieces are filled in and
- * after every change. */
+/* Checks the pieces, builds the tables and finds the piece of each byte. Call it once the pieces are
+ * filled in and after every change. Returns -1 and a message on failure. */
 int pieces_index(Pieces *p);
 
 /* The first piece with text s[n] that merging can produce; -1 if not found. */

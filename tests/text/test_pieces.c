@@ -23,6 +23,7 @@ static void match_as_the_library(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++)
         if (t->pieces.list[id].kind == PIECE_SPECIAL)
             t->pieces.list[id].kind = PIECE_CONTROL;
+    CHECK(!pieces_index(&t->pieces), "no memory");
 }
 
 static void stories_matches_the_library(void) {
