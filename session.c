@@ -20,7 +20,6 @@ enum {
     /* max bytes of activations and logits, unless the next limit is larger */
     MAX_CHUNK_BYTES = 128 << 20,
     MAX_CHUNK_WEIGHTS = 4, /* the same limit as a multiple of decode_bytes */
-    SECOND_LEVEL_CACHE = 1536 << 10, /* bytes, on a typical machine */
     FEW_STEPS = 16
 };
 
@@ -148,7 +147,6 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
                    .kv_type = kv_type,
                    .context = context < max ? context : max};
     const int status = open_ropes(s);
-    s->chunk.input.weights_exceed_l2 = model->decode_bytes > SECOND_LEVEL_CACHE;
     const double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
     while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes)

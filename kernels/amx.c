@@ -225,7 +225,7 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
  * tokens. */
 static int cached_panels(const Tensor *w) {
     const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
-              max = 2 * MAX_PANELS * VBYTES / (2 * LANES);
+              max = 2 * SCRATCH_PANELS * VBYTES / (2 * LANES);
     return fit < AMX_PANELS ? AMX_PANELS
            : fit > max      ? max
                             : fit / AMX_PANELS * AMX_PANELS;

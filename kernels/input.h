@@ -24,9 +24,6 @@ typedef struct {
     /* used instead of the vector code where it supports a product; NULL: none */
     const TileUnit *unit;
     struct Probe *probe; /* the session's, set by the caller; or NULL */
-    /* the weights that one token reads exceed the second-level cache; set by
-     * the caller */
-    bool weights_exceed_l2;
 } InputBuffer;
 
 struct Arena; /* base/memory.h */

@@ -21,23 +21,23 @@ static const Kernels *const KERNELS[] = {
 #undef X
 };
 
-/* ---- a few tokens ------------------------------------------------------- */
+/* ---- a few tokens -------------------------------------------------------- */
 
-/* Adds columns [col, col + n) of one packed panel to sums[tokens]. Only the first tile
- * prefetches. */
-static void add_packed(vf *sums, const Task *p, const uint8_t *panel, int col,
-                       int n) {
+/* Adds the products of columns [col, col + n) of n_panels packed panels to
+ * sums[n_panels][tokens]. Only the first tile prefetches. */
+static void add_packed(vf *sums, const Task *p, Operands o, int n_panels) {
     Tile *const *tiles = p->kernels->packed;
-    for (int t = 0, k = 3; t < p->n; t += 1 << k) {
-        while (t + (1 << k) > p->n || !tiles[k])
+    o.count = n_panels;
+    for (int k = 3; o.t < p->n; o.t += 1 << k) {
+        while (o.t + (1 << k) > p->n || !tiles[k])
             k--;
-        tiles[k](sums + t, (Operands){panel, 0, p->w, p->in, t, col, n,
-                                      first_prefetch(p->w, t)});
+        o.prefetch = first_prefetch(p->w, o.t);
+        tiles[k](sums + o.t, o);
     }
 }
 
-/* Multiplies n_panels panels, a few columns at a time, by all tokens. n_panels > 1 only with one
- * token. */
+/* Multiplies n_panels panels, a few columns at a time, by all tokens.
+ * n_panels > 1 only with one token. */
 static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
     vf sums[FEW_TOKENS];
@@ -45,42 +45,32 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     const int whole = w->type == TYPE_I8 ? w->group : 256;
     const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
     for (int col = 0; col < w->cols; col += step) {
-        const int n = w->cols - col < step ? w->cols - col : step;
-        size_t stride;
-        const uint8_t *panels =
-            packed_panels(p, panel, n_panels, col, n, &stride);
-        if (n_panels == 1)
-            add_packed(sums, p, panels, col, n);
-        else
-            p->kernels->wide[n_panels / 4](
-                sums, (Operands){panels, stride, w, p->in, 0, col, n, {0}});
+        Operands o = {.w = w, .in = p->in, .col = col};
+        o.n = w->cols - col < step ? w->cols - col : step;
+        o.panels = packed_panels(p, panel, n_panels, col, o.n, &o.stride);
+        add_packed(sums, p, o, n_panels);
     }
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
-}
-
-/* Number of panels of the next tile, out of `left`. One for large weights: a thread then reads one
- * stream of memory. */
-static int panels_at_once(const Task *p, int left) {
-    if (p->n > 1 || p->in->buffer->weights_exceed_l2 || p->kernels->unpack)
-        return 1;
-    return left >= MAX_PANELS    ? MAX_PANELS
-           : left >= TILE_PANELS ? TILE_PANELS
-                                 : 1;
 }
 
 /* ---- products ----------------------------------------------------------- */
 
 static void panel_rows(const Task *p) {
-    int n_panels;
-    for (int panel = p->panel; panel < p->end; panel += n_panels)
-        if (p->n <= FEW_TOKENS) {
-            few_tokens(p, panel, n_panels = panels_at_once(p, p->end - panel));
-        } else {
-            n_panels =
-                p->end - panel < TILE_PANELS ? p->end - panel : TILE_PANELS;
-            many_tokens(p, panel, n_panels, p->kernels->unpacked[n_panels - 1],
-                        TILE_TOKENS, BYTE_OFFSET);
-        }
+    const bool few = p->n <= FEW_TOKENS;
+    /* panels at once; for one token several, because a call costs as much as
+     * 200 columns of a panel */
+    const int max = !few           ? TILE_PANELS
+                    : p->n > 1     ? 1
+                    : p->w->panels ? FEW_TOKENS
+                                   : SCRATCH_PANELS;
+    for (int panel = p->panel; panel < p->end; panel += max) {
+        const int n = p->end - panel < max ? p->end - panel : max;
+        if (few)
+            few_tokens(p, panel, n);
+        else
+            many_tokens(p, panel, n, p->kernels->unpacked[n - 1], TILE_TOKENS,
+                        BYTE_OFFSET);
+    }
 }
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,

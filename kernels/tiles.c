@@ -75,7 +75,7 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
         prefetch_outputs(p, panel, n_panels, t, tokens);
         tile(sums,
              (Operands){
-                 panels, stride, p->w, p->in, t - skip, 0, p->w->cols, {0}});
+                 panels, stride, 1, p->w, p->in, t - skip, 0, p->w->cols, {0}});
         store_sums(p, sums, panel, n_panels, t - skip, tile_tokens, skip);
     }
 }

@@ -15,9 +15,8 @@
 #include "kernels/simd.h"
 
 enum {
-    SUM_COLUMNS = 16,            /* float columns that are summed separately */
-    MAX_PANELS = SCRATCH_PANELS, /* max panels of a tile for one token */
-    TILE_PANELS = 2,             /* max panels of a tile for more tokens */
+    SUM_COLUMNS = 16, /* float columns that are summed separately */
+    TILE_PANELS = 2,  /* max panels of a tile */
     /* max tokens of a tile of 2 panels, limited by the registers */
     TILE_TOKENS = LANES == 16 ? 6 : 3,
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
@@ -29,6 +28,7 @@ enum {
 typedef struct {
     const uint8_t *panels; /* at column col of the first panel */
     size_t stride;         /* bytes from a panel to the next */
+    int count; /* 1 panel by 1 token: the number of tiles, panel after panel */
     const Tensor *w;
     const Input *in;
     int t, col, n;
@@ -45,8 +45,6 @@ typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset,
 /* The functions of a weight type. */
 typedef struct {
     Tile *packed[4]; /* packed[k]: 1 packed panel by 2^k tokens; or NULL */
-    Tile *wide
-        [2]; /* 2 and 4 panels by 1 token; only for types without `unpack` */
     Tile *const *unpacked; /* 1 and 2 unpacked panels by TILE_TOKENS tokens */
     Unpack *unpack;        /* NULL: packed and unpacked panels are the same */
 } Kernels;
@@ -104,7 +102,7 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
 INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
                        const float *const *x, Type type, int c,
                        const int n_panels, const int tokens) {
-    vf w[MAX_PANELS];
+    vf w[TILE_PANELS];
     UNROLL(p, n_panels)
         w[p] = load_column(type, panels + (size_t)p * stride, c);
     UNROLL(i, tokens) {
@@ -243,7 +241,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
 INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
                      const Layout *l, int i, int k, const int8_t *q,
                      const int n_panels, const int tokens) {
-    vb w[MAX_PANELS];
+    vb w[TILE_PANELS];
     UNROLL(p, n_panels)
         w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
     UNROLL(j, tokens) {
@@ -259,7 +257,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
                       const int tokens) {
     const size_t next = o->in->row_groups;
     const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
-    vi dots[MAX_PANELS][MAX_TILE_TOKENS];
+    vi dots[TILE_PANELS][MAX_TILE_TOKENS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
     UNROLL(j, tokens)
@@ -340,7 +338,10 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
 /* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile
  * than in two. Only processors with 16 lanes have enough registers. */
 #define PACKED_TILES(name, tile, layout)                                       \
-    TILE(name##_1x1, tile, layout, 1, 1)                                       \
+    NOINLINE void name##_1x1(vf *sums, Operands o) {                           \
+        for (; o.count > 0; o.count--, o.panels += o.stride)                   \
+            tile(sums++, o, layout, 1, 1);                                     \
+    }                                                                          \
     TILE(name##_1x2, tile, layout, 1, 2)                                       \
     TILE(name##_1x4, tile, layout, 1, 4)                                       \
     TILE(name##_1x8, tile, layout, 1, MAX_TILE_TOKENS)
@@ -363,5 +364,4 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
                             int offset, Prefetch prefetch) {                   \
         unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);        \
     }                                                                          \
-    const Kernels kernels_##id = {                                             \
-        PACKED(id, eight), {NULL}, groups, unpack_##id};
+    const Kernels kernels_##id = {PACKED(id, eight), groups, unpack_##id};

@@ -14,11 +14,8 @@ INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel,
 }
 
 PACKED_TILES(F32, float_tile, TYPE_F32)
-TILE(F32_2x1, float_tile, TYPE_F32, 2, 1)
-TILE(F32_4x1, float_tile, TYPE_F32, 4, 1)
 UNPACKED_TILES(floats, float_tile, TYPE_F32)
-const Kernels kernels_F32 = {
-    PACKED(F32, true), {F32_2x1, F32_4x1}, floats, NULL};
+const Kernels kernels_F32 = {PACKED(F32, true), floats, NULL};
 
 #define X(id, ...)                                                             \
     PACKED_TILES(id, float_tile, TYPE_##id)                                    \
@@ -27,7 +24,6 @@ const Kernels kernels_F32 = {
         (void)offset;                                                          \
         unpack_columns(unpacked, TYPE_##id, panel, n, prefetch);               \
     }                                                                          \
-    const Kernels kernels_##id = {                                             \
-        PACKED(id, true), {NULL}, floats, unpack_##id};
+    const Kernels kernels_##id = {PACKED(id, true), floats, unpack_##id};
 FLOAT16_TYPES(X)
 #undef X

@@ -4,11 +4,8 @@
 
 #define I8_GROUPS unpacked_layout(o.in->group, 0, 1)
 PACKED_TILES(I8, byte_tile, I8_GROUPS)
-TILE(I8_2x1, byte_tile, I8_GROUPS, 2, 1)
-TILE(I8_4x1, byte_tile, I8_GROUPS, 4, 1)
 UNPACKED_TILES(groups_any, byte_tile, I8_GROUPS)
-const Kernels kernels_I8 = {
-    PACKED(I8, true), {I8_2x1, I8_4x1}, groups_any, NULL};
+const Kernels kernels_I8 = {PACKED(I8, true), groups_any, NULL};
 
 UNPACKED_TILES(groups_32_0, byte_tile, unpacked_layout(32, 0, 1))
 UNPACKED_TILES(groups_32_1, byte_tile, unpacked_layout(32, 1, 1))
