@@ -29,7 +29,8 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 enum { MAX_STEPS = 7 };
 
 typedef struct {
-    /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
+    /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first. NULL: of
+     * a vocabulary that is not byte-level */
     const char *names;
     /* patterns, then NULL; each splits the words of the previous step */
     const char *steps[MAX_STEPS + 1];
