@@ -136,12 +136,9 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool bos, Tokens *out) {
     *out = (Tokens){0};
-    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) &&
-        !tokenizer_append(t, text, size, NULL, true, out))
-        return 0;
-    free(out->ids);
-    *out = (Tokens){0};
-    return -1;
+    if (bos && !t->no_bos && tokens_add(out, t->bos))
+        return -1;
+    return tokenizer_append(t, text, size, NULL, true, out);
 }
 
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token,

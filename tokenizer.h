@@ -58,7 +58,7 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
  * and the longest at each position. The text between them is normalized, gets a space prefix if the
  * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
  * log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add BOS first, unless
- * no_bos. The caller frees ids. Returns -1 and a message on failure. */
+ * no_bos. Returns -1 and a message on failure. The caller frees ids, also after a failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool bos, Tokens *out);
 

@@ -2,6 +2,7 @@
  *
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and
  * EOS. */
+#include "base/memory.h"
 #include "formats/gguf.h"
 #include "formats/stored.h"
 #include "text/merges.h"
@@ -43,10 +44,12 @@ static int fill_pieces(Loader *l) {
                            : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
     const GgufValue *types =
         piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
-    if (l->origin.status || pieces_open(pieces, l->n, names->bytes))
+    if (l->origin.status || pieces_open(pieces, l->n))
         return -1;
     const uint8_t *at = names->at;
-    char *to = pieces->text;
+    char *to = pieces->text = allocate(names->bytes, 1);
+    if (!to)
+        return -1;
     for (int id = 0; id < l->n; id++) {
         const String name = gguf_next_string(&at, names->at + names->bytes);
         const uint64_t type = gguf_element(types, id).integer;

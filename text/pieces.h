@@ -68,9 +68,8 @@ typedef struct {
 /* of a piece that is matched as a whole; bounds the work per byte of text */
 enum { MAX_MATCHED_BYTES = 512 };
 
-/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored
- * elsewhere). Returns -1 and a message if out of memory. */
-int pieces_open(Pieces *p, int n, size_t text_bytes);
+/* Makes a table of n empty control pieces. Returns -1 and a message if out of memory. */
+int pieces_open(Pieces *p, int n);
 void pieces_close(Pieces *p);
 
 /* Checks the pieces, builds the tables and finds the piece of each byte. Call it once the pieces are
