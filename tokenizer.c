@@ -38,8 +38,8 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size) {
 
 typedef struct {
     const Tokenizer *t;
-    const bool *
-        open; /* [bytes of the text]: may be in a matched piece; NULL: all may */
+    /* [bytes of the text]: may be in a matched piece; NULL: all may */
+    const bool *open;
     SpacePrefix prefix; /* for the text that is left */
     Tokens *out;
 } Encoder;
@@ -135,12 +135,9 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool bos, Tokens *out) {
     *out = (Tokens){0};
-    if (!(bos && !t->no_bos && tokens_add(out, t->bos)) &&
-        !tokenizer_append(t, text, size, NULL, true, out))
-        return 0;
-    free(out->ids);
-    *out = (Tokens){0};
-    return -1;
+    if (bos && !t->no_bos && tokens_add(out, t->bos))
+        return -1;
+    return tokenizer_append(t, text, size, NULL, true, out);
 }
 
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token,

@@ -44,8 +44,8 @@ typedef struct {
     int ends[MAX_ENDS + 1];
     int n_ends;
     Buffer chat_template; /* Jinja; no bytes: none */
-    bool
-        chat_has_bos; /* the template places BOS; else BOS comes first unless no_bos */
+    /* the template places BOS; else BOS comes first unless no_bos */
+    bool chat_has_bos;
     Advice advice[N_ADVICE];
     File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
@@ -59,7 +59,7 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
  * and the longest at each position. The text between them is normalized, gets a space prefix if the
  * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
  * log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add BOS first, unless
- * no_bos. The caller frees ids. Returns -1 and a message on failure. */
+ * no_bos. Returns -1 and a message on failure. The caller frees ids, also after a failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool bos, Tokens *out);
 

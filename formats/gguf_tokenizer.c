@@ -2,6 +2,7 @@
  *
  * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and
  * EOS. */
+#include "base/memory.h"
 #include "formats/gguf.h"
 #include "formats/stored.h"
 #include "text/merges.h"
@@ -43,10 +44,12 @@ static int fill_pieces(Loader *l) {
                            : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
     const GgufValue *types =
         piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
-    if (l->origin.status || pieces_open(pieces, l->n, names->bytes))
+    if (l->origin.status || pieces_open(pieces, l->n))
         return -1;
     const uint8_t *at = names->at;
-    char *to = pieces->text;
+    char *to = pieces->text = allocate(names->bytes, 1);
+    if (!to)
+        return -1;
     for (int id = 0; id < l->n; id++) {
         const String name = gguf_next_string(&at, names->at + names->bytes);
         const uint64_t type = gguf_element(types, id).integer;
@@ -117,32 +120,30 @@ static int fill_advice(Loader *l) {
     return tokenizer_set_chat_template(l->t, template.text, template.n);
 }
 
-/* If add_bos_token is missing, Llama 3's and Mistral's byte-level tokenizers add BOS before a text,
- * others do not. `named`: NULL for a SentencePiece vocabulary. */
-static int fill(Loader *l, const Pretokenizer *named) {
+/* If add_bos_token is missing, SentencePiece vocabularies and Llama 3's and Mistral's byte-level
+ * ones add BOS before a text. */
+static int fill(Loader *l, const Pretokenizer *p) {
     /* norma's own key: GGUF has no standard one */
     static const char key[] = "norma.tokenizer.normalizer";
-    const String normalizer = named ? get_string(l, key) : (String){0};
-    const bool scores = !named;
+    const String normalizer = get_string(l, key);
+    const bool scores = !p->names;
     Tokenizer *t = l->t;
-    t->pieces.byte_level = named;
+    t->pieces.byte_level = !scores;
     t->normalizer = (Normalizer){.composes = normalizer.n,
                                  .replaces_invalid = scores,
                                  .replaces_mark = scores};
-    if (named)
-        t->pretokenizer = *named;
+    t->pretokenizer = *p;
     if (normalizer.n && !string_is(normalizer, "nfc"))
         refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
-    if (l->origin.status || fill_pieces(l) || (named && fill_merges(t, l->g)))
+    if (l->origin.status || fill_pieces(l) || (!scores && fill_merges(t, l->g)))
         return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
-    t->no_bos = !get_flag(l, "tokenizer.ggml.add_bos_token",
-                          scores || named->adds_bos) ||
-                t->bos < 0;
+    t->no_bos =
+        !get_flag(l, "tokenizer.ggml.add_bos_token", p->adds_bos) || t->bos < 0;
     const bool prefix =
         scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
     t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;
@@ -151,12 +152,11 @@ static int fill(Loader *l, const Pretokenizer *named) {
 
 static int read_tokenizer(Loader *l, bool needed) {
     static const char pre_key[] = "tokenizer.ggml.pre";
+    const Pretokenizer *p = PRETOKENIZERS;
     const String model = get_string(l, "tokenizer.ggml.model");
     String pre = get_string(l, pre_key);
     if (l->origin.status)
         return -1;
-    if (string_is(model, "llama"))
-        return fill(l, NULL);
     const bool byte_level = string_is(model, "gpt2");
     if (byte_level && (!pre.n || string_is(pre, "default"))) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used",
@@ -165,9 +165,10 @@ static int read_tokenizer(Loader *l, bool needed) {
     }
     char name[72];
     snprintf(name, sizeof name, " %.*s ", SHOWN(pre));
-    for (const Pretokenizer *p = PRETOKENIZERS; byte_level && p->names; p++)
-        if (strstr(p->names, name))
-            return fill(l, p);
+    while (p->names && !(byte_level && strstr(p->names, name)))
+        p++;
+    if (p->names || string_is(model, "llama"))
+        return fill(l, p);
     if (!needed)
         return 0;
     return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path,

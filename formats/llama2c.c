@@ -15,8 +15,8 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
-    const char *
-        tried; /* for messages: "", or that the format is unknown and v0 is tried */
+    /* for messages: "", or that the format is unknown and v0 is tried */
+    const char *tried;
     const File *file;
     Model *model;
     int version;
@@ -191,7 +191,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file,
         return fail(
             "%s: file is %zu bytes, too short for the model's %d pieces", path,
             size, vocab_size);
-    if (pieces_open(pieces, vocab_size, 0))
+    if (pieces_open(pieces, vocab_size))
         return -1;
     for (int i = 0; i < vocab_size; i++) {
         Piece *p = &pieces->list[i];
@@ -199,7 +199,7 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file,
             return fail("%s: ends in piece %d, the model's vocabulary is %d",
                         path, i, vocab_size);
         memcpy(&p->score, data + at, 4);
-        memcpy(&p->length, data + at + 4, 4);
+        p->length = int_at(file, at + 4);
         at += 8;
         if ((size_t)p->length > size - at)
             return fail(

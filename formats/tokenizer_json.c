@@ -109,7 +109,8 @@ static int read_added(Loader *l, const Json *added) {
 }
 
 /* The piece of any kind with this name; -1 if not found. */
-static int find_name(const Pieces *p, const Json *name) {
+static int find_name(const Loader *l, const Json *name) {
+    const Pieces *p = &l->t->pieces;
     /* written like an added token */
     if (json_has_kind(name, JSON_OBJECT))
         name = json_get(name, "content");
@@ -147,8 +148,7 @@ static int check_model(const Loader *l, const Json *model) {
         double number = 1;
         json_real(value, &number);
         if (!json_null(value) && !json_is(value, "") && number != 0)
-            return fail("%s: model.%s '%.40s' is not supported", l->path,
-                        unused[i], json_shown(value));
+            return refuse(l, unused[i], value, "none");
     }
     return 0;
 }
@@ -158,7 +158,7 @@ static int read_merges(Loader *l, const Json *model) {
     const Json *merges = json_get(model, "merges");
     if (!json_has_kind(merges, JSON_ARRAY))
         return refuse(l, "model.merges", merges, "a list");
-    t->pieces.unk = find_name(&t->pieces, json_get(model, "unk_token"));
+    t->pieces.unk = find_name(l, json_get(model, "unk_token"));
     t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
     if (merges_begin(&t->pieces, merges->length))
@@ -185,8 +185,8 @@ static int read_normalizer(Loader *l, const Json *n) {
              json_is(json_get(n, "content"), SPACE_MARK))
         t->normalizer.replaces_mark = true;
     else if (!json_null(n))
-        return fail("%s: normalizer %.40s is not supported", l->path,
-                    json_shown(type));
+        return refuse(l, "a normalizer", type,
+                      "NFC, or Prepend and Replace of spaces by U+2581");
     return 0;
 }
 
@@ -229,9 +229,8 @@ static int read_split(Loader *l, const Json *p) {
     if (json_is(text, " ") && l->t->normalizer.replaces_mark)
         return 0;
     if (!regex || !is_known(regex->text))
-        return fail(
-            "%s: pre-tokenizer Split with the pattern %.100s is not supported",
-            l->path, json_shown(regex ? regex : text));
+        return refuse(l, "the pattern of a pre-tokenizer Split",
+                      regex ? regex : text, "one of a supported model");
     const bool whole =
         flag(p, "invert", false) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
     if (!json_is(behavior, "Isolated") &&
@@ -275,8 +274,8 @@ static int read_pretokenizer(Loader *l, const Json *p) {
                                : PATTERN_DIGITS);
     if (json_is(type, "Metaspace") && !*l->t->pretokenizer.steps)
         return read_metaspace(l, p);
-    return fail("%s: pre-tokenizer %.40s is not supported", l->path,
-                json_shown(type));
+    return refuse(l, "a pre-tokenizer", type,
+                  "ByteLevel, Split, Digits, or Metaspace as the first");
 }
 
 /* Reads one item, or a sequence of items. */
@@ -320,14 +319,14 @@ static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"),
                *single = json_get(processor, "single");
     Tokenizer *t = l->t;
-    bool after =
-        false; /* the template's item for the text itself has been read */
+    /* the template's item for the text itself has been read */
+    bool after = false;
     /* it changes offsets, not tokens */
     if (json_null(processor) || json_is(type, "ByteLevel"))
         return 0;
     if (!json_is(type, "TemplateProcessing"))
-        return fail("%s: post-processor %.40s is not supported", l->path,
-                    json_shown(type));
+        return refuse(l, "a post-processor", type,
+                      "ByteLevel or TemplateProcessing");
     for (const Json *item = json_members(single, JSON_ARRAY); item;
          item = item->next) {
         const Json *token = json_get(item, "SpecialToken"),
@@ -340,7 +339,7 @@ static int read_processor(Loader *l, const Json *processor) {
             return fail(
                 "%s: TemplateProcessing adds more than one token before a text",
                 l->path);
-        t->bos = find_name(&t->pieces, name);
+        t->bos = find_name(l, name);
         if (t->bos < 0)
             return refuse(l, "a token of TemplateProcessing", name, "a piece");
         t->no_bos = false;
@@ -356,8 +355,8 @@ static int read_processor(Loader *l, const Json *processor) {
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
-    const int bos = find_name(&t->pieces, json_get(root, "bos_token"));
-    t->eos = find_name(&t->pieces, json_get(root, "eos_token"));
+    const int bos = find_name(l, json_get(root, "bos_token"));
+    t->eos = find_name(l, json_get(root, "eos_token"));
     if (t->bos < 0)
         t->bos = bos;
     t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
@@ -411,10 +410,8 @@ static int read_root(Loader *l, const Json *root) {
     l->json.text = NULL;
     if (read_merges(l, model))
         return -1;
-    if (read_each(l, json_get(root, "post_processor"), "processors",
-                  read_processor))
-        return -1;
-    return 0;
+    return read_each(l, json_get(root, "post_processor"), "processors",
+                     read_processor);
 }
 
 static int read_file(Tokenizer *t, const char *path,
@@ -456,7 +453,7 @@ int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
                      .no_bos = true,
                      .chat_has_bos = true};
     t->bos = t->eos = t->eot = -1;
-    if (!pieces_open(&t->pieces, vocab_size, 0) &&
+    if (!pieces_open(&t->pieces, vocab_size) &&
         !read_file(t, path, read_root) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&

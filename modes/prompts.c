@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "formats/json.h"
+#include "text/merges.h"
 #include "tokenizer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -129,8 +130,8 @@ static int check_tokens(Prompts *p, const char *where) {
         return fail(
             "%s: the prompt is empty, and the model has no BOS; pass a text with -i",
             where);
-    if (!ids->n)
-        ids->ids[ids->n++] = first;
+    if (!ids->n && tokens_add(ids, first))
+        return -1;
     if (ids->n > run->session.context)
         return fail("%s: %d positions do not fit in a context of %d", where,
                     ids->n, run->session.context);

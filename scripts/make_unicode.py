@@ -39,7 +39,7 @@ HEAD = """/* unicode.h: the general categories of characters (Unicode {version})
 /* LETTER: letters without case. UPPER: uppercase and titlecase letters. */
 typedef enum {{ OTHER, MARK, NUMBER, SPACE, LETTER, UPPER, LOWER, PUNCTUATION, SYMBOL }} CharacterClass;
 
-/* Runs of characters of the same class, ascending: first code << 4 | class. */
+/* Runs of characters of the same class, ascending: first code << 8 | class. */
 /* clang-format off */
 static const uint32_t CLASS_RUNS[] = {{
 {runs}
@@ -86,13 +86,13 @@ def in_lines(items):
     return "\n".join([*lines, line])
 
 
-def runs_of(value, bits):
+def runs_of(value):
     """Yields the first character of each run of equal values, and the value."""
     last = None
     for code in range(0x110000):
         if value(code) != last:
             last = value(code)
-            yield f"{code << bits | last:#x},"
+            yield f"{code << 8 | last:#x},"
 
 
 def canonical(code):
@@ -117,7 +117,7 @@ def write_nfc():
     text = NFC_HEAD.format(
         decompositions=in_lines("{" + ",".join(f"{code:#x}" for code in row) + "}," for row in rows),
         compositions=in_lines(f"{i}," for i in again),
-        combining=in_lines(runs_of(combining, 8)),
+        combining=in_lines(runs_of(combining)),
     )
     (TOP / "text/nfc.h").write_text(text)
     print(f"{len(rows)} decompositions, {len(again)} compositions")
@@ -137,7 +137,7 @@ def main():
     classes = {}
     for number, pattern in enumerate(CLASSES.values(), 1):
         classes.update(dict.fromkeys(members(pattern), number))
-    runs = list(runs_of(lambda code: classes.get(code, 0), 4))
+    runs = list(runs_of(lambda code: classes.get(code, 0)))
     (TOP / "text/unicode.h").write_text(HEAD.format(version="16.0", runs=in_lines(runs)))
     counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")

@@ -73,18 +73,19 @@ int merges_add_pair(Pieces *p, const char *path, const char *left,
     if (rule.result < 0)
         return fail(
             "%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece",
-            path, p->n_rules, n_left < 32 ? (int)n_left : 32, left,
-            n_right < 32 ? (int)n_right : 32, right);
+            path, p->n_rules, (int)smaller(n_left, 32), left,
+            (int)smaller(n_right, 32), right);
     p->rules[p->n_rules++] = rule;
     return 0;
 }
 
 int merges_add(Pieces *p, const char *path, const char *pair, size_t n) {
     /* a name contains no space, unless it is a single space */
-    const char *space = n > 1 ? memchr(pair + 1, ' ', n - 1) : NULL;
-    const size_t n_left = space ? (size_t)(space - pair) : n,
-                 n_right = space ? n - n_left - 1 : 0;
-    return merges_add_pair(p, path, pair, n_left, pair + n - n_right, n_right);
+    size_t n_left = smaller(n, 1);
+    while (n_left < n && pair[n_left] != ' ')
+        n_left++;
+    const size_t right = smaller(n_left + 1, n);
+    return merges_add_pair(p, path, pair, n_left, pair + right, n - right);
 }
 
 int merges_end(Pieces *p) {
@@ -109,8 +110,8 @@ typedef struct {
     const Pieces *pieces;
     const char *word;
     Symbol *symbols; /* [n + 1] for a word of n bytes */
-    HeapItem *
-        heap; /* [n_heap], capacity 2 n: possible merges, by score or negative rank */
+    /* [n_heap], capacity 2 n: possible merges, by score or negative rank */
+    HeapItem *heap;
     int n_symbols, n_heap;
 } Merger;
 

@@ -34,32 +34,14 @@ int pieces_find(const Pieces *p, const char *s, size_t n) {
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
-/* Builds the table of merged pieces. Of two pieces with the same text, the first is in it. */
-static int index_merged(Pieces *p) {
-    size_t size = 16;
-    while (size < 2 * (size_t)p->n)
-        size *= 2;
-    free(p->slots);
-    p->slots = allocate(size, sizeof *p->slots);
-    p->mask = size - 1;
-    p->max_length = 0;
-    if (!p->slots || hash_key(&p->key))
-        return -1;
-    memset(p->slots, 0xff, size * sizeof *p->slots);
-    for (int id = 0; id < p->n; id++) {
-        const Piece *piece = &p->list[id];
-        if (isnan(piece->score))
-            return fail("score of piece %d is not a number", id);
-        if (piece->kind != PIECE_TEXT && piece->kind != PIECE_BYTE &&
-            !piece->also_merged)
-            continue;
-        int32_t *slot = find_slot(p, piece->text, piece->length);
-        if (*slot < 0)
-            *slot = id;
-        if (piece->length > p->max_length)
-            p->max_length = piece->length;
-    }
-    return 0;
+/* Adds a piece that merging produces. Of two pieces with the same text, the first stays. */
+static void add_merged(Pieces *p, int id) {
+    const Piece *piece = &p->list[id];
+    int32_t *slot = find_slot(p, piece->text, piece->length);
+    if (*slot < 0)
+        *slot = id;
+    if (piece->length > p->max_length)
+        p->max_length = piece->length;
 }
 
 /* ---- pieces that match as a whole --------------------------------------- */
@@ -68,31 +50,10 @@ static int index_merged(Pieces *p) {
 static int compare_texts(const void *a, const void *b) {
     const Piece *const x = *(const Piece *const *)a, *const y = *(
                                                          const Piece *const *)b;
-    const int order =
-        memcmp(x->text, y->text, x->length < y->length ? x->length : y->length);
+    const int order = memcmp(x->text, y->text, smaller(x->length, y->length));
     if (order || x->length != y->length)
         return order ? order : x->length - y->length;
-    return (x > y) - (x < y);
-}
-
-static int index_matched(Pieces *p) {
-    free(p->matched);
-    p->n_matched = 0;
-    p->matched = allocate(p->n, sizeof(Piece *));
-    if (!p->matched)
-        return -1;
-    for (int id = 0; id < p->n; id++) {
-        const Piece *piece = &p->list[id];
-        if (!piece->length ||
-            (piece->kind != PIECE_USER && piece->kind != PIECE_SPECIAL))
-            continue;
-        if (piece->length > MAX_MATCHED_BYTES)
-            return fail("special piece %d has %d bytes, expected at most %d",
-                        id, piece->length, MAX_MATCHED_BYTES);
-        p->matched[p->n_matched++] = piece;
-    }
-    qsort(p->matched, p->n_matched, sizeof(Piece *), compare_texts);
-    return 0;
+    return (int)(x - y);
 }
 
 /* Byte i of a piece; -1 after its end. */
@@ -117,12 +78,17 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
 
 /* ---- building ----------------------------------------------------------- */
 
-int pieces_open(Pieces *p, int n, size_t text_bytes) {
-    p->list = allocate(n, sizeof *p->list);
-    if (!p->list || (text_bytes && !(p->text = allocate(text_bytes, 1))))
+int pieces_open(Pieces *p, int n) {
+    size_t size = 16;
+    while (size < 2 * (size_t)n)
+        size *= 2;
+    if (!(p->list = allocate(n, sizeof *p->list)) ||
+        !(p->matched = allocate(n, sizeof *p->matched)) ||
+        !(p->slots = allocate(size, sizeof *p->slots)) || hash_key(&p->key))
         return -1;
     for (int id = 0; id < n; id++)
         p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
+    p->mask = size - 1;
     p->n = n;
     return 0;
 }
@@ -137,9 +103,8 @@ void pieces_close(Pieces *p) {
     *p = (Pieces){0};
 }
 
-int pieces_index(Pieces *p) {
-    if (index_merged(p) || index_matched(p))
-        return -1;
+/* Finds the piece of each byte. A text piece with the name of a byte becomes a byte piece. */
+static void index_bytes(Pieces *p) {
     for (int b = 0; b < 256; b++) {
         char name[8] = {(char)b};
         const int n = p->byte_level
@@ -155,6 +120,28 @@ int pieces_index(Pieces *p) {
         piece->decoded = &piece->byte;
         piece->n_decoded = 1;
     }
+}
+
+int pieces_index(Pieces *p) {
+    memset(p->slots, 0xff, (p->mask + 1) * sizeof *p->slots);
+    p->max_length = 0;
+    p->n_matched = 0;
+    for (int id = 0; id < p->n; id++) {
+        const Piece *piece = &p->list[id];
+        const PieceKind kind = piece->kind;
+        if (isnan(piece->score))
+            return fail("score of piece %d is not a number", id);
+        if (kind == PIECE_TEXT || kind == PIECE_BYTE || piece->also_merged)
+            add_merged(p, id);
+        if (!piece->length || (kind != PIECE_USER && kind != PIECE_SPECIAL))
+            continue;
+        if (piece->length > MAX_MATCHED_BYTES)
+            return fail("special piece %d has %d bytes, expected at most %d",
+                        id, piece->length, MAX_MATCHED_BYTES);
+        p->matched[p->n_matched++] = piece;
+    }
+    qsort(p->matched, p->n_matched, sizeof(Piece *), compare_texts);
+    index_bytes(p);
     return 0;
 }
 

@@ -16,22 +16,22 @@ typedef enum {
 } PieceKind;
 
 typedef struct {
-    const char
-        *text;  /* [length], not owned: in the mapped file or in Pieces.text */
-    int length; /* bytes */
+    /* [length], not owned: in the mapped file or in Pieces.text */
+    const char *text;
+    int length;    /* bytes */
     int n_decoded; /* bytes of `decoded` */
-    char *
-        decoded; /* [n_decoded]: decoded text if it differs from `text`, else NULL */
+    /* [n_decoded]: decoded text if it differs from `text`, else NULL */
+    char *decoded;
     char byte;   /* of PIECE_BYTE: its decoded text */
     float score; /* not NaN */
     PieceKind kind;
-    bool
-        also_merged; /* PIECE_USER or PIECE_SPECIAL: merging produces it, too */
-    bool raw;        /* matches raw text; else normalized text */
+    /* PIECE_USER or PIECE_SPECIAL: merging produces it, too */
+    bool also_merged;
+    bool raw; /* matches raw text; else normalized text */
     bool strips_left,
         strips_right; /* the match includes white space before, after it */
-    bool
-        after_space; /* the match includes the space before it, and needs one */
+    /* the match includes the space before it, and needs one */
+    bool after_space;
 } Piece;
 
 /* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
@@ -44,8 +44,8 @@ typedef struct {
     int n;
     int unk;         /* token of unknown text; -1 = none */
     bool byte_level; /* pieces are made of bytes, not of characters */
-    char
-        *text; /* owned; NULL if the text of all pieces is in the mapped file */
+    /* owned; NULL if the text of all pieces is in the mapped file */
+    char *text;
     int byte_piece[256]; /* token of each byte, or unk */
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
     int32_t *slots;
@@ -68,9 +68,8 @@ typedef struct {
 /* of a piece that is matched as a whole; bounds the work per byte of text */
 enum { MAX_MATCHED_BYTES = 512 };
 
-/* Makes a table of n empty control pieces, with room for text_bytes bytes of text (0 = stored
- * elsewhere). Returns -1 and a message if out of memory. */
-int pieces_open(Pieces *p, int n, size_t text_bytes);
+/* Makes a table of n empty control pieces. Returns -1 and a message if out of memory. */
+int pieces_open(Pieces *p, int n);
 void pieces_close(Pieces *p);
 
 /* Checks the pieces, builds the tables and finds the piece of each byte. Call it once the pieces are

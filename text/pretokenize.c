@@ -37,17 +37,16 @@ enum {
     N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING
 };
 
-/* The value of a code point in a table of runs, each `code << bits | value` of its first code
- * point; 0 for an invalid byte. */
-static unsigned value_in(const uint32_t *runs, size_t n, int bits,
-                         uint32_t code) {
+/* The value of a code point in a table of runs, each `code << 8 | value` of its first code point; 0
+ * for an invalid byte. */
+static unsigned value_in(const uint32_t *runs, size_t n, uint32_t code) {
     size_t next;
-    SEARCH(next, 1, n, runs[next] >> bits <= code);
-    return code < UTF8_END ? runs[next - 1] & ((1u << bits) - 1) : 0;
+    SEARCH(next, 1, n, runs[next] >> 8 <= code);
+    return code < UTF8_END ? runs[next - 1] & 0xff : 0;
 }
 
 static CharacterClass class_of(uint32_t code) {
-    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS), 4,
+    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS),
                                     code); /* OTHER is 0 */
 }
 
@@ -58,8 +57,8 @@ bool is_white_space(uint32_t code) {
 typedef struct {
     uint32_t code;
     CharacterClass class; /* for patterns */
-    unsigned
-        order; /* for form C: combining class, the sort key of marks; 0: not a mark */
+    /* for form C: combining class, the sort key of marks; 0: not a mark */
+    unsigned order;
     uint32_t place; /* in the text, the second sort key */
 } Character;
 
@@ -89,9 +88,8 @@ static uint32_t composition(uint32_t first, uint32_t second) {
                : 0;
 }
 
-/* Writes the decomposition of a character. Returns its length, at most 2 characters per byte of
- * UTF-8. */
-static size_t decompose(Character *to, uint32_t code) {
+/* Appends the decomposition of a character to text[*n]: at most 2 characters per byte of UTF-8. */
+static void decompose(Character *text, size_t *n, uint32_t code) {
     const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
     uint32_t first = code, second = 0;
     size_t at;
@@ -105,14 +103,17 @@ static size_t decompose(Character *to, uint32_t code) {
         first = DECOMPOSITIONS[at][1];
         second = DECOMPOSITIONS[at][2];
     }
-    if (first == code) {
-        *to = (Character){
-            .code = code,
-            .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), 8, code)};
-        return 1;
+    if (first != code) {
+        decompose(text, n, first);
+        if (second)
+            decompose(text, n, second);
+        return;
     }
-    const size_t n = decompose(to, first);
-    return n + (second ? decompose(to + n, second) : 0);
+    text[*n] = (Character){
+        .code = code,
+        .order = value_in(COMBINING_RUNS, COUNT(COMBINING_RUNS), code),
+        .place = (uint32_t)*n};
+    ++*n;
 }
 
 /* Writes a normalized character or invalid byte. */
@@ -134,8 +135,6 @@ static int compare_marks(const void *a, const void *b) {
 
 /* Sorts each run of marks by combining class. */
 static void order_marks(Character *text, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        text[i].place = (uint32_t)i;
     for (size_t from = 0, end; from < n; from = end + 1) {
         for (end = from; end < n && text[end].order; end++)
             continue;
@@ -170,27 +169,25 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     char *normalized = allocate(3 * size + 1, 1), *to = normalized;
     Character *list = z->composes ? allocate(2 * size, sizeof *list) : NULL;
     size_t n_list = 0;
-    if (normalized && (list || !z->composes)) {
-        *to++ = ' ';
-        for (size_t at = 0, length; at < size; at += length) {
-            const uint32_t code = utf8_read(text + at, size - at, &length);
-            if (list)
-                n_list += decompose(list + n_list, code);
-            else
-                to = write_character(z, to, code);
-        }
-        if (list) {
-            order_marks(list, n_list);
-            n_list = compose(list, n_list);
-            for (size_t i = 0; i < n_list; i++)
-                to = write_character(z, to, list[i].code);
-        }
-        *n = (size_t)(to - normalized) - 1;
-    } else {
+    if (!normalized || (z->composes && !list)) {
         free(normalized);
-        normalized = NULL;
+        free(list);
+        return NULL;
     }
+    *to++ = ' ';
+    for (size_t at = 0, length; at < size; at += length) {
+        const uint32_t code = utf8_read(text + at, size - at, &length);
+        if (list)
+            decompose(list, &n_list, code);
+        else
+            to = write_character(z, to, code);
+    }
+    order_marks(list, n_list);
+    n_list = compose(list, n_list);
+    for (size_t i = 0; i < n_list; i++)
+        to = write_character(z, to, list[i].code);
     free(list);
+    *n = (size_t)(to - normalized) - 1;
     return normalized;
 }
 
@@ -324,8 +321,8 @@ int pretokenize(const char *const *steps, const char *text, size_t size,
         const char *match = at < t.end ? match_any(&t, *steps, at) : at;
         bool in_run = !match;
         for (size_t length; in_run && at < t.end;
-             at +=
-             length) /* a run that does not match here matches nowhere in it */
+             /* a run that does not match here matches nowhere in it */
+             at += length)
             in_run = is_in_set(*steps, character_at(&t, at, &length)) &&
                      *end_of_set(*steps) == '+';
         if (!match)
@@ -391,7 +388,7 @@ const Pretokenizer PRETOKENIZERS[] = {
                                    EAST_ASIAN, PATTERN_DIGIT}},
     {" deepseek-v3 hunyuan-dense joyai-llm ",
      .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
-    {0},
+    {.adds_bos = true}, /* SentencePiece vocabularies */
 };
 
 const char *pretokenizer_names(const Pretokenizer *p) {

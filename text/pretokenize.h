@@ -7,8 +7,8 @@
 
 typedef struct {
     bool composes; /* converts to Unicode's normalization form C first */
-    bool
-        replaces_invalid; /* invalid UTF-8 bytes become U+FFFD, as in the sentencepiece library */
+    /* invalid UTF-8 bytes become U+FFFD, as in the sentencepiece library */
+    bool replaces_invalid;
     bool replaces_mark; /* U+2581 becomes a space */
 } Normalizer;
 
@@ -29,12 +29,13 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 enum { MAX_STEPS = 7 };
 
 typedef struct {
-    /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first */
+    /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma writes the first. NULL: of
+     * a vocabulary that is not byte-level */
     const char *names;
     /* patterns, then NULL; each splits the words of the previous step */
     const char *steps[MAX_STEPS + 1];
-    bool
-        whole_words; /* a word that is a piece becomes one token without merging */
+    /* a word that is a piece becomes one token without merging */
+    bool whole_words;
     bool adds_bos; /* in GGUF files, unless the file says otherwise */
 } Pretokenizer;
 
