@@ -53,7 +53,7 @@ typedef struct {
 #define INTO(field)       offsetof(Options, field), 0, 0
 #define RANGE(field, ...) offsetof(Options, field), __VA_ARGS__
 #define SAMPLING_ROW(usage, kind, field, min, max, help)                       \
-    {usage, kind, WRITES, RANGE(sampling.field, min, max), help},
+    { usage, kind, WRITES, RANGE(sampling.field, min, max), help }
 
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
@@ -73,10 +73,9 @@ static const Option OPTIONS[] = {
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
      "[no limit]; bench: tokens to generate [64]"},
-    SAMPLING_OPTIONS(SAMPLING_ROW)
-#undef SAMPLING_ROW
-        {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
-         "ignore the sampling that the model's files recommend"},
+    SAMPLING_OPTIONS(SAMPLING_ROW),
+    {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
+     "ignore the sampling that the model's files recommend"},
     {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
@@ -143,6 +142,7 @@ static const Option OPTIONS[] = {
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
+#undef SAMPLING_ROW
 
 enum {
     N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS,

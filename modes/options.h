@@ -58,12 +58,13 @@ typedef struct {
 MODES(DECLARE)
 #undef DECLARE
 
+/* of --lookup, --stop, --logprobs, --parallel */
 enum {
     MAX_LOOKUP = 15,
     MAX_STOPS = 16,
     MAX_LOGPROBS = 100,
     MAX_PARALLEL = 4096
-}; /* --lookup, --stop, --logprobs, --parallel */
+};
 
 /* Strings point into argv; NULL = not given. */
 typedef struct {
