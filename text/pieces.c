@@ -83,7 +83,7 @@ int pieces_open(Pieces *p, int n) {
     while (size < 2 * (size_t)n)
         size *= 2;
     if (!(p->list = allocate(n, sizeof *p->list)) ||
-        !(p->matched = allocate(n, sizeof *p->matched)) ||
+        !(p->matched = allocate(n, sizeof(void *))) ||
         !(p->slots = allocate(size, sizeof *p->slots)) || hash_key(&p->key))
         return -1;
     for (int id = 0; id < n; id++)

@@ -182,8 +182,10 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
         else
             to = write_character(z, to, code);
     }
-    order_marks(list, n_list);
-    n_list = compose(list, n_list);
+    if (list) {
+        order_marks(list, n_list);
+        n_list = compose(list, n_list);
+    }
     for (size_t i = 0; i < n_list; i++)
         to = write_character(z, to, list[i].code);
     free(list);
