@@ -170,7 +170,7 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     }
 }
 
-/* ---- float32 to anything ------------------------------------------------ */
+/* ---- the formula of a product ------------------------------------------- */
 
 void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
     for (int r = 0; r < w->rows; r++) {
@@ -181,6 +181,8 @@ void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
         y[r] = (float)sum;
     }
 }
+
+/* ---- float32 to anything ------------------------------------------------ */
 
 static void store_u16(uint8_t *p, uint16_t u) {
     memcpy(p, &u, sizeof u);
