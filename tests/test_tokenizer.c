@@ -230,7 +230,7 @@ static int first_difference(const char *path, int vocab_size, int texts) {
         if (tokenizer_encode(&t, text, (size_t)size, false, &tokens))
             return i;
         if (tokens.n != n ||
-            memcmp(tokens.ids, expected, (size_t)n * sizeof *expected))
+            (n && memcmp(tokens.ids, expected, (size_t)n * sizeof *expected)))
             different = i;
         free(tokens.ids);
     }
@@ -326,8 +326,8 @@ static bool gives(const Tokenizer *t, const char *text, bool bos,
         n++;
     if (tokenizer_encode(t, text, strlen(text), bos, &tokens))
         return false;
-    const bool same =
-        tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
+    const bool same = tokens.n == n &&
+                      (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
     free(tokens.ids);
     return same;
 }

@@ -103,8 +103,8 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
         n++;
     if (tokenizer_encode(t, text, strlen(text), false, &tokens))
         return false;
-    const bool same =
-        tokens.n == n && !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids);
+    const bool same = tokens.n == n &&
+                      (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
     free(tokens.ids);
     return same;
 }
