@@ -94,8 +94,9 @@ static void chat(Tokenizer *t, char *message) {
     if (!chat_template_render(&template, t, &talk, &tokens)) {
         const JinjaText *answer =
             conversation_add(&talk, message, strlen(message));
-        expect(answer && conversation_add(&talk, message, strlen(message)));
+        expect(answer != NULL);
         memset(answer->marks, true, answer->n / 2);
+        expect(conversation_add(&talk, message, strlen(message)) != NULL);
         talk.system = message;
         if (!chat_template_render(&template, t, &talk, &next))
             check_tokens(t, &next);
