@@ -33,7 +33,8 @@ void chat_template_close(ChatTemplate *c);
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out);
 
-/* Adds a copy of a message, without marks. Returns NULL and a message if out of memory. */
+/* Adds a copy of a message, without marks. Valid until the next call. Returns NULL and a message on
+ * stderr if out of memory. */
 JinjaText *conversation_add(Conversation *c, const char *text, size_t n);
 
 /* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for
