@@ -135,7 +135,7 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     }
 }
 
-/* Squashes each element by itself: vector by vector, as a cap of 1 on
+/* Squashes each element separately: vector by vector, as a cap of 1 on
  * alpha x (kernels/simd.h). */
 static void dyt(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i += LANES) {
