@@ -278,8 +278,9 @@ static void attend_all(const Session *s, const Layer *layer) {
     const Span *end = s->chunk.spans + s->chunk.n_spans;
     int task = 0;
     for (const Span *span = s->chunk.spans; span < end; span++)
-        for (int first = 0; first < span->n * group; first += KV_QUERIES)
-            for (int head = 0; head < kv_heads; head++, task++) {
+        for (int head = 0; head < kv_heads; head++)
+            for (int first = 0; first < span->n * group;
+                 first += KV_QUERIES, task++) {
                 const int left = span->n * group - first;
                 const int n = left < KV_QUERIES ? left : KV_QUERIES;
                 int owner = task % threads;

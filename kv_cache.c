@@ -138,18 +138,23 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
         *to = *all;
 }
 
-/* Writes a part of a head, `width` elements from `at` on, of LANES consecutive
- * positions, or of one. */
+/* Writes a part of a head, `width` elements from index `at` on, of LANES
+ * consecutive positions. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows,
-                       size_t stride, int width, bool one) {
-    for (int i = 0; i < width; i++, at += KV_BLOCK) {
-        vf v = vset(rows[i]);
-        if (!one) {
-            for (int k = 1; k < LANES; k++)
-                v[k] = rows[(size_t)k * stride + i];
-        }
-        store(type, cache, at, v, one);
+                       size_t stride, int width) {
+    const uint8_t *bytes[LANES];
+    int i = 0;
+    for (int k = 0; k < LANES; k++)
+        bytes[k] = (const uint8_t *)(rows + k * stride);
+    for (; i + 4 <= width; i += 4) {
+        vi columns[4];
+        vtranspose(columns, bytes, i * sizeof(float));
+        for (int c = 0; c < 4; c++, at += KV_BLOCK)
+            store(type, cache, at, (vf)columns[c], false);
     }
+    for (; i < width; i++, at += KV_BLOCK)
+        for (int k = 0; k < LANES; k++)
+            store(type, cache, at + k, vset(rows[k * stride + i]), true);
 }
 
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
@@ -159,10 +164,17 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
               part = kind == KV_KEYS ? size : KV_VALUE_PART;
     for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
-        for (int i = 0; i < size; i += part)
-            write_part(kv->type, kind == KV_KEYS ? l->keys : l->values,
-                       place(kv, part, l->blocks, head, pos + t, i), rows + i,
-                       stride, kv_part_width(size, part, i), count == 1);
+        for (int i = 0; i < size; i += part) {
+            void *cache = kind == KV_KEYS ? l->keys : l->values;
+            const size_t at = place(kv, part, l->blocks, head, pos + t, i);
+            const int width = kv_part_width(size, part, i);
+            if (count == LANES)
+                write_part(kv->type, cache, at, rows + i, stride, width);
+            else
+                for (int j = 0; j < width; j++)
+                    store(kv->type, cache, at + j * KV_BLOCK, vset(rows[i + j]),
+                          true);
+        }
     }
 }
 

@@ -23,7 +23,7 @@
 /* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of
  * its words of four bytes. */
 INLINE int block_halves(Type type) {
-    return TYPES[type].min || type == TYPE_IQ4_XS ? 2 : 1;
+    return TYPES[type].mins || type == TYPE_IQ4_XS ? 2 : 1;
 }
 INLINE int block_words(Type type) {
     return (TYPES[type].bytes - 2 * block_halves(type)) / 4;
@@ -59,6 +59,11 @@ INLINE vi bits_at(vi v, int shift, int bits) {
     return byte_bits(v >> shift, (1 << bits) - 1);
 }
 
+/* The bytes of v, each times the byte `factor`; no product exceeds a byte. */
+INLINE vi bytes_times(vi v, vi factor) {
+    return (vi)((vs)v * (vs)(factor | factor << 16));
+}
+
 /* Bits i to i + 3 of v, each as bit 4 of one of the four bytes. */
 INLINE vi fifth_bits(vi v, int i) {
     v = v >> i & 15;
@@ -78,7 +83,8 @@ INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
 
 /* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
 INLINE int zero_byte(Type type) {
-    return TYPES[type].min || TYPES[type].zero ? TYPES[type].zero : BYTE_OFFSET;
+    return TYPES[type].mins || TYPES[type].zero ? TYPES[type].zero
+                                                : BYTE_OFFSET;
 }
 
 /* Quad q of a group in four words, from word `first` on: the lower halves of their bytes, then the
@@ -107,6 +113,11 @@ INLINE vi fourth_quads(const uint8_t *block, int first) {
            byte_bits(block_word(TYPE_Q3_K, block, first + 2) >> 2, 48);
 }
 
+/* The 4-bit scale of half i of the groups of Q2_K (shift 0), or its min (shift 4). */
+INLINE vi half_scale(const uint8_t *block, int i, int shift) {
+    return block_word(TYPE_Q2_K, block, i / 4) >> (i % 4 * 8 + shift) & 15;
+}
+
 /* Quad q of group i, shifted to the left by quad_shift(type, i). */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
@@ -120,8 +131,9 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
     case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
     case TYPE_Q2_K:
-        return bits_at(block_word(type, block, 4 + i / 8 * 8 + i % 2 * 4 + q),
-                       i / 2 % 4 * 2, 2);
+        return bytes_times(
+            bits_at(block_word(type, block, 4 + i / 4 * 8 + q), i % 4 * 2, 2),
+            half_scale(block, 2 * i + q / 4, 0));
     case TYPE_Q3_K: /* after the scales three words for two groups (panels.c) */
         return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q)
                                : fourth_quads(block, 3 + i / 2 * 3),
@@ -144,15 +156,18 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     return (vi){0};
 }
 
-/* The scale of group i, or its min. */
-INLINE vf block_scale(Type type, const uint8_t *block, int i, bool min) {
+/* The scale of group i (part 0), or its min `part`. */
+INLINE vf block_scale(Type type, const uint8_t *block, int i, int part) {
+    const bool min = part > 0;
     const vf d = vload_f16(block + min * 2 * LANES);
     vi scale = {0};
     switch (type) {
     case TYPE_F32 ... TYPE_I8: /* have no blocks */
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
     case TYPE_Q2_K:
-        scale = block_word(type, block, i / 4) >> (i % 4 * 8 + 4 * min) & 15;
+        if (!min)
+            return d;
+        scale = half_scale(block, 2 * i + part - 1, 4);
         break;
     case TYPE_Q3_K:
         scale = bits_at(block_word(type, block, i / 4 % 2), i / 8 * 4, 4) |
@@ -216,7 +231,7 @@ INLINE size_t packed_bytes(const Tensor *w, int n) {
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
     const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
     return group ? (size_t)(n / group) *
-                       group_bytes(group_quads(group), TYPES[w->type].min)
+                       group_bytes(group_quads(group), TYPES[w->type].mins)
                  : (size_t)n * VBYTES;
 }
 

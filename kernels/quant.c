@@ -13,7 +13,7 @@
 
 /* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than
  * infinity and so is not lost, and the compiler can vectorize it. */
-static float max_abs(const float *x, int n) {
+INLINE float max_abs(const float *x, int n) {
     uint32_t max = 0;
     for (int i = 0; i < n; i++) {
         uint32_t magnitude = float_bits(x[i]) & 0x7fffffff;
@@ -31,27 +31,39 @@ static float inverse_of(float d) {
 /* adding it rounds |v| < 2^22 to an integer, ties to even */
 static const float MAGIC = 0x1.8p23f;
 
-/* Returns the sum of the bytes. NaN becomes an arbitrary byte. */
-static int quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
-    int sum = 0;
-    for (int i = 0; i < n; i++) {
-        q[i] = (int8_t)(float_bits(x[i] * inverse + MAGIC) - float_bits(MAGIC));
-        sum += q[i];
+/* Returns the sums of the bytes, by lanes. NaN becomes -127. */
+INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
+    vf sums = {0};
+    for (int i = 0; i < n; i += LANES) {
+        const int left = n - i < LANES ? n - i : LANES;
+        const vf v = vmax(vload_n(x + i, left) * inverse, vset(-127)) + MAGIC;
+        vstore_bytes(q + i, (vi)v - (vi)vset(MAGIC), left);
+        sums += v - MAGIC;
     }
-    return sum;
+    return sums;
+}
+
+INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
+                            int n, const int group) {
+    for (int i = 0; i < n; i += group) {
+        const int half = group / 2, middle = i + half;
+        const float scale = max_abs(x + i, group) / 127.0f,
+                    inverse = inverse_of(scale);
+        const vf first = quantize_bytes(q + i, x + i, inverse, half),
+                 last = quantize_bytes(q + middle, x + middle, inverse,
+                                       group - half);
+        const f4 sums = vsum4(first, first + last, first, last);
+        *groups++ = (InputGroup){scale, sums[1] * scale, (int32_t)sums[1],
+                                 (int32_t)sums[0]};
+    }
 }
 
 void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
                  int group) {
-    for (int i = 0; i < n; i += group) {
-        const float scale = max_abs(x + i, group) / 127.0f,
-                    inverse = inverse_of(scale);
-        const int half = quantize_bytes(q + i, x + i, inverse, group / 2);
-        const int sum =
-            half + quantize_bytes(q + i + group / 2, x + i + group / 2, inverse,
-                                  group - group / 2);
-        *groups++ = (InputGroup){scale, (float)sum * scale, sum, half};
-    }
+    if (group == 32) /* unrolled */
+        quantize_groups(q, groups, x, n, 32);
+    else
+        quantize_groups(q, groups, x, n, group);
 }
 
 /* ---- anything to float32 ------------------------------------------------ */
@@ -89,7 +101,7 @@ static int block_integer(Type type, const uint8_t *p, int i) {
     case TYPE_Q5_1:
         return nibble(p + 8, i, 16) | (p[4 + i / 8] >> i % 8 & 1) << 4;
     case TYPE_IQ4_NL: return IQ4_INTEGERS[nibble(p + 2, i, 16)];
-    case TYPE_Q2_K: return two_bits(p + 16, i);
+    case TYPE_Q2_K: return two_bits(p + 16, i) * (p[i / 16] & 15);
     case TYPE_Q3_K: return two_bits(p + 32, i) | one_bit(p, i) << 2;
     case TYPE_Q4_K: return nibble(p + 16, i, 32);
     case TYPE_Q5_K: return nibble(p + 48, i, 32) | one_bit(p + 16, i) << 4;
@@ -108,14 +120,15 @@ static int six_bits(const uint8_t *p, int i, bool min) {
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
 }
 
-/* The scale of group i of a block, or its min. */
-static float block_scale(Type type, const uint8_t *p, int i, bool min) {
+/* The scale of group i of a block (part 0), or its min `part`. */
+static float block_scale(Type type, const uint8_t *p, int i, int part) {
+    const bool min = part > 0;
     const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
     int scale = 0;
     switch (type) {
     case TYPE_F32 ... TYPE_I8: /* have no blocks */
     case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
-    case TYPE_Q2_K: scale = p[i] >> 4 * min & 15; break;
+    case TYPE_Q2_K: scale = min ? p[2 * i + part - 1] >> 4 : 1; break;
     case TYPE_Q3_K:
         scale =
             (nibble(p + 96, i, 8) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) -
@@ -132,16 +145,17 @@ static float block_scale(Type type, const uint8_t *p, int i, bool min) {
 }
 
 static void dequantize_block(float *y, Type type, const uint8_t *p) {
-    const int group = TYPES[type].group;
+    const int group = TYPES[type].group, mins = TYPES[type].mins;
     for (int i = 0; i < TYPES[type].weights; i += group) {
-        const float scale = block_scale(type, p, i / group, false);
-        const float min =
-            TYPES[type].min ? block_scale(type, p, i / group, true) : 0;
-        for (int j = i; j < i + group; j++) {
-            y[j] =
-                (float)(block_integer(type, p, j) - TYPES[type].zero) * scale;
-            if (TYPES[type].min)
-                y[j] += min;
+        float parts[3];
+        for (int part = 0; part <= mins; part++)
+            parts[part] = block_scale(type, p, i / group, part);
+        for (int j = 0; j < group; j++) {
+            y[i + j] =
+                (float)(block_integer(type, p, i + j) - TYPES[type].zero) *
+                parts[0];
+            if (mins)
+                y[i + j] += parts[1 + j * mins / group];
         }
     }
 }

@@ -48,6 +48,7 @@ typedef int8_t vb __attribute__((vector_size(LANES * 4)));
 typedef uint8_t vub __attribute__((vector_size(LANES * 4)));
 typedef int16_t vs __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
+typedef int8_t vq __attribute__((vector_size(LANES)));
 typedef float f4 __attribute__((vector_size(16)));
 
 /* ---- memory ------------------------------------------------------------- */
@@ -341,6 +342,22 @@ enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 INLINE vi vset_int(int32_t a) {
     return a - (vi){0};
+}
+
+/* Stores the low byte of each of the first n lanes. */
+INLINE void vstore_bytes(int8_t *p, vi v, int n) {
+#if SIMD_AVX512
+    const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)v);
+#elif SIMD_AVX2
+    const __m128i words =
+        _mm_packs_epi32(_mm256_castsi256_si128((__m256i)v),
+                        _mm256_extracti128_si256((__m256i)v, 1));
+    const __m128i bytes = _mm_packs_epi16(words, words);
+#else
+    const vb b = (vb)v;
+    const vq bytes = __builtin_shufflevector(b, b, 0, 4, 8, 12);
+#endif
+    memcpy(p, &bytes, n);
 }
 
 /* Four bytes, the same in every lane. */

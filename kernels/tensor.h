@@ -12,14 +12,16 @@
  *   file    its number as the type of a whole GGUF file; -1: norma writes no such files
  *   weights per block, the smallest unit of a row
  *   bytes   per block
- *   group   weights that share a float scale, and a float min if min is 1; 0: float weights
- *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min
+ *   group   weights that share a float scale; 0: float weights
+ *   mins    of a group: 0, one, or one for each half
+ *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min.
+ *           In Q2_K the integer is the product of a weight's bits and those of its half's scale
  *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of
  *           scales). The words of four bytes follow them, or begin at byte 0 if `at` is not
  * 0. */
 /* clang-format off */
 #define FLOAT16_TYPES(X) \
-    /* type  name   GGUF file weights bytes group min zero   at */ \
+    /* type  name   GGUF file weights bytes group mins zero  at */ \
     X(F16,  "f16",     1,   1,      1,    2,    0,  0,   0,   0) \
     X(BF16, "bf16",   30,  32,      1,    2,    0,  0,   0,   0)
 #define ONE_GROUP_TYPES(X) /* blocks of one group */ \
@@ -30,7 +32,7 @@
     X(Q5_1, "q5_1",    7,  -1,     32,   24,   32,  1,   0,   0) \
     X(IQ4_NL, "iq4_nl", 20, -1,    32,   18,   32,  0,   0,   0)
 #define K_TYPES(X) /* blocks of several groups */ \
-    X(Q2_K, "q2_K",   10,  -1,    256,   84,   16,  1,   0,  80) \
+    X(Q2_K, "q2_K",   10,  -1,    256,   84,   32,  2,   0,  80) \
     X(Q3_K, "q3_K",   11,  -1,    256,  110,   16,  0,   4, 108) \
     X(Q4_K, "q4_K",   12,  -1,    256,  144,   32,  1,   0,   0) \
     X(Q5_K, "q5_K",   13,  -1,    256,  176,   32,  1,   0,   0) \
@@ -52,7 +54,7 @@ typedef enum {
 
 static const struct {
     const char *name;
-    int gguf, file, weights, bytes, group, min, zero, at;
+    int gguf, file, weights, bytes, group, mins, zero, at;
 } TYPES[] = {
 #define X(id, ...) [TYPE_##id] = {__VA_ARGS__},
     WEIGHT_TYPES(X)

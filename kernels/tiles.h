@@ -53,9 +53,9 @@ typedef struct {
 WEIGHT_TYPES(X)
 #undef X
 
-/* Tiles of unpacked panels, for groups of 32 or 16 weights, without or with a min. */
+/* Tiles of unpacked panels, for groups of 32 or 16 weights with 0 to 2 mins. */
 typedef Tile *const UnpackedTiles[TILE_PANELS];
-extern UnpackedTiles groups_32_0, groups_32_1, groups_16_0, groups_16_1;
+extern UnpackedTiles groups_32_0, groups_32_1, groups_32_2, groups_16_0;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
 
@@ -156,7 +156,7 @@ typedef struct {
     int weights; /* of a group */
     int quads;   /* of a group */
     int unrolled; /* quads unrolled together; 0: chosen by the size of the tile */
-    int mins;     /* of a group: 0 or 1 */
+    int mins;     /* of a group */
     int groups;   /* of a block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
@@ -165,14 +165,16 @@ typedef struct {
 INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4,
               groups = TYPES[type].weights / TYPES[type].group;
-    return (Layout){.type = type,
-                    .weights = TYPES[type].group,
-                    .quads = quads,
-                    .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
-                    .mins = TYPES[type].min,
-                    .groups = groups,
-                    .input_groups = INPUT_GROUP / 4 / quads,
-                    .bytes = (size_t)TYPES[type].bytes * LANES};
+    return (Layout){
+        .type = type,
+        .weights = TYPES[type].group,
+        .quads = quads,
+        .unrolled =
+            (groups == 8 && type != TYPE_Q2_K) || type == TYPE_Q8_0 ? 0 : quads,
+        .mins = TYPES[type].mins,
+        .groups = groups,
+        .input_groups = INPUT_GROUP / 4 / quads,
+        .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
 INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
@@ -197,13 +199,13 @@ INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
     return v;
 }
 
-/* The scale of group i, or its min. */
-INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, bool min) {
+/* The scale of group i (part 0), or its min `part`. */
+INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, int part) {
     if (l->type != TYPE_I8)
-        return block_scale(l->type, block, i, min);
+        return block_scale(l->type, block, i, part);
     const uint8_t *group = block + (size_t)i * group_bytes(l->quads, l->mins);
     return vload(
-        (const float *)(const void *)(group + (l->quads + min) * VBYTES));
+        (const float *)(const void *)(group + (l->quads + part) * VBYTES));
 }
 
 /* The sum of the activations' bytes of group i. */
@@ -213,27 +215,28 @@ INLINE int32_t group_total(const Layout *l, const InputGroup *x, int i) {
                                 : x->first_half;
 }
 
-/* The sum of the activations of group i. */
-INLINE float group_sum(const Layout *l, const InputGroup *x, int i) {
-    return l->input_groups == 1 ? x->sum
-                                : (float)group_total(l, x, i) * x->scale;
+/* The sum of the activations that min `part` of a group is added to. */
+INLINE vf min_sum(const Layout *l, const InputGroup *x, int part) {
+    const vi half = vset_int(x->first_half);
+    return l->mins == 1
+               ? vset(x->sum)
+               : vfloat(part ? vset_int(x->total) - half : half) * x->scale;
 }
 
-/* Adds the scaled dot products of group i with one panel to the sums, then its min. The activation
+/* Adds the scaled dot products of group i with one panel to the sums, then its mins. The activation
  * groups of consecutive tokens are `next` apart. */
 INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
                        const uint8_t *block, int i, const InputGroup *x,
                        size_t next, const int tokens) {
-    const vf scale = load_scale(l, block, i, false);
+    const vf scale = load_scale(l, block, i, 0);
     UNROLL(j, tokens)
         sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)),
                        scale * x[(size_t)j * next].scale, sums[j]);
-    if (!l->mins)
-        return;
-    const vf min = load_scale(l, block, i, true);
-    UNROLL(j, tokens)
-        sums[j] =
-            vfma(min, vset(group_sum(l, x + (size_t)j * next, i)), sums[j]);
+    UNROLL(part, l->mins) {
+        const vf min = load_scale(l, block, i, 1 + part);
+        UNROLL(j, tokens)
+            sums[j] = vfma(min, min_sum(l, x + j * next, part), sums[j]);
+    }
 }
 
 /* Adds the products of quad k of group i of a block. q: the group's activations of the first
@@ -319,9 +322,9 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
                     (vub)integers + (uint8_t)(offset - zero_byte(type));
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
-            for (int min = 0; min <= l.mins; min++)
-                vstore((float *)(void *)(unpacked + (l.quads + min) * VBYTES),
-                       block_scale(type, panel, i, min));
+            for (int part = 0; part <= l.mins; part++)
+                vstore((float *)(void *)(unpacked + (l.quads + part) * VBYTES),
+                       block_scale(type, panel, i, part));
         }
     }
 }

@@ -9,10 +9,10 @@ const Kernels kernels_I8 = {PACKED(I8, true), groups_any, NULL};
 
 UNPACKED_TILES(groups_32_0, byte_tile, unpacked_layout(32, 0, 1))
 UNPACKED_TILES(groups_32_1, byte_tile, unpacked_layout(32, 1, 1))
+UNPACKED_TILES(groups_32_2, byte_tile, unpacked_layout(32, 2, 1))
 UNPACKED_TILES(groups_16_0, byte_tile, unpacked_layout(16, 0, 2))
-UNPACKED_TILES(groups_16_1, byte_tile, unpacked_layout(16, 1, 2))
 
-#define X(id, name, gguf, file, weights, bytes, group, min, ...)               \
-    BLOCK_KERNELS(id, groups_##group##_##min, true)
+#define X(id, name, gguf, file, weights, bytes, group, mins, ...)              \
+    BLOCK_KERNELS(id, groups_##group##_##mins, true)
 ONE_GROUP_TYPES(X)
 #undef X

@@ -2,7 +2,7 @@
  * tokens would be no faster than two of 4, and take long to compile. */
 #include "kernels/tiles.h"
 
-#define X(id, name, gguf, file, weights, bytes, group, min, ...)               \
-    BLOCK_KERNELS(id, groups_##group##_##min, false)
+#define X(id, name, gguf, file, weights, bytes, group, mins, ...)              \
+    BLOCK_KERNELS(id, groups_##group##_##mins, false)
 K_TYPES(X)
 #undef X

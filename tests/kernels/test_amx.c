@@ -149,7 +149,7 @@ static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind,
         p->data[i] = (uint8_t)(random_bits(kind, 2, i / 2) >> (16 + i % 2 * 8));
     /* scale and min are small, as float16 */
     for (size_t b = 0; type != TYPE_BF16 && b < bytes; b += block)
-        for (size_t i = 0; i < 1 + (size_t)TYPES[type].min; i++)
+        for (size_t i = 0; i < 1 + (size_t)(TYPES[type].mins > 0); i++)
             p->data[b + (size_t)TYPES[type].at + 2 * i + 1] = 0x2c;
     for (int i = 0; i < n * cols; i++)
         p->x[i] = random_number(kind, 3, (size_t)i);

@@ -83,7 +83,7 @@ static void sizes_match_the_file(void) {
         const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name,
               TYPES[l->type].weights);
-        CHECK(l->block == 1 || TYPES[l->type].min == (l->offset >= 0),
+        CHECK(l->block == 1 || (TYPES[l->type].mins > 0) == (l->offset >= 0),
               "%s: offsets", l->name);
         CHECK(l->block == 1 || TYPES[l->type].bytes == l->bytes, "%s: parts",
               l->name);
@@ -281,9 +281,11 @@ static void check_column(const Problem *p, const uint8_t *panel,
     const int group = c % block / n;
     const vb quad =
         (vb)(block_quad(type, at, group, c % n / 4) >> quad_shift(type, group));
-    const vf scale = block_scale(type, at, group, false);
+    const vf scale = block_scale(type, at, group, 0);
     const vf min =
-        TYPES[type].min ? block_scale(type, at, group, true) : (vf){0};
+        TYPES[type].mins
+            ? block_scale(type, at, group, 1 + c % n * TYPES[type].mins / n)
+            : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
         const int8_t byte = quad[4 * r + c % 4];
         const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type)
