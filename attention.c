@@ -145,14 +145,12 @@ static int heads_of(const Session *s, const Tensor *w) {
     return w->rows / s->model->config.head_size;
 }
 
-/* Whether each thread owns whole KV heads with their queries. No barrier is
- * then needed between projection and attention, and with many sequences each
- * thread reads the caches that it wrote. With one span it is faster to divide
- * all heads evenly, because each thread then reads a longer stream
- * of weights. */
+/* Whether each thread owns whole KV heads with their queries. Each thread then
+ * reads the part of the cache that it wrote, so no barrier is needed between
+ * projection and attention. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
     const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
-    return s->chunk.n_spans > 1 && divides && !s->model->config.wide_head_norms;
+    return divides && !s->model->config.wide_head_norms;
 }
 
 /* Computes the calling thread's heads of a projection. Without own groups all
