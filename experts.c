@@ -165,7 +165,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const int rows = m->down.rows, step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
-        const int count = rows - first < step ? rows - first : step;
+        const int count = min_int(rows - first, step);
         for (const UsedExpert *e = c->used; e < end; e++)
             down(c, x, &m[e->expert].down, e, first, count, &in);
     }

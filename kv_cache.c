@@ -80,14 +80,14 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
 static int blocks_for(int n, int max) {
     const int twice = 2 * ((n - 1) / KV_BLOCK + 1),
               max_blocks = (max - 1) / KV_BLOCK + 1;
-    return twice < max_blocks ? twice : max_blocks;
+    return min_int(twice, max_blocks);
 }
 
 /* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any
  * alignment of its window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
     const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
-    return ring < blocks ? ring : blocks;
+    return min_int(ring, blocks);
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {

@@ -91,7 +91,7 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 static void activate(Activation activation, float *gate, const float *up,
                      float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
-        const int m = n - i < LANES ? n - i : LANES;
+        const int m = min_int(n - i, LANES);
         const vf activated = activate_vector(activation, vload_n(gate + i, m)),
                  factor = up ? vload_n(up + i, m) : vset(1);
         vstore_n(gate + i, weight * (activated * factor), m);
@@ -107,7 +107,7 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
     up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
-        const int count = rows - first < step ? rows - first : step;
+        const int count = min_int(rows - first, step);
         matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
         if (up)
             matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);

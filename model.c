@@ -278,7 +278,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
         s->mirror(SESSION_RUN, n, 0, steps);
     c->out = c->logits;
     for (int count; n > 0; n -= count, steps += count) {
-        count = n < s->batch ? n : s->batch;
+        count = min_int(n, s->batch);
         begin_chunk(c, steps, count);
         team_run(chunk_threads(s, count), forward_chunk, s);
         c->out += (size_t)c->n_requested * s->model->config.vocab_size;

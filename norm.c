@@ -68,7 +68,7 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
         }
     }
     for (; i < n; i += LANES) {
-        const int m = n - i < LANES ? n - i : LANES;
+        const int m = min_int(n - i, LANES);
         const vf d = vload_n(x + i, m) - vset(shift);
         const vf sum = add_term(terms, sums[0], d);
         /* the lanes after x[n - 1] are 0 - shift */
@@ -83,8 +83,7 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
 INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
     double sum = 0;
     for (int i = 0; i < n; i += NORM_BLOCK)
-        sum += sum_block(terms, x + i, shift,
-                         n - i < NORM_BLOCK ? n - i : NORM_BLOCK);
+        sum += sum_block(terms, x + i, shift, min_int(n - i, NORM_BLOCK));
     if (isfinite(sum) && fabs(sum) > 1e-30)
         return sum;
     sum = 0;
@@ -139,7 +138,7 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
  * alpha x (kernels/simd.h). */
 static void dyt(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i += LANES) {
-        const int n = dim - i < LANES ? dim - i : LANES;
+        const int n = min_int(dim - i, LANES);
         const vf squashed = vcap(vload_n(x + i, n) * vset(norm->alpha), 1);
         const vf beta = norm->beta ? vload_n(norm->beta + i, n) : vset(0);
         vstore_n(y + i, vfma(squashed, vload_n(norm->gamma + i, n), beta), n);

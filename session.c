@@ -145,7 +145,7 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
-                   .context = context < max ? context : max};
+                   .context = min_int(context, max)};
     const int status = open_ropes(s);
     const double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
@@ -178,7 +178,7 @@ void session_close(Session *s) {
  * the number of draft tokens changes from pass to pass. */
 static int reserve_chunk(Session *s, Capacity n) {
     const Capacity has = s->chunk.capacity;
-    const int few = s->batch < FEW_STEPS ? s->batch : FEW_STEPS;
+    const int few = min_int(s->batch, FEW_STEPS);
     if (n.steps <= has.steps && n.positions <= has.positions &&
         n.logits <= has.logits)
         return 0;
@@ -202,7 +202,7 @@ static int reserve_chunk(Session *s, Capacity n) {
 }
 
 int session_make_room(Session *s, const Step *steps, int n) {
-    Capacity capacity = {.steps = n < s->batch ? n : s->batch};
+    Capacity capacity = {.steps = min_int(n, s->batch)};
     /* the last position of a sequence first, so that its cache grows once */
     for (int t = n - 1; t >= 0; t--) {
         KvCache *kv = &s->sequences[steps[t].sequence].kv;

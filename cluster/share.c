@@ -51,7 +51,7 @@ int model_share(Model *m) {
     if (n_ranks == 1)
         return 0;
     const Config *c = &m->config;
-    const int min_rows = c->dim < c->vocab_size ? c->dim : c->vocab_size;
+    const int min_rows = min_int(c->dim, c->vocab_size);
     if (n_ranks > min_rows)
         return fail("%d ranks cannot share a weight of %d rows", n_ranks,
                     min_rows);

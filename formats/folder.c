@@ -297,8 +297,7 @@ static void read_rope(Reader *r) {
         refuse_key(r, "rope_scaling", "null, because full_attention is given");
     if (!rope)
         rope = full;
-    for (const Json *key = json_members(rope, JSON_OBJECT); key;
-         key = key->next)
+    JSON_EACH(key, rope, JSON_OBJECT)
         if (key[1].kind == JSON_OBJECT)
             refuse(&r->origin, key->text, value_of(key + 1),
                    "a value for all layers");

@@ -156,8 +156,7 @@ static bool check_keys(const Parser *p, const Json *object) {
     size_t n = 0;
     if (!keys)
         return false;
-    for (const Json *key = json_members(object, JSON_OBJECT); key;
-         key = key->next)
+    JSON_EACH(key, object, JSON_OBJECT)
         keys[n++] = (String){key->text, key->length};
     const String *twice = sort_by_name(keys, n, sizeof *keys);
     const int status = twice ? fail("%s: an object has the key \"%.*s\" twice",
@@ -320,7 +319,7 @@ const Json *json_members(const Json *value, JsonKind kind) {
 }
 
 const Json *json_get(const Json *object, const char *key) {
-    for (const Json *k = json_members(object, JSON_OBJECT); k; k = k->next)
+    JSON_EACH(k, object, JSON_OBJECT)
         if (json_is(k, key))
             return k + 1;
     return NULL;

@@ -64,6 +64,10 @@ const char *json_shown(const Json *value);
  * members of an object are its keys; the value of a key is key + 1. */
 const Json *json_members(const Json *value, JsonKind kind);
 
+/* for each member v of a list, or key of an object */
+#define JSON_EACH(v, value, kind)                                              \
+    for (const Json *v = json_members(value, kind); v; v = v->next)
+
 /* The JSON form of the UTF-8 character at s[left], left > 0: itself or an escape; U+FFFD for
  * invalid bytes. Sets *length to the number of bytes read. The result ends with a zero byte and is
  * valid until the next call. */

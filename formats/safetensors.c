@@ -41,8 +41,7 @@ static int read_tensor(Stored *t, const Json *tensor) {
     size_t bytes = TYPES[t->type].bytes;
     int *dim =
         t->dims + (shape->length < USED_DIMS ? USED_DIMS - shape->length : 0);
-    for (const Json *size = json_members(shape, JSON_ARRAY); size;
-         size = size->next) {
+    JSON_EACH(size, shape, JSON_ARRAY) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
             !multiply(bytes, n, &bytes))
             return bad_tensor(
@@ -87,8 +86,7 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     if (!tensors)
         return fail("%s: out of memory", shard->path);
     s->tensors = tensors;
-    for (const Json *key = json_members(header, JSON_OBJECT); key;
-         key = key->next) {
+    JSON_EACH(key, header, JSON_OBJECT) {
         if (json_is(key, "__metadata__"))
             continue;
         Stored *t = &tensors[s->n_tensors++];

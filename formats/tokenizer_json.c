@@ -56,8 +56,7 @@ static bool has_name(const Piece *p, const Json *name) {
 static int read_vocabulary(Loader *l, const Json *vocab) {
     if (!json_has_kind(vocab, JSON_OBJECT))
         return refuse(l, "model.vocab", vocab, "an object");
-    for (const Json *name = json_members(vocab, JSON_OBJECT); name;
-         name = name->next) {
+    JSON_EACH(name, vocab, JSON_OBJECT) {
         int id = 0;
         if (get_id(l, "a piece of model.vocab", name + 1, &id))
             return -1;
@@ -163,8 +162,7 @@ static int read_merges(Loader *l, const Json *model) {
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
     if (merges_begin(&t->pieces, merges->length))
         return -1;
-    for (const Json *merge = json_members(merges, JSON_ARRAY); merge;
-         merge = merge->next)
+    JSON_EACH(merge, merges, JSON_ARRAY)
         if (read_merge(l, merge))
             return -1;
     return merges_end(&t->pieces);
@@ -286,8 +284,7 @@ static int read_each(Loader *l, const Json *value, const char *members,
         return read(l, value);
     if (!json_has_kind(list, JSON_ARRAY))
         return refuse(l, members, list, "a list");
-    for (const Json *member = json_members(list, JSON_ARRAY); member;
-         member = member->next)
+    JSON_EACH(member, list, JSON_ARRAY)
         if (read(l, member))
             return -1;
     return 0;
@@ -327,8 +324,7 @@ static int read_processor(Loader *l, const Json *processor) {
     if (!json_is(type, "TemplateProcessing"))
         return refuse(l, "a post-processor", type,
                       "ByteLevel or TemplateProcessing");
-    for (const Json *item = json_members(single, JSON_ARRAY); item;
-         item = item->next) {
+    JSON_EACH(item, single, JSON_ARRAY) {
         const Json *token = json_get(item, "SpecialToken"),
                    *name = json_get(token, "id");
         after |= !token;
@@ -361,7 +357,7 @@ static int read_config(Loader *l, const Json *root) {
         t->bos = bos;
     t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
     l->adds_after = flag(root, "add_eos_token", false);
-    for (const Json *v = json_members(template, JSON_ARRAY); v; v = v->next)
+    JSON_EACH(v, template, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING)
@@ -401,7 +397,7 @@ static int read_root(Loader *l, const Json *root) {
     if (check_model(l, model) || read_pipeline(l, root) ||
         read_vocabulary(l, json_get(model, "vocab")))
         return -1;
-    for (const Json *v = json_members(added, JSON_ARRAY); v; v = v->next)
+    JSON_EACH(v, added, JSON_ARRAY)
         if (read_added(l, v))
             return -1;
     l->t->pieces.text =

@@ -259,7 +259,7 @@ static void multiply_bf16(const Task *p) {
         const uint8_t *panels =
             packed_panels(p, panel, block_end - panel, 0, p->w->cols, &stride);
         for (int t = 0; t < p->n; t += AMX_TOKENS) {
-            const int tokens = p->n - t < AMX_TOKENS ? p->n - t : AMX_TOKENS;
+            const int tokens = min_int(p->n - t, AMX_TOKENS);
             if (tokens != opened)
                 tiles_open(tokens == 1 ? PARTS : tokens, STEP / 2);
             opened = tokens;
@@ -271,7 +271,7 @@ static void multiply_bf16(const Task *p) {
 
 /* ---- the unit ----------------------------------------------------------- */
 
-static bool multiply(const Task *p) {
+static bool multiply_task(const Task *p) {
     const bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;
     const bool bf16 = p->w->type == TYPE_BF16 && p->in->unit_rows;
     if (bytes)
@@ -285,8 +285,8 @@ static int task_panels(const Tensor *w) {
     return w->type == TYPE_BF16 ? cached_panels(w) : 0;
 }
 
-const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split, multiply,
-                           task_panels};
+const TileUnit amx_unit = {processor_has_tiles, parts_bytes, split,
+                           multiply_task, task_panels};
 
 #else /* a row of a tile is a vector of 16 lanes */
 static bool never(void) {

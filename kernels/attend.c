@@ -156,7 +156,7 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                       sums[k][(i + 3) % count]);
             const f4 scaled = four * scales[k];
             memcpy(a->queries->out[k] + first + i, &scaled,
-                   (size_t)(count < 4 ? count : 4) * sizeof(float));
+                   (size_t)min_int(count, 4) * sizeof(float));
         }
     }
 }
@@ -210,7 +210,7 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
         .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
         .from = from,
         .end = end,
-        .whole = whole < end ? whole : end,
+        .whole = min_int(whole, end),
         .whole_end = q->n_keys[0] / LANES};
     forms[type][n / 2](&a);
 }

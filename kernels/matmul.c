@@ -46,7 +46,7 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
     for (int col = 0; col < w->cols; col += step) {
         Operands o = {.w = w, .in = p->in, .col = col};
-        o.n = w->cols - col < step ? w->cols - col : step;
+        o.n = min_int(w->cols - col, step);
         o.panels = packed_panels(p, panel, n_panels, col, o.n, &o.stride);
         add_packed(sums, p, o, n_panels);
     }
@@ -64,7 +64,7 @@ static void panel_rows(const Task *p) {
                     : p->w->panels ? FEW_TOKENS
                                    : SCRATCH_PANELS;
     for (int panel = p->panel; panel < p->end; panel += max) {
-        const int n = p->end - panel < max ? p->end - panel : max;
+        const int n = min_int(p->end - panel, max);
         if (few)
             few_tokens(p, panel, n);
         else
@@ -110,8 +110,8 @@ static void all_rows(float *y, const Tensor *w, const Input *in, int n,
     y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
-        matmul_rows(y, stride, w, row,
-                    w->rows - row < step ? w->rows - row : step, in, n, add);
+        matmul_rows(y, stride, w, row, min_int(w->rows - row, step), in, n,
+                    add);
 }
 
 void matmul(float *y, const Tensor *w, const Input *in, int n) {

@@ -26,7 +26,7 @@ INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at,
     for (; i < n; i += 4, out += VBYTES)
         for (int j = 0; j < LANES; j++) {
             uint32_t word = 0;
-            memcpy(&word, rows[j] + at + i, n - i < 4 ? n - i : 4);
+            memcpy(&word, rows[j] + at + i, min_int(n - i, 4));
             memcpy(out + j * 4, &word, 4);
         }
 }

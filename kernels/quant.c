@@ -35,7 +35,7 @@ static const float MAGIC = 0x1.8p23f;
 INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     vf sums = {0};
     for (int i = 0; i < n; i += LANES) {
-        const int left = n - i < LANES ? n - i : LANES;
+        const int left = min_int(n - i, LANES);
         const vf v = vmax(vload_n(x + i, left) * inverse, vset(-127)) + MAGIC;
         vstore_bytes(q + i, (vi)v - (vi)vset(MAGIC), left);
         sums += v - MAGIC;
@@ -53,8 +53,8 @@ INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
                  last = quantize_bytes(q + middle, x + middle, inverse,
                                        group - half);
         const f4 sums = vsum4(first, first + last, first, last);
-        *groups++ = (InputGroup){scale, sums[1] * scale, (int32_t)sums[1],
-                                 (int32_t)sums[0]};
+        *groups++ = (InputGroup){scale, sums[1] * scale, sums[0] * scale,
+                                 (int32_t)sums[1], (int32_t)sums[0]};
     }
 }
 

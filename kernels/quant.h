@@ -3,10 +3,10 @@
 
 #include "kernels/tensor.h"
 
-/* A group of int8 activations: the scale, the sum of the dequantized values, and the exact sums of
- * all bytes and of the first half. */
+/* A group of int8 activations: the scale, the sums of the dequantized values and of their first
+ * half, and the exact sums of the bytes. */
 typedef struct {
-    float scale, sum;
+    float scale, sum, first_sum;
     int32_t total, first_half;
 } InputGroup;
 

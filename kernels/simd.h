@@ -3,6 +3,8 @@
  * have the same bits. */
 #pragma once
 
+#include "base/memory.h"
+
 #include <stdint.h>
 #include <string.h>
 

@@ -48,7 +48,7 @@ void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
     for (int k = 0; k < n_panels; k++, sums += tokens) {
         const int top = (panel + k) * LANES, end = p->row + p->n_rows;
         const int first = top < p->row ? p->row - top : 0,
-                  last = end - top < LANES ? end - top : LANES;
+                  last = min_int(end - top, LANES);
         for (int i = skip; i < tokens; i++)
             store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first),
                         sums[i], first, last - first, p->add);
@@ -69,7 +69,7 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
     const uint8_t *panels =
         unpacked_panels(p, panel, n_panels, offset, &stride);
     for (int t = 0; t < p->n; t += tile_tokens) {
-        const int tokens = p->n - t < tile_tokens ? p->n - t : tile_tokens,
+        const int tokens = min_int(p->n - t, tile_tokens),
                   skip = tile_tokens - tokens;
         vf sums[MANY_SUMS];
         prefetch_outputs(p, panel, n_panels, t, tokens);

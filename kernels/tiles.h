@@ -216,11 +216,10 @@ INLINE int32_t group_total(const Layout *l, const InputGroup *x, int i) {
 }
 
 /* The sum of the activations that min `part` of a group is added to. */
-INLINE vf min_sum(const Layout *l, const InputGroup *x, int part) {
-    const vi half = vset_int(x->first_half);
-    return l->mins == 1
-               ? vset(x->sum)
-               : vfloat(part ? vset_int(x->total) - half : half) * x->scale;
+INLINE float min_sum(const Layout *l, const InputGroup *x, int part) {
+    return l->mins == 1 ? x->sum
+           : part == 0  ? x->first_sum
+                        : x->sum - x->first_sum;
 }
 
 /* Adds the scaled dot products of group i with one panel to the sums, then its mins. The activation
@@ -235,7 +234,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
     UNROLL(part, l->mins) {
         const vf min = load_scale(l, block, i, 1 + part);
         UNROLL(j, tokens)
-            sums[j] = vfma(min, min_sum(l, x + j * next, part), sums[j]);
+            sums[j] = vfma(min, vset(min_sum(l, x + j * next, part)), sums[j]);
     }
 }
 

@@ -9,7 +9,7 @@ void add_rmsnorm(float *y, float *x, const float *r, const Norm *norm,
                  int dim) {
     double sum = 0;
     for (int start = 0; start < dim; start += NORM_BLOCK) {
-        const int n = dim - start < NORM_BLOCK ? dim - start : NORM_BLOCK;
+        const int n = min_int(dim - start, NORM_BLOCK);
         float *block = x + start;
 #pragma omp simd
         for (int i = 0; i < n; i++)

@@ -109,7 +109,7 @@ int mode_bench(Run *run) {
             t.steps) { /* a short context: at most half of it for decoding */
         if (t.steps > context / 2)
             t.steps = context / 2;
-        t.prompt = t.prompt < context - t.steps ? t.prompt : context - t.steps;
+        t.prompt = min_int(t.prompt, context - t.steps);
         note("shortened to %d + %d tokens, because the context is %d", t.prompt,
              t.steps, context);
     }

@@ -340,8 +340,8 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
     const int half = run->session.context / 2;
-    Trial t = {.text = {&run->tuning, half < PROMPT ? half : PROMPT,
-                        half < STEPS ? half : STEPS}};
+    Trial t = {
+        .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)}};
     Estimate estimates[MAX_VALUES];
     if (half < 2)
         return 0;

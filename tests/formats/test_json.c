@@ -31,7 +31,7 @@ static void write_value(FILE *out, const Json *value) {
         fprintf(out, "\"%s\"", value->text);
     } else {
         fputc(brackets[0], out);
-        for (const Json *v = json_members(value, value->kind); v; v = v->next) {
+        JSON_EACH(v, value, value->kind) {
             if (v != value + 1)
                 fputc(',', out);
             write_value(out, v);

@@ -38,7 +38,8 @@ static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 /* large enough for the clock's resolution */
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42};
 
-/* The sites of a layer; the barriers of a phase: decode (one token), prefill (many). */
+/* The sites of a layer; the barriers of a phase: decode (one token), prefill (many). One more after
+ * the cache if the threads do not divide the KV heads. */
 typedef struct {
     const char *names[16]; /* NULL: the end */
     int waits[N_PHASES];
@@ -47,11 +48,11 @@ typedef struct {
 static const Sites PLAIN = {{"attn_norm", "qkv", "rope", "attention",
                              "attn_out", "mlp_norm", "gate_up+silu", "down",
                              "(wait)", NULL},
-                            {[PREFILL] = 7, [DECODE] = 5}};
+                            {[PREFILL] = 6, [DECODE] = 4}};
 static const Sites SPARSE = {{"attn_norm", "qkv", "q_norm", "k_norm", "rope",
                               "attention", "attn_out", "mlp_norm", "router",
                               "top_k", "gate_up+silu", "down", "(wait)", NULL},
-                             {[PREFILL] = 9, [DECODE] = 7}};
+                             {[PREFILL] = 8, [DECODE] = 6}};
 
 static const GoldenRelative *const MOE = &GOLDEN_RELATIVES[2];
 
@@ -551,8 +552,9 @@ static int report(const char *name) {
 static long long calls_of(const char *site, const Sites *sites, bool in_layer,
                           Phase phase, long long calls) {
     /* outside: the logits */
+    const bool divides = model.config.n_kv_heads % session.n_threads == 0;
     if (!strcmp(site, "(wait)"))
-        return in_layer ? sites->waits[phase] * calls : calls;
+        return in_layer ? (sites->waits[phase] + !divides) * calls : calls;
     return calls;
 }
 

@@ -1001,8 +1001,7 @@ static void info_writes_json(void) {
         CHECK_RUN("%s -m info --json", models[i]);
         CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
         CHECK_RUN("%s -m info", models[i]);
-        for (const Json *key = json_members(json.values, JSON_OBJECT); key;
-             key = key->next) {
+        JSON_EACH(key, json.values, JSON_OBJECT) {
             snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
             CHECK(key[1].kind == JSON_ARRAY || strstr(out, line),
                   "%s: no '%s' in %s", models[i], line, out);

@@ -171,7 +171,7 @@ static void logprobs_follow_from_the_logits(void) {
     CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
     const Json *list = json_get(json.values, "logprobs");
     CHECK(list && list->length == N, "%s", out);
-    for (const Json *t = json_members(list, JSON_ARRAY); t; t = t->next)
+    JSON_EACH(t, list, JSON_ARRAY)
         at += sprintf(at, ",%s", json_shown(json_get(t, "token")));
     CHECK_RUN("%s --tokens %s -m logits -o l", model, ids);
     size_t size;

@@ -44,8 +44,7 @@ static void read_part(FolderPart *p, const Json *tensor) {
     const Json *name = json_members(tensor, JSON_ARRAY), *dims = name->next;
     *p = (FolderPart){.dims = {1, 1, 1}, .count = 1};
     snprintf(p->name, sizeof p->name, "%s", name->text);
-    for (const Json *dim = json_members(dims, JSON_ARRAY); dim;
-         dim = dim->next) {
+    JSON_EACH(dim, dims, JSON_ARRAY) {
         if (p->n_dims == 3)
             abort();
         p->dims[p->n_dims] = integer(dim);
@@ -95,14 +94,14 @@ int family_open(Family *f, const char *name) {
     f->parts = calloc(tensors->length, sizeof *f->parts);
     if (!f->parts || tokens->length != FAMILY_TOKENS)
         abort();
-    for (const Json *t = json_members(tensors, JSON_ARRAY); t; t = t->next) {
+    JSON_EACH(t, tensors, JSON_ARRAY) {
         FolderPart *part = &f->parts[f->n_parts];
         read_part(part, t);
         fill_part(part, seed, (uint64_t)f->n_parts++,
                   !strncmp(type->text, "gemma", 5));
     }
     int n = 0;
-    for (const Json *t = json_members(tokens, JSON_ARRAY); t; t = t->next)
+    JSON_EACH(t, tokens, JSON_ARRAY)
         f->tokens[n++] = integer(t);
     json_close(&json);
     return 0;
