@@ -147,7 +147,7 @@ static float block_scale(Type type, const uint8_t *p, int i, int part) {
 static void dequantize_block(float *y, Type type, const uint8_t *p) {
     const int group = TYPES[type].group, mins = TYPES[type].mins;
     for (int i = 0; i < TYPES[type].weights; i += group) {
-        float parts[3];
+        float parts[3] = {0};
         for (int part = 0; part <= mins; part++)
             parts[part] = block_scale(type, p, i / group, part);
         for (int j = 0; j < group; j++) {
