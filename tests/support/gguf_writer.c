@@ -466,7 +466,7 @@ static void write_random_blocks(FILE *out, const GgufTensor *t) {
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++)
             block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
-        for (int i = 0; i <= (TYPES[t->stored].mins > 0); i++) {
+        for (int i = 0; i < (TYPES[t->stored].mins ? 2 : 1); i++) {
             const float uniform =
                 (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) /
                     8388608.0f -
