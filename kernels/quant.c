@@ -31,7 +31,7 @@ static float inverse_of(float d) {
 /* adding it rounds |v| < 2^22 to an integer, ties to even */
 static const float MAGIC = 0x1.8p23f;
 
-/* Returns the sums of the bytes, by lanes. NaN becomes -127. */
+/* Returns the sum of the bytes in each lane, exact up to 2^24. NaN becomes -127. */
 INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     vf sums = {0};
     for (int i = 0; i < n; i += LANES) {
@@ -43,6 +43,7 @@ INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     return sums;
 }
 
+/* quantize_i8(); `group` is a constant where it is 32. */
 INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
                             int n, const int group) {
     for (int i = 0; i < n; i += group) {
@@ -60,7 +61,7 @@ INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
 
 void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
                  int group) {
-    if (group == 32) /* unrolled */
+    if (group == 32)
         quantize_groups(q, groups, x, n, 32);
     else
         quantize_groups(q, groups, x, n, group);

@@ -13,9 +13,9 @@
  *   weights per block, the smallest unit of a row
  *   bytes   per block
  *   group   weights that share a float scale; 0: float weights
- *   mins    of a group: 0, one, or one for each half
+ *   mins    of a group: 0, 1, or 2 (one for each half)
  *   zero    the integer that stands for a weight of 0: weight = (integer - zero) * scale + min.
- *           In Q2_K the integer is the product of a weight's bits and those of its half's scale
+ *           Q2_K: the integer is the weight's two bits times the four bits of its half's scale
  *   at      offset of the float16 numbers in a block: the scale, then the min (in IQ4_XS bits of
  *           scales). The words of four bytes follow them, or begin at byte 0 if `at` is not
  * 0. */

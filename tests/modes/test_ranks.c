@@ -178,8 +178,9 @@ static int processes(const char *word, int signal_number, int max) {
 }
 
 /* The child process starts three ranks that would run for minutes; the parent kills one rank as
- * soon as all run and, if `file` is given, have written to it. */
-static void check_killed(const char *arguments, const char *file) {
+ * soon as there is output. Not earlier: Open MPI 4.1 itself sometimes hangs (1 of 60) if a rank is
+ * killed before MPI_Init() has returned. */
+static void check_killed(const char *arguments) {
     static char written[1 << 20];
     char command[PATH_MAX];
     size_t n = 0;
@@ -197,8 +198,7 @@ static void check_killed(const char *arguments, const char *file) {
     }
     for (int i = 0; i < 3000 && processes("123457", 0, 9) < 3; i++)
         usleep(1000);
-    for (int i = 0; i < 3000 && file && (!has_file(file, written, &n) || !n);
-         i++)
+    for (int i = 0; i < 3000 && (!has_file("killed", written, &n) || !n); i++)
         usleep(10000);
     CHECK(processes("123457", SIGKILL, 1) == 1, "%s: no process was killed",
           command);
@@ -215,15 +215,14 @@ static void check_killed(const char *arguments, const char *file) {
 }
 
 static void a_killed_rank_ends_all(void) {
-    check_killed("--samples 123457", NULL); /* while the ranks start */
-    check_killed("--samples 123457", "killed");
+    check_killed("--samples 123457");
     FILE *many = fopen(inside("many"), "wb"); /* mostly prefill */
     for (int i = 0; i < 200000; i++)
         fprintf(
             many,
             "Once upon a time there was a little hedgehog named Mimi who lived here\n");
     fclose(many);
-    check_killed("-n 20 --prompts many", "killed");
+    check_killed("-n 20 --prompts many");
 }
 
 /* Three ranks read a file that shrinks: each rank that needs the page prints the message. */
