@@ -165,16 +165,14 @@ typedef struct {
 INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4,
               groups = TYPES[type].weights / TYPES[type].group;
-    return (Layout){
-        .type = type,
-        .weights = TYPES[type].group,
-        .quads = quads,
-        .unrolled =
-            (groups == 8 && type != TYPE_Q2_K) || type == TYPE_Q8_0 ? 0 : quads,
-        .mins = TYPES[type].mins,
-        .groups = groups,
-        .input_groups = INPUT_GROUP / 4 / quads,
-        .bytes = (size_t)TYPES[type].bytes * LANES};
+    return (Layout){.type = type,
+                    .weights = TYPES[type].group,
+                    .quads = quads,
+                    .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
+                    .mins = TYPES[type].mins,
+                    .groups = groups,
+                    .input_groups = INPUT_GROUP / 4 / quads,
+                    .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
 INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
