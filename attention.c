@@ -26,7 +26,9 @@
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
 #include "kernels/team.h"
-#include "model.h"
+#include "norm.h"
+#include "rope.h"
+#include "session.h"
 #include <math.h>
 #include <omp.h>
 

@@ -11,7 +11,7 @@
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
-#include "model.h"
+#include "session.h"
 #include <math.h>
 
 /* ---- the formula -------------------------------------------------------- */

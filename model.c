@@ -4,7 +4,6 @@
  * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
  * experts.c), norms (norm.c) or the loading of weights (formats/).
  */
-#include "model.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -13,6 +12,9 @@
 #include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
+#include "norm.h"
+#include "rope.h"
+#include "session.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -11,10 +11,10 @@
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
-#include "model.h"
 #include "modes/common.h"
 #include "modes/guess.h"
 #include "modes/options.h"
+#include "session.h"
 #include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>

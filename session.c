@@ -3,10 +3,11 @@
  *
  * The forward pass is in model.c, the memory of a cache in kv_cache.c.
  */
+#include "session.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "kernels/input.h"
-#include "model.h"
+#include "rope.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lab/tune.h"
-#include "model.h"
+#include "session.h"
 
 /* The mirror of rank 0's session; NULL on other ranks and with one rank. */
 Mirror *follow_mirror(void);

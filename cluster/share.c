@@ -2,7 +2,7 @@
  *
  * Owns the division of rows, and the check that all ranks compute the same bits. Every rank maps
  * the whole file, and reads, packs and multiplies its own rows. The forward pass gathers the
- * results (model.h).
+ * results (session.h).
  */
 #include "cluster/share.h"
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* share.h: how ranks share a model (base/ranks.h). */
 #pragma once
 
-#include "model.h"
+#include "session.h"
 
 /* Restricts every weight to this rank's rows: whole KV heads with their queries; for other weights
  * whole panels, if there are enough. The routers are not divided, nor is the embedding, of which a

@@ -1,7 +1,7 @@
 /* dump.h: writes inputs and outputs of norms as NumPy files (--dump). */
 #pragma once
 
-#include "model.h"
+#include "session.h"
 
 typedef struct {
     const char *path;  /* not owned */

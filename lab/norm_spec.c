@@ -1,6 +1,7 @@
 /* norm_spec.c: parses --norm. The sites are in the table of parts (formats/parts.h). */
 #include "lab/norm_spec.h"
 #include "base/error.h"
+#include "base/probe.h"
 #include "formats/parts.h"
 #include "norm.h"
 #include <ctype.h>

@@ -5,7 +5,7 @@
 #include "lab/dump.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
-#include "model.h"
+#include "session.h"
 
 /* A forward pass is decode if each sequence runs one token, possibly followed by draft tokens; else
  * it is prefill. */

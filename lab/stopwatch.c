@@ -5,7 +5,7 @@
 #include "base/process.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
-#include "model.h"
+#include "session.h"
 #include <math.h>
 #include <stdlib.h>
 

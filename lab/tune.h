@@ -1,7 +1,7 @@
 /* tune.h: the fastest settings for decode on this machine, measured while the first tokens run. */
 #pragma once
 
-#include "model.h"
+#include "session.h"
 
 /* Settings: one thread, all threads, then the prefetch settings. */
 enum { N_TEAMS = 2, N_PREFETCHES = 5, N_SETTINGS = N_TEAMS + N_PREFETCHES };

@@ -10,8 +10,8 @@
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
 #include "lab/tune.h"
-#include "model.h"
 #include "modes/common.h"
+#include "session.h"
 
 /* Measured values: tokens/s, 10^9 bytes/s and 10^9 operations/s, each with its limits. */
 enum {

@@ -6,9 +6,9 @@
 #include "base/process.h"
 #include "lab/profile.h"
 #include "lab/tune.h"
-#include "model.h"
 #include "modes/guess.h"
 #include "modes/options.h"
+#include "session.h"
 #include "text/stream.h"
 #include "tokenizer.h"
 

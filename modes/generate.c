@@ -12,10 +12,10 @@
 #include "base/ranks.h"
 #include "kv_cache.h"
 #include "lab/tune.h"
-#include "model.h"
 #include "modes/prompts.h"
 #include "modes/text.h"
 #include "sampler.h"
+#include "session.h"
 #include "text/stream.h"
 #include <math.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
 #include "base/order.h"
 #include "base/process.h"
 #include "lab/tune.h"
-#include "model.h"
 #include "modes/guess.h"
 #include "sampler.h"
+#include "session.h"
 #include "text/merges.h"
 #include "text/stream.h"
 #include <errno.h>

@@ -21,12 +21,13 @@ CENTERS = {  # x of each box that is not in the middle of its floor
     "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
     "attention.c": 240, "mlp.c": 440, "experts.c": 560,
     "norm.c": 112, "rope.c": 226, "kv_cache.c": 340, "sampler.c": 738, "tokenizer.c": 850,
-    "norm.h": 112, "rope.h": 226, "kv_cache.h": 340, "mlp.h": 454, "model.h": 592, "sampler.h": 738, "tokenizer.h": 850,
-    "text/": 985,
+    "norm.h": 107, "rope.h": 207, "kv_cache.h": 307, "mlp.h": 407, "model.h": 537, "session.h": 637, "sampler.h": 773,
+    "tokenizer.h": 873,
+    "text/": 993,
     "kernels/": 400,
 }  # fmt: skip
-WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "cluster/": 104, "text/": 150, "kernels/": 460, "base/": 620}  # of a folder
-FILE_WIDTH = 104
+WIDTHS = {"modes/": 620, "lab/": 200, "formats/": 330, "cluster/": 104, "text/": 134, "kernels/": 460, "base/": 620}  # of a folder
+FILE_WIDTH = 94
 STYLE = """
     .ground { fill: #ffffff } .floor { fill: #f5f5f2 } .number { fill: #8a8a84; font-size: 13px }
     .file { fill: #fff3df; stroke: #d09a3c } .folder { fill: #e9f0f8; stroke: #7d9cc0 }

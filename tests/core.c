@@ -3,6 +3,7 @@
  * compares its text; it is no suite. */
 #include "formats/open.h"
 #include "sampler.h"
+#include "session.h"
 #include <stdio.h>
 
 int main(int argc, char **argv) {
@@ -11,14 +12,21 @@ int main(int argc, char **argv) {
     Session session;
     Sampler sampler;
     const Sampling greedy = {.repeat_penalty = 1};
-    if (argc != 2 || model_open(&model, argv[1])) return 1;
-    if (model_open_tokenizer(&tokenizer, &model, argv[1], NULL, TOKENIZER_NEEDED) != 1) return 1;
-    if (session_open(&session, &model, 2, 32, 0, model.kv_type)) return 1;
-    if (sampler_open(&sampler, &greedy, model.config.vocab_size)) return 1;
+    if (argc != 2 || model_open(&model, argv[1]))
+        return 1;
+    if (model_open_tokenizer(&tokenizer, &model, argv[1], NULL,
+                             TOKENIZER_NEEDED) != 1)
+        return 1;
+    if (session_open(&session, &model, 2, 32, 0, model.kv_type))
+        return 1;
+    if (sampler_open(&sampler, &greedy, model.config.vocab_size))
+        return 1;
     for (int pos = 0, token = tokenizer.bos, length; pos < 60; pos++) {
         const int previous = token;
-        token = sampler_next(&sampler, model_forward_text(&session, &previous, 1, pos, 1));
-        const char *text = tokenizer_decode(&tokenizer, previous, token, &length);
+        token = sampler_next(
+            &sampler, model_forward_text(&session, &previous, 1, pos, 1));
+        const char *text =
+            tokenizer_decode(&tokenizer, previous, token, &length);
         fwrite(text, 1, length, stdout);
     }
 }

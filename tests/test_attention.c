@@ -7,8 +7,8 @@
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
 #include "rope.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

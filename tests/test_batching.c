@@ -5,8 +5,8 @@
  * architectures. */
 #include "formats/open.h"
 #include "kernels/quant.h"
-#include "model.h"
 #include "norm.h"
+#include "session.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/book.h"

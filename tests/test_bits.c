@@ -10,7 +10,7 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kernels/tile_unit.h"
-#include "model.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

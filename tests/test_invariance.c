@@ -11,7 +11,7 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

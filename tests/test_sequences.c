@@ -11,7 +11,7 @@
 #include "cluster/share.h"
 #include "formats/open.h"
 #include "formats/pack.h"
-#include "model.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

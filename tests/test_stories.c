@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "kv_cache.h"
-#include "model.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

@@ -7,6 +7,7 @@
 #include "formats/open.h"
 #include "lab/norm_spec.h"
 #include "norm.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 #include "tests/textbook.h"

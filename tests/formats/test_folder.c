@@ -8,7 +8,7 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
+#include "session.h"
 
 #include "tests/support/test.h"
 

@@ -10,7 +10,7 @@
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
-#include "model.h"
+#include "session.h"
 #include "tokenizer.h"
 
 #include "tests/support/test.h"

@@ -12,6 +12,7 @@
 #include "kv_cache.h"
 #include "modes/template.h"
 #include "sampler.h"
+#include "session.h"
 #include "text/stream.h"
 
 #include <stdio.h>

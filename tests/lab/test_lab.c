@@ -13,8 +13,8 @@
 #include "lab/limits.h"
 #include "lab/norm_spec.h"
 #include "lab/stopwatch.h"
-#include "model.h"
 #include "norm.h"
+#include "session.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/test.h"

@@ -10,8 +10,8 @@
 #include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/profile.h"
-#include "model.h"
 #include "norm.h"
+#include "session.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/test.h"

@@ -9,8 +9,8 @@
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kv_cache.h"
-#include "model.h"
 #include "sampler.h"
+#include "session.h"
 #include "tokenizer.h"
 
 #include "tests/support/binary.h"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "formats/gguf_file.h"
+#include "kernels/input.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "modes/template.h"
