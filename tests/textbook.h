@@ -12,7 +12,8 @@
 
 enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
 
-static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1}, ONE_TO_FOUR[] = {1, 2, 3, 4};
+static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1},
+                   ONE_TO_FOUR[] = {1, 2, 3, 4};
 
 /* Number of statements in tests/test_textbook_today.c, which follow those of
  * tests/test_textbook.c. */
@@ -42,46 +43,55 @@ static inline float random_float(uint64_t tensor, int i) {
 }
 
 static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
-    for (int i = 0; i < n; i++) x[i] = size * random_float(tensor, i);
+    for (int i = 0; i < n; i++)
+        x[i] = size * random_float(tensor, i);
 }
 
-static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy, const float *x,
-                                    const float *gamma, int dim, float eps) {
-    norm_backward(dx, dgamma, NULL, dy, x, &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma},
-                  dim);
+static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy,
+                                    const float *x, const float *gamma, int dim,
+                                    float eps) {
+    norm_backward(dx, dgamma, NULL, dy, x,
+                  &(Norm){.kind = NORM_RMS, .eps = eps, .gamma = gamma}, dim);
 }
 
-static inline void layernorm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
-                                      const float *x, const float *gamma, int dim, float eps) {
-    norm_backward(dx, dgamma, dbeta, dy, x, &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma},
-                  dim);
+static inline void layernorm_backward(float *dx, float *dgamma, float *dbeta,
+                                      const float *dy, const float *x,
+                                      const float *gamma, int dim, float eps) {
+    norm_backward(dx, dgamma, dbeta, dy, x,
+                  &(Norm){.kind = NORM_LAYER, .eps = eps, .gamma = gamma}, dim);
 }
 
 static inline double mean_of(const float *x, int n) {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += x[i];
+    for (int i = 0; i < n; i++)
+        sum += x[i];
     return sum / n;
 }
 
 static inline double dot(const float *a, const float *b, int n) {
     double sum = 0;
-    for (int i = 0; i < n; i++) sum += (double)a[i] * b[i];
+    for (int i = 0; i < n; i++)
+        sum += (double)a[i] * b[i];
     return sum;
 }
 
-static inline double rms_of(const float *x, int n) { return sqrt(dot(x, x, n) / n); }
+static inline double rms_of(const float *x, int n) {
+    return sqrt(dot(x, x, n) / n);
+}
 
 /* The index of the first value with an error above `error`; -1: none. */
-static inline int first_wrong(const float *y, const double *expected, int n, double error) {
+static inline int first_wrong(const float *y, const double *expected, int n,
+                              double error) {
     for (int i = 0; i < n; i++)
-        if (!(fabs(y[i] - expected[i]) <= error)) return i;
+        if (!(fabs(y[i] - expected[i]) <= error))
+            return i;
     return -1;
 }
 
-#define CHECK_VALUES(y, n, error, ...)                                                             \
-    do {                                                                                           \
-        const double expected_[] = {__VA_ARGS__};                                                  \
-        const int wrong_ = first_wrong(y, expected_, n, error);                                    \
-        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_, (y)[wrong_],                    \
-              expected_[wrong_]);                                                                  \
+#define CHECK_VALUES(y, n, error, ...)                                         \
+    do {                                                                       \
+        const double expected_[] = {__VA_ARGS__};                              \
+        const int wrong_ = first_wrong(y, expected_, n, error);                \
+        CHECK(wrong_ < 0, "value %d: %.9g, expected %.9g", wrong_,             \
+              (y)[wrong_], expected_[wrong_]);                                 \
     } while (0)
