@@ -226,8 +226,8 @@ install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page
 uninstall: ## remove the installed files
 	rm -rf $(INSTALLED)
 
-book: ## write the chapters as one page, book/index.html (needs scripts/requirements.txt)
-	python3 scripts/book.py
+book: ## make the site book/ from the chapters (needs python3-venv, fetches web/requirements.txt; BASE=URL of the sources)
+	@python3 scripts/book.py $(if $(BASE),--base '$(BASE)')
 
 clean: ## remove build products
 	rm -rf build book run

@@ -1,105 +1,274 @@
-"""Makes book/index.html: the chapters of docs/ in English and Chinese as one page that loads nothing.
+"""Makes book/, the site: the chapters of docs/, a page each, in English and Chinese (`make book`).
 
-    python3 scripts/book.py        `make book`
+    python3 scripts/book.py                        sources and tests are pages of the site
+    python3 scripts/book.py --base https://HOST/REPOSITORY/blob/main     they are links to this address
 
-Owns the page: its order, its style, and the list of tests at its end, with file and line, to which the statements link.
-Python-Markdown converts the chapters; figures are embedded unchanged.
+Owns the order of the chapters and what their Markdown lacks: an anchor for each statement, heading, exercise and
+figure, links from "statement 29" and from names of tests, pages for the parts of a chapter. Sphinx does the rest
+(contents, search without a server, highlighting, themes), with the settings and styles of web/. It was chosen because
+its pages and its search index open from a disk, and because it and its theme (Furo) are maintained. The packages of
+web/requirements.txt go into an environment of their own, build/book/env.
 """
 
-import base64
+import argparse
 import html
+import json
 import re
+import shutil
+import subprocess
 import sys
+import venv
 from pathlib import Path
 
-import markdown
-
 TOP = Path(__file__).resolve().parent.parent
-DOCS = TOP / "docs"
-CHAPTERS = "norms", "norms_appendix", "experiment", "batching", "profile", "distributed"
-STYLE = """
-:root { --text: #1c1c1c; --background: #fdfdfb; --line: #d8d8d2; --link: #1f6fb4; --code: #f2f2ec; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #dcdcd6; --background: #191a1c; --line: #3a3b3e; --link: #7fb8ee; --code: #242528; }
-  img { filter: invert(0.9) hue-rotate(180deg); }
-}
-body { max-width: 46rem; margin: 0 auto; padding: 1rem; color: var(--text); background: var(--background);
-  font: 1.05rem/1.55 Georgia, "Noto Serif CJK SC", "Songti SC", serif; }
-h1 { margin-top: 4rem; } h1, h2, h3, nav { font-family: system-ui, sans-serif; line-height: 1.25; }
-a { color: var(--link); text-decoration: none; } a:hover { text-decoration: underline; }
-pre, table { display: block; overflow-x: auto; font-size: 0.85rem; }
-pre { padding: 0.7rem; background: var(--code); } code { background: var(--code); overflow-wrap: anywhere; }
-table { border-collapse: collapse; } th, td { padding: 0.2rem 0.6rem; border: 1px solid var(--line); text-align: left; }
-img { max-width: 100%; height: auto; }
-@media print { nav { display: none; } h1 { break-before: page; } }
-"""
+DOCS, WORK, BOOK = TOP / "docs", TOP / "build" / "book", TOP / "book"
+# Pages of the contents: (heading in each language, documents). A document without a twin is in English only.
+PARTS = (
+    (("Norms", "归一化"), ("norms", "norms_published", "norms_appendix", "experiment")),
+    (("The model", "模型"), ("model", "architecture")),
+    (("Running it", "运行"), ("batching", "distributed", "profile")),
+    (("Reference", "参考"), ("options", "models", "training", "performance", "notebook", "testing", "security")),
+)
+DOCUMENTS = [name for _, names in PARTS for name in names if (DOCS / f"{name}.md").exists()]
+LANGUAGES = "en", "zh"
+SPLIT = {"norms"}  # chapters with a page for each heading of level 1
+# Chapters whose statements others mean by "statement 29"; batching.md has numbers of its own.
+NUMBERED = "norms", "norms_published", "norms_appendix"
+
+
+def path_of(name, language):
+    return DOCS / (f"{name}.md" if language == "en" else f"{name}.zh.md")
 
 
 def tests():
-    """Returns {name: (path, line, code)} for all test functions."""
+    """Returns {name: (path, line)} for all test functions."""
     found = {}
     for path in sorted((TOP / "tests").rglob("*.c")):
-        text = path.read_text()
-        for m in re.finditer(r"^static void (\w+)\(void\) \{\n.*?^\}\n", text, re.MULTILINE | re.DOTALL):
-            line = text.count("\n", 0, m.start()) + 1
-            found.setdefault(m[1], (path.relative_to(TOP), line, m[0]))
+        for m in re.finditer(r"^static void (\w+)\(void\) \{$", text := path.read_text(), re.MULTILINE):
+            found.setdefault(m[1], (path.relative_to(TOP).as_posix(), text.count("\n", 0, m.start()) + 1))
     return found
 
 
-def figure(match):
-    """An image as a data: URL."""
-    data = base64.b64encode((DOCS / match[1]).read_bytes()).decode()
-    return f'src="data:image/svg+xml;base64,{data}"'
+def pieces(text):
+    """Cuts Markdown into (is_code, text): fenced and indented blocks, and what is between them."""
+    cut = re.split(r"(^```(?:.*\n)*?```$|(?:(?<=\n\n)(?: {4}.*\n)(?:(?: {4}.*)?\n)*))", text, flags=re.MULTILINE)
+    return [(i % 2 == 1, piece) for i, piece in enumerate(cut)]
 
 
-def chapter(path, known, used):
-    """A chapter's HTML; adds the tests that it names to `used`."""
-    body = markdown.markdown(path.read_text(), extensions=["tables", "fenced_code", "sane_lists"])
+def split_pages(name, text):
+    """The pages of a chapter: {page: Markdown}."""
+    if name not in SPLIT:
+        return {name: text}
+    cut = re.split(r"^(?=# )", text, flags=re.MULTILINE)[1:]
+    return {name if i == 0 else f"{name}-{i}": page for i, page in enumerate(cut)}
 
-    def test_link(match):
-        if match[1] not in known:
+
+class Site:
+    """One language of the site."""
+
+    def __init__(self, language, base):
+        self.language, self.base = language, base
+        self.tests, self.sources = tests(), set()
+        self.pages, self.statements, self.chapters = {}, {}, {}
+        for name in ["index", *DOCUMENTS]:
+            if path_of(name, language).exists():
+                for page, text in split_pages(name, path_of(name, language).read_text()).items():
+                    self.pages[page] = text
+                    self.chapters[page] = name
+                    for number in re.findall(r"^\*\*(\d+)\.\*\*", text, re.MULTILINE):
+                        scope = "norms" if name in NUMBERED else name
+                        self.statements[scope, number] = page
+
+    def other(self, name):
+        """The page of a document from a page of this site, also if it is in English only."""
+        if (DOCS / f"{name}.md").exists() and name in DOCUMENTS:
+            return f"{name}.html" if name in self.chapters.values() else f"../en/{name}.html"
+        return None
+
+    def source(self, path, line=None):
+        """A link to a file of the repository."""
+        anchor = f"#L{line}" if line else ""
+        if self.base or not (TOP / path).is_file():
+            return f"{self.base or '..'}/{path}{anchor}"
+        self.sources.add(path)
+        return f"../code/{path}.html{anchor}"
+
+    def statement(self, scope, number, text):
+        page = self.statements.get((scope, number))
+        return f'<a href="{page}.html#s{number}">{text}</a>' if page else text
+
+    def title(self, name):
+        """The title of a document, in this language if it has one."""
+        path = path_of(name, self.language)
+        return re.search(r"^# (.*)", (path if path.exists() else path_of(name, "en")).read_text(), re.MULTILINE)[1]
+
+    def link(self, match):
+        """[text](target): a page, a figure, a source file, or another site."""
+        text, target = match[1], match[2]
+        if re.match(r"https?:|#", target):
             return match[0]
-        used.add(match[1])
-        return f'<a href="#test-{match[1]}"><code>{match[1]}</code></a>'
+        path, _, anchor = target.partition("#")
+        name = re.fullmatch(r"(\w+?)(?:\.zh)?\.md", path)
+        page = self.other(name[1]) if name else None
+        if page and text == path:
+            text = self.title(name[1])
+        where = page or self.source((DOCS / path).resolve().relative_to(TOP).as_posix())
+        return f'<a href="{where}{"#" + anchor if anchor and page is None else ""}">{inline(text)}</a>'
 
-    body = re.sub(r"<code>(\w+)</code>", test_link, body)
-    body = re.sub(r'src="([\w.]+\.svg)"', figure, body)
-    body = re.sub(r'href="(\w+(?:\.zh)?)\.md(?:#[^"]*)?"', lambda m: page_link(m[1]), body)
-    name = path.name.removesuffix(".md")
-    body = re.sub(r"<p><strong>(\d+)\.</strong>", rf'<p id="{name}-\1"><strong>\1.</strong>', body)
-    return f'<article id="{name}">\n{body}\n</article>'
+    def prose(self, page, text):
+        """Markdown outside code blocks."""
+        name = self.chapters[page]
+        scope = name if (name, "1") in self.statements and name not in NUMBERED else "norms"
+
+        def code(match):
+            test = self.tests.get(match[1])
+            shown = f"<code>{html.escape(match[1])}</code>"
+            return f'<a href="{self.source(*test)}">{shown}</a>' if test else match[0]
+
+        def numbers(match):
+            return re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[0])
+
+        def cell(match):  # the last column of a table of claims
+            return match[1] + re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[2])
+
+        text = re.sub(r"^!\[(.*?)\]\((\w+)((?:\.zh)?\.svg)\)$", figure, text, flags=re.MULTILINE)
+        text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
+        text = re.sub(r"`(\w+)`", code, text)
+        text = re.sub(
+            r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=\()\d+(?:, \d+)*(?=\)$)",
+            numbers,
+            text,
+            flags=re.MULTILINE,
+        )
+        text = re.sub(r"^(\|.*\| )([\d, ]+)(?= \|$)", cell, text, flags=re.MULTILINE)
+        return re.sub(
+            r"^\*\*(\d+)\.\*\*", r'<a class="statement" id="s\1" href="#s\1">\1.</a>', text, flags=re.MULTILINE
+        )
+
+    def markdown(self, page):
+        """A page as Sphinx reads it."""
+        text = re.sub(r"^\[(?:中文|English)\]\(\S+\)\n", "", self.pages[page], flags=re.MULTILINE)
+        text = "".join(block(piece) if code else self.prose(page, piece) for code, piece in pieces(text))
+        headings = iter(range(1, 1000))
+        text = "".join(
+            piece if code else re.sub(r"^(?=#+ )", lambda _: f"({page}-{next(headings)})=\n", piece, flags=re.MULTILINE)
+            for code, piece in pieces(text)
+        )
+        if "exercise" in text[:200].lower() or "习题" in text[:200] or "练习" in text[:200]:
+            items = iter(range(1, 1000))
+            text = re.sub(
+                r"^- ",
+                lambda _: '- <a class="exercise" id="e{0}" href="#e{0}">{0}</a> '.format(next(items)),
+                text,
+                flags=re.MULTILINE,
+            )
+        parts = [p for p in self.pages if self.chapters[p] == page and p != page]
+        return text + (toctree(parts) if parts else "")
+
+    def contents(self):
+        """The list of pages, which the first page holds and the side shows."""
+        lists = [(titles[self.language == "zh"], [n for n in names if n in self.pages]) for titles, names in PARTS]
+        return "".join(toctree(names, title) for title, names in lists if names)
+
+    def write(self, folder):
+        folder.mkdir(parents=True)
+        for page in self.pages:
+            (folder / f"{page}.md").write_text(self.markdown(page) + (self.contents() if page == "index" else ""))
+        for figure_path in DOCS.glob("*.svg"):
+            shutil.copy(figure_path, folder)
 
 
-def page_link(name):
-    """A link to a chapter of this page, or to another document."""
-    inside = name.removesuffix(".zh") in CHAPTERS
-    return f'href="#{name}"' if inside else f'href="../docs/{name}.md"'
+def inline(text):
+    return re.sub(r"`([^`]+)`", lambda m: f"<code>{html.escape(m[1])}</code>", text)
+
+
+def toctree(names, caption=""):
+    option = f":caption: {caption}\n" if caption else ""
+    return f"\n\n```{{toctree}}\n:hidden:\n{option}\n" + "\n".join(names) + "\n```\n"
+
+
+def figure(match):
+    name = match[2]
+    return f"```{{figure}} {name}{match[3]}\n:name: fig-{name}\n:alt: {match[1]}\n\n{match[1]}\n```"
+
+
+def block(text):
+    """A code block; formulas, which are indented, wrap on a narrow screen."""
+    if text.startswith("```"):
+        return text
+    body = "\n".join(line[4:] for line in text.rstrip("\n").split("\n"))
+    return f"```{{code-block}} text\n:class: formula\n\n{body}\n```\n\n"
+
+
+def write_sources(paths):
+    """Pages of source files, highlighted by Pygments, which Sphinx brings along."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import TextLexer, get_lexer_for_filename
+    from pygments.util import ClassNotFound
+
+    style = (TOP / "web" / "code.css").read_text()
+    dark = HtmlFormatter(style="monokai").get_style_defs(".highlight")
+    style += HtmlFormatter(style="tango").get_style_defs(".highlight")
+    style += "@media (prefers-color-scheme: dark) {" + dark + "}"
+    for path in paths:
+        try:
+            lexer = get_lexer_for_filename(path)
+        except ClassNotFound:
+            lexer = TextLexer()
+        body = highlight((TOP / path).read_text(), lexer, HtmlFormatter(linespans="L"))
+        body = re.sub(r'<span class="(?:w|p|o|n|nf)">(.*?)</span>', r"\1", body.replace('id="L-', 'id="L'))
+        to = BOOK / "code" / f"{path}.html"
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{path}</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<style>{style}</style></head>\n<body><h1>{path}</h1>\n{body}</body></html>\n"
+        )
+
+
+def build(base):
+    """Runs inside the environment of web/requirements.txt."""
+    shutil.rmtree(BOOK, ignore_errors=True)
+    for name in ("source", "doctrees"):
+        shutil.rmtree(WORK / name, ignore_errors=True)
+    sites = {language: Site(language, base) for language in LANGUAGES}
+    sources = set()
+    for language, site in sites.items():
+        folder = WORK / "source" / language
+        site.write(folder)
+        sources |= site.sources
+        twins = sites["zh" if language == "en" else "en"].pages
+        settings = {
+            "twins": sorted(page for page in site.pages if page in twins),
+            "english_only": [(name, site.title(name)) for name in DOCUMENTS if not path_of(name, "zh").exists()],
+        }
+        (folder / "settings.json").write_text(json.dumps(settings))
+        subprocess.run(
+            [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", TOP / "web",
+             "-D", f"language={'zh_CN' if language == 'zh' else 'en'}", "-d", WORK / "doctrees" / language, folder, BOOK / language],
+            check=True,
+        )  # fmt: skip
+        shutil.rmtree(BOOK / language / "_sources", ignore_errors=True)
+    write_sources(sorted(sources))
+    shutil.copy(TOP / "web" / "index.html", BOOK / "index.html")
+    print(f"book/index.html: {sum(len(s.pages) for s in sites.values())} pages, {len(sources)} source files")
 
 
 def main():
-    known, used = tests(), set()
-    english = [chapter(DOCS / f"{name}.md", known, used) for name in CHAPTERS]
-    chinese = [chapter(DOCS / f"{name}.zh.md", known, used) for name in CHAPTERS]
-    titles = [re.search(r"<h1>(.*?)</h1>", body)[1] for body in english + chinese]
-    names = [*CHAPTERS, *(f"{name}.zh" for name in CHAPTERS)]
-    links = "".join(f'<li><a href="#{n}">{t}</a></li>' for n, t in zip(names, titles, strict=True))
-    sources = "".join(
-        f'<h3 id="test-{name}">{known[name][0]}:{known[name][1]}</h3><pre>{html.escape(known[name][2])}</pre>\n'
-        for name in sorted(used)
-    )
-    book = TOP / "book"
-    book.mkdir(exist_ok=True)
-    (book / "index.html").write_text(
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>norma</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head>\n<body><nav><ul>{links}</ul></nav>\n"
-        + "\n".join(english)
-        + '\n<div lang="zh">'
-        + "\n".join(chinese)
-        + f"</div>\n<h1>The tests</h1>\n{sources}</body></html>\n"
-    )
-    print(f"book/index.html: {len(names)} chapters, {len(used)} tests")
-    return 0
+    parser = argparse.ArgumentParser(description="Make the site book/.")
+    parser.add_argument("--base", default="", help="address of the sources; default: pages of the site")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.inside:
+        return build(args.base.rstrip("/"))
+    python, wanted = WORK / "env" / "bin" / "python", (TOP / "web" / "requirements.txt").read_text()
+    stamp = WORK / "env" / "requirements.txt"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        venv.create(WORK / "env", clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", TOP / "web" / "requirements.txt"], check=True)
+        stamp.write_text(wanted)
+    return subprocess.run([python, __file__, "--inside", "--base", args.base], check=False).returncode
 
 
 if __name__ == "__main__":

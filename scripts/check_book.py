@@ -1,0 +1,173 @@
+"""Opens every page of book/ in headless Chromium, from the disk, and checks what a reader would see: nothing beyond the
+window or its column (1,200 and 420 pixels, dark, printed), no error in the console, no request to a network, no link to
+a page or an anchor that does not exist, no element that the keyboard cannot reach.
+
+    build/book/env/bin/python scripts/check_book.py        (after `make book`)
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import unquote
+
+import websocket
+
+TOP = Path(__file__).resolve().parent.parent
+BOOK = TOP / "book"
+LIMIT, CHAPTER_LIMIT = 8 << 20, 300 << 10  # bytes of the site, of a page
+VIEWS = (  # name, width, media, color scheme
+    ("wide", 1200, "", "light"),
+    ("narrow", 420, "", "light"),
+    ("dark", 1200, "", "dark"),
+    ("printed", 800, "print", "light"),
+)
+# Elements that reach beyond the window, unless something around them scrolls; text that its own box cuts off.
+OUTSIDE = """
+[...document.querySelectorAll("article *, .content *")].filter(e => {
+  const box = e.getBoundingClientRect();
+  if (box.width === 0 || box.right <= document.documentElement.clientWidth + 1) return false;
+  for (let p = e; p; p = p.parentElement)
+    if (/auto|scroll/.test(getComputedStyle(p).overflowX) && p !== document.documentElement) return false;
+  return true;
+}).slice(0, 3).map(e => e.tagName + " " + e.textContent.slice(0, 40))
+"""
+MUTED = """
+[...document.querySelectorAll("article a[href], article button, article input")].filter(
+  e => e.tabIndex < 0).slice(0, 3).map(e => e.outerHTML.slice(0, 80))
+"""
+
+
+class Browser:
+    def __init__(self, folder):
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        if not program:
+            sys.exit("check_book.py: chromium is not installed")
+        self.process = subprocess.Popen(
+            [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}",
+             "--remote-debugging-port=0", "--remote-allow-origins=*", "about:blank"],
+            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        port = Path(folder) / "DevToolsActivePort"
+        for _ in range(300):
+            if port.exists() and port.read_text().count("\n"):
+                break
+            time.sleep(0.1)
+        address = f"http://127.0.0.1:{port.read_text().split()[0]}/json/list"
+        page = next(p for p in json.load(urllib.request.urlopen(address)) if p["type"] == "page")
+        self.socket = websocket.create_connection(page["webSocketDebuggerUrl"], timeout=60)
+        self.number, self.events = 0, []
+        for domain in "Page", "Runtime", "Network", "Log":
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **params):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        while True:
+            answer = json.loads(self.socket.recv())
+            if answer.get("id") == self.number:
+                return answer.get("result", {})
+            self.events.append(answer)
+
+    def wait(self, event):
+        while not any(e.get("method") == event for e in self.events):
+            self.events.append(json.loads(self.socket.recv()))
+
+    def open(self, url):
+        self.events.clear()
+        self.call("Page.navigate", url=url)
+        self.wait("Page.loadEventFired")
+
+    def evaluate(self, text):
+        result = self.call("Runtime.evaluate", expression=text, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise ValueError(result["exceptionDetails"].get("exception", {}).get("description", text))
+        return result["result"].get("value")
+
+    def view(self, width, media, scheme):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
+
+    def faults(self):
+        """Errors and requests to a network since the page was opened."""
+        found = []
+        for e in self.events:
+            method, params = e.get("method"), e.get("params", {})
+            if method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(
+                ("file:", "data:", "blob:")
+            ):
+                found.append(f"asks for {params['request']['url']}")
+            if method == "Runtime.exceptionThrown":
+                found.append(f"throws {params['exceptionDetails']['text']}")
+            if method == "Log.entryAdded" and params["entry"]["level"] == "error":
+                found.append(f"error: {params['entry']['text']} {params['entry'].get('url', '')}")
+            if method == "Runtime.consoleAPICalled" and params["type"] == "error":
+                found.append(f"console: {params['args']}")
+        return found
+
+
+def dead_links(pages):
+    """Links of the site whose page or anchor does not exist."""
+    anchors = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for target in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', text):
+            if re.match(r"\w+:", target):
+                continue
+            path, _, anchor = unquote(target).partition("#")
+            to = (page.parent / path).resolve() if path else page
+            if not to.exists():
+                yield f"{page.relative_to(BOOK)}: no page {target}"
+            elif anchor and to in anchors and anchor not in anchors[to]:
+                yield f"{page.relative_to(BOOK)}: no anchor {target}"
+
+
+def main():
+    pages = {path: path.read_text() for path in sorted(BOOK.rglob("*.html"))}
+    found = list(dead_links(pages))
+    size = sum(path.stat().st_size for path in BOOK.rglob("*") if path.is_file())
+    if size > LIMIT:
+        found.append(f"the site has {size} bytes, at most {LIMIT}")
+    found += [
+        f"{p.name} has {len(t)} bytes" for p, t in pages.items() if p.parent.parent == BOOK and len(t) > CHAPTER_LIMIT
+    ]
+    shown = [path for path in pages if path.parent.parent == BOOK]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        browser = Browser(folder)
+        for path in shown:
+            for name, width, media, scheme in VIEWS:
+                browser.view(width, media, scheme)
+                browser.open(path.as_uri())
+                outside = browser.evaluate(OUTSIDE)
+                muted = browser.evaluate(MUTED)
+                for fault in [
+                    *(f"outside: {o}" for o in outside),
+                    *(f"no key reaches {m}" for m in muted),
+                    *browser.faults(),
+                ]:
+                    found.append(f"{path.relative_to(BOOK)}, {name}: {fault}")
+        for language, word in ("en", "eps"), ("zh", "归一化"):
+            browser.open((BOOK / language / "search.html").as_uri() + f"?q={word}")
+            hits = 0
+            for _ in range(100):
+                hits = browser.evaluate("document.querySelectorAll('#search-results li').length")
+                if hits:
+                    break
+                time.sleep(0.1)
+            if not hits:
+                found.append(f"{language}: the search finds no {word}")
+        browser.process.kill()
+        browser.process.wait()
+    for fault in found:
+        print(fault)
+    print(f"{len(shown)} pages in {len(VIEWS)} views, {size / (1 << 20):.1f} MB, {len(found)} faults")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
