@@ -44,12 +44,6 @@ void *arena_take(Arena *a, double count, size_t size);
  * used soon; or releases them: then the next access reads the file again. */
 void memory_advise(const void *data, size_t bytes, bool soon);
 
-/* Bytes that this process can still allocate, by the limits of the machine, of
- * its control groups and of `ulimit -v`, read from the system's files below the
- * folder `root` ("": the real ones). The page cache counts as free. A missing
- * file means no limit. */
-size_t memory_available(const char *root);
-
 /* A growing array of bytes. Initialize with zeros; the caller frees `bytes`. */
 typedef struct {
     char *bytes; /* [n] and a final zero byte; NULL = empty */

@@ -5,6 +5,7 @@
  * follow it). The embedding is never packed, because a token reads one row of it; a tied output has
  * its own panels. The layout of a panel is in kernels/panels.h. */
 #include "formats/pack.h"
+#include "base/limits.h"
 #include "base/memory.h"
 #include "base/ranks.h"
 #include "formats/parts.h"

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/memory.h"
 #include "base/platform.h"
 #include "base/process.h"

@@ -3,7 +3,7 @@
  * Each text is byte-identical to the text of a separate run, for any number of concurrent
  * sequences. Also tests the messages about prompts that cannot run.
  */
-#include "base/memory.h"
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "formats/json.h"
 #include "formats/open.h"
