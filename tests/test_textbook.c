@@ -11,11 +11,11 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "lab/norm_fused.h"
-#include "lab/norm_half.h"
 #include "model.h"
 #include "norm.h"
 
 #include "tests/support/chapter.h"
+#include "tests/support/norm_half.h"
 #include "tests/support/test.h"
 #include "tests/textbook.h"
 

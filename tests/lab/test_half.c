@@ -6,8 +6,8 @@
  */
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
-#include "lab/norm_half.h"
 
+#include "tests/support/norm_half.h"
 #include "tests/support/test.h"
 
 #include <math.h>

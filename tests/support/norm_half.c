@@ -1,5 +1,5 @@
-/* norm_half.c: RMSNorm in half precision. */
-#include "lab/norm_half.h"
+/* norm_half.c: RMSNorm in half precision. Models do not run it: it shows what the roundings do. */
+#include "tests/support/norm_half.h"
 #include "kernels/simd.h"
 #include "norm.h"
 #include <math.h>
