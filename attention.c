@@ -246,7 +246,6 @@ static void attend_queries(const Session *s, const Layer *layer,
     float *scores = s->chunk.scores + thread * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
-                 .prefetch = layer->wo.prefetch.distance > 0,
                  .scale = score_scale(c),
                  .cap = c->attention_cap};
     for (int k = 0; k < count; k++) {

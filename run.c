@@ -55,7 +55,7 @@ static int open_session(Run *run, const Mode *mode) {
         !(run->profile = profile_open(&run->session, about)))
         return -1;
     /* after the profile, because an observed session keeps its number of threads */
-    tuning_open(&run->tuning, &run->model, &run->session);
+    tuning_open(&run->tuning, &run->session);
     /* a profile measures single tokens unless --lookup is given */
     guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup
                                 : o->profile   ? 0

@@ -152,13 +152,11 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one
  * product serves all three. */
-static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols,
-                    Prefetch prefetch) {
+static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols) {
     vf sums[PARTS];
     TILE_CLEAR(0);
     for (int c = 0; c < cols;
          c += STEP, panel += STEP_BYTES, parts += PARTS * PART_BYTES) {
-        prefetch_ahead(prefetch, panel, STEP_BYTES);
         TILE_LOAD(7, panel, VBYTES);
         TILE_LOAD(6, parts, PART_BYTES);
         TILE_MULTIPLY(0, 6, 7);
@@ -192,8 +190,8 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second,
 /* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1
  * tokens. */
 static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
-                           int n_panels, const uint8_t *parts, int n, int cols,
-                           Prefetch prefetch) {
+                           int n_panels, const uint8_t *parts, int n,
+                           int cols) {
     const size_t next_token = parts_bytes(cols);
     vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
@@ -205,9 +203,6 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
     for (int c = 0; c < cols;
          c += STEP, panels += STEP_BYTES, parts += PARTS * PART_BYTES) {
         const uint8_t *second = n_panels == 2 ? panels + stride : NULL;
-        prefetch_ahead(prefetch, panels, STEP_BYTES);
-        if (second)
-            prefetch_ahead(prefetch, second, STEP_BYTES);
         add_step(panels, second, parts, next_token);
     }
     TILE_STORE(0, by_part[0][0], VBYTES);
@@ -235,16 +230,15 @@ static int cached_panels(const Tensor *w) {
 static void multiply_block(const Task *p, const uint8_t *panels, size_t stride,
                            int panel, int end, int t, int tokens) {
     const Input from_t = input_from(p->in, t);
-    const Prefetch prefetch = first_prefetch(p->w, t);
     for (int n_panels; panel < end;
          panel += n_panels, panels += (size_t)n_panels * stride) {
         vf sums[AMX_PANELS * AMX_TOKENS];
         n_panels = tokens > 1 && end - panel >= AMX_PANELS ? AMX_PANELS : 1;
         if (tokens == 1)
-            *sums = one_token(panels, from_t.unit_rows, p->w->cols, prefetch);
+            *sums = one_token(panels, from_t.unit_rows, p->w->cols);
         else
             several_tokens(sums, panels, stride, n_panels, from_t.unit_rows,
-                           tokens, p->w->cols, prefetch);
+                           tokens, p->w->cols);
         store_sums(p, sums, panel, n_panels, t, tokens, 0);
     }
 }

@@ -2,7 +2,7 @@
  *
  *     out = softmax(scale q k) v, under a mask
  *
- * Owns the vector code, the order in which the cache is read, and prefetching. attention.c decides
+ * Owns the vector code and the order in which the cache is read. attention.c decides
  * which queries attend to which head; attend.h has the layout of the cache. Each score is computed
  * separately, and values are summed in vectors of LANES positions from the first visible one up, in
  * the same order for every query: the result does not depend on the other queries.
@@ -23,15 +23,10 @@ typedef struct {
     int whole, whole_end; /* [whole, whole_end): seen by all */
 } Reading;
 
-/* Element `at` of a cache. */
-INLINE const void *cached(KvType type, const void *cache, size_t at) {
-    return (const char *)cache +
-           at * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-}
-
+/* LANES elements of a cache, from element `at` on. */
 INLINE vf load_cached(KvType type, const void *cache, size_t at) {
-    const void *p = cached(type, cache, at);
-    return type == KV_F32 ? vload(p) : vload_f16(p);
+    return type == KV_F32 ? vload((const float *)cache + at)
+                          : vload_f16((const uint16_t *)cache + at);
 }
 
 /* The index of element i of vector v of positions; a head is divided into parts of `part` elements.
@@ -42,15 +37,6 @@ INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
         block -= a->kv->blocks;
     return a->start + kv_at(a->queries->size, part, a->kv->blocks, block, i) +
            v % BLOCK_VECTORS * LANES;
-}
-
-/* Prefetches the values of all positions that the query sees: a head is too short for hardware
- * prefetching. */
-INLINE void prefetch_values(const Reading *a, KvType type) {
-    for (int v = a->from; v < a->end; v += BLOCK_VECTORS)
-        for (int i = 0; i < a->queries->size; i++)
-            prefetch_read(
-                cached(type, a->kv->values, vector_at(a, v, KV_VALUE_PART, i)));
 }
 
 /* The causal mask and the window: the lanes of vector v whose keys query k sees. */
@@ -168,8 +154,6 @@ INLINE void attend_group(const Reading *a, KvType type, const int n) {
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
-    if (n == 1 && a->queries->prefetch)
-        prefetch_values(a, type);
     for (; v < a->from + apart; v++)
         score_vectors(a, type, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++)

@@ -32,11 +32,10 @@ typedef struct {
 /* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the
  * query heads that share it, in the order of their positions. */
 typedef struct {
-    int size;      /* elements of a head */
-    int head;      /* the KV head */
-    bool prefetch; /* of values */
-    float scale;   /* of the scores */
-    float cap;     /* a score z becomes cap tanh(z / cap); 0: not capped */
+    int size;    /* elements of a head */
+    int head;    /* the KV head */
+    float scale; /* of the scores */
+    float cap;   /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];
     float *out[KV_QUERIES];
     float *scores[KV_QUERIES]; /* scratch, a float for each cached position */

@@ -45,15 +45,11 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
                     int n) {
     const int thread = omp_get_thread_num(),
               group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
-    uint8_t *const scratch =
-        buffer->scratch + (size_t)thread * buffer->scratch_bytes;
     Input in = {.buffer = buffer,
                 .x = x,
                 .q = buffer->q,
                 .groups = buffer->groups,
                 .unit_rows = buffer->unit_rows,
-                .packed = scratch,
-                .unpacked = scratch + buffer->scratch_bytes / 2,
                 .cols = w->cols,
                 .group = group,
                 .row_groups = w->cols / group};

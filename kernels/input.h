@@ -41,8 +41,6 @@ typedef struct {
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][row_groups] */
     uint8_t *unit_rows; /* [n][unit's bytes of cols], or NULL */
-    uint8_t *packed;    /* this thread's scratch for packed panels */
-    uint8_t *unpacked;  /* this thread's scratch for unpacked panels */
     int cols, group, row_groups;
 } Input;
 

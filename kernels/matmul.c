@@ -24,14 +24,13 @@ static const Kernels *const KERNELS[] = {
 /* ---- a few tokens -------------------------------------------------------- */
 
 /* Adds the products of columns [col, col + n) of n_panels packed panels to
- * sums[n_panels][tokens]. Only the first tile prefetches. */
+ * sums[n_panels][tokens]. */
 static void add_packed(vf *sums, const Task *p, Operands o, int n_panels) {
     Tile *const *tiles = p->kernels->packed;
     o.count = n_panels;
     for (int k = 3; o.t < p->n; o.t += 1 << k) {
         while (o.t + (1 << k) > p->n || !tiles[k])
             k--;
-        o.prefetch = first_prefetch(p->w, o.t);
         tiles[k](sums + o.t, o);
     }
 }
@@ -75,10 +74,23 @@ static void panel_rows(const Task *p) {
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                  const Input *in, int n, bool add) {
-    const int panel = row / LANES, end = (row + n_rows - 1) / LANES + 1;
-    const Task p = {y,  stride, w,  KERNELS[w->type], row, n_rows, panel, end,
-                    in, n,      add};
-    const TileUnit *unit = in->buffer->unit;
+    const InputBuffer *b = in->buffer;
+    uint8_t *const scratch =
+        b->scratch + (size_t)omp_get_thread_num() * b->scratch_bytes;
+    const Task p = {.y = y,
+                    .stride = stride,
+                    .w = w,
+                    .kernels = KERNELS[w->type],
+                    .row = row,
+                    .n_rows = n_rows,
+                    .panel = row / LANES,
+                    .end = (row + n_rows - 1) / LANES + 1,
+                    .in = in,
+                    .n = n,
+                    .add = add,
+                    .packed = scratch,
+                    .unpacked = scratch + b->scratch_bytes / 2};
+    const TileUnit *unit = b->unit;
     if (!unit || !unit->multiply(&p))
         panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)

@@ -35,15 +35,6 @@ INLINE vi block_word(Type type, const uint8_t *block, int i) {
     return v;
 }
 
-/* Prefetches the bytes of a panel that are `distance` bytes after [p, p + bytes). */
-INLINE void prefetch_ahead(Prefetch prefetch, const uint8_t *p, size_t bytes) {
-    for (size_t i = 0; prefetch.distance && i < bytes; i += CACHE_LINE)
-        if (prefetch.near)
-            prefetch_near(p + prefetch.distance + i);
-        else
-            prefetch_read(p + prefetch.distance + i);
-}
-
 /* v >> n, or v << -n. */
 INLINE vi vshift(vi v, int n) {
     return n < 0 ? v << -n : v >> n;

@@ -57,13 +57,10 @@ typedef float f4 __attribute__((vector_size(16)));
 
 enum { CACHE_LINE = 64 };
 
-/* Prefetches the cache line of p, for reading (into the second-level cache, or the first) or for
- * writing. p may be any address. */
+/* Prefetches the cache line of p, for reading (into the second-level cache) or
+ * for writing. p may be any address. */
 INLINE void prefetch_read(const void *p) {
     __builtin_prefetch(p, 0, 2);
-}
-INLINE void prefetch_near(const void *p) {
-    __builtin_prefetch(p, 0, 3);
 }
 INLINE void prefetch_write(const void *p) {
     __builtin_prefetch(p, 1);
@@ -341,6 +338,15 @@ INLINE vf vfrom_f16(vi v) {
 /* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and
  * the sums of products are too large by BYTE_OFFSET times the sum of the activations. */
 enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
+
+/* Makes the compiler assume that the bytes in v have changed. */
+#if defined(__x86_64__)
+#define vforget(v) __asm__("" : "+x"(v))
+#elif defined(__ARM_NEON)
+#define vforget(v) __asm__("" : "+w"(v))
+#else
+#define vforget(v) __asm__("" : "+m"(v))
+#endif
 
 INLINE vi vset_int(int32_t a) {
     return a - (vi){0};

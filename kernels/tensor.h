@@ -95,13 +95,6 @@ static inline int type_from_name(const char *name, Type *type) {
     return -1;
 }
 
-/* Software prefetch in a product: how far ahead of its reads it fetches a panel. lab/tune.c
- * measures which setting is fastest on a machine. */
-typedef struct {
-    int distance; /* bytes; 0: off */
-    bool near;    /* into the first-level cache, not the second */
-} Prefetch;
-
 /* How processes share the rows of a weight, each computing its own part of the outputs. */
 typedef struct Share Share;
 struct Share {
@@ -123,7 +116,6 @@ typedef struct {
     const void *scales;
     /* a copy of data in panels (panels.h), not owned; or NULL */
     uint8_t *panels;
-    Prefetch prefetch;  /* of panels */
     int group;          /* TYPE_I8: weights per scale; divides cols */
     const float *bias;  /* [rows], added to the product; or NULL */
     uint64_t offset;    /* of data in the file, for `info` */

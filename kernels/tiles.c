@@ -10,8 +10,8 @@ const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
     if (w->panels)
         return w->panels + (size_t)panel * *stride + packed_bytes(w, col);
     for (int i = 0; i < n_panels; i++)
-        panel_pack(p->in->packed + (size_t)i * *stride, w, panel + i, col, n);
-    return p->in->packed;
+        panel_pack(p->packed + (size_t)i * *stride, w, panel + i, col, n);
+    return p->packed;
 }
 
 /* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch.
@@ -25,10 +25,10 @@ static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
         return packed;
     const size_t next = unpacked_bytes(w, w->cols);
     for (int i = 0; i < n_panels; i++, packed += *stride)
-        p->kernels->unpack(p->in->unpacked + (size_t)i * next, packed, w->cols,
-                           offset, first_prefetch(w, 0));
+        p->kernels->unpack(p->unpacked + (size_t)i * next, packed, w->cols,
+                           offset);
     *stride = next;
-    return p->in->unpacked;
+    return p->unpacked;
 }
 
 /* ---- outputs ------------------------------------------------------------ */
@@ -73,9 +73,13 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
                   skip = tile_tokens - tokens;
         vf sums[MANY_SUMS];
         prefetch_outputs(p, panel, n_panels, t, tokens);
-        tile(sums,
-             (Operands){
-                 panels, stride, 1, p->w, p->in, t - skip, 0, p->w->cols, {0}});
+        tile(sums, (Operands){.panels = panels,
+                              .stride = stride,
+                              .count = 1,
+                              .w = p->w,
+                              .in = p->in,
+                              .t = t - skip,
+                              .n = p->w->cols});
         store_sums(p, sums, panel, n_panels, t - skip, tile_tokens, skip);
     }
 }

@@ -32,15 +32,13 @@ typedef struct {
     const Tensor *w;
     const Input *in;
     int t, col, n;
-    Prefetch prefetch; /* of a tile of one panel, which reads from memory */
 } Operands;
 
 /* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
 typedef void Tile(vf *sums, Operands o);
 
 /* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
-typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset,
-                    Prefetch prefetch);
+typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset);
 
 /* The functions of a weight type. */
 typedef struct {
@@ -71,19 +69,14 @@ struct Task {
     const Input *in;
     int n;
     bool add;
+    /* this thread's scratch: panels that are packed or unpacked during the product */
+    uint8_t *packed, *unpacked;
 };
 
 /* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed
  * now into the scratch. */
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
                              int n, size_t *stride);
-
-/* The prefetch setting of the tile that begins at token t. Only the first tile prefetches, and only
- * panels of w. */
-static inline Prefetch first_prefetch(const Tensor *w, int t) {
-    const Prefetch none = {0};
-    return w->panels && t == 0 ? w->prefetch : none;
-}
 
 /* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip`
  * tokens. */
@@ -135,8 +128,6 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
     UNROLL(k, n_panels * tokens)
         totals[k] = o.col ? sums[k] : (vf){0};
     for (; o.n >= SUM_COLUMNS; o.n -= SUM_COLUMNS, o.panels += step) {
-        if (n_panels == 1)
-            prefetch_ahead(o.prefetch, o.panels, step);
         add_columns(totals, o.panels, o.stride, x, type, SUM_COLUMNS, n_panels,
                     tokens);
         UNROLL(i, tokens)
@@ -287,8 +278,6 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
     UNROLL(k, n_panels * tokens)
         totals[k] = o.col ? sums[k] : (vf){0};
     for (int g = 0, first = 0; g < o.n / columns; g += step) {
-        if (n_panels == 1 && first == 0)
-            prefetch_ahead(o.prefetch, o.panels, l.bytes);
         UNROLL(i, step)
             add_group(totals, &o, &l, first + i, q + i * columns,
                       x + i / l.input_groups, n_panels, tokens);
@@ -306,10 +295,9 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
 
 /* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
-                          int n, int offset, Prefetch prefetch) {
+                          int n, int offset) {
     const Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
-        prefetch_ahead(prefetch, panel, l.bytes);
         for (int i = 0; i < l.groups;
              i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL(k, l.quads) {
@@ -361,7 +349,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
 #define BLOCK_KERNELS(id, groups, eight)                                       \
     PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                      \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
-                            int offset, Prefetch prefetch) {                   \
-        unpack_blocks(unpacked, TYPE_##id, panel, n, offset, prefetch);        \
+                            int offset) {                                      \
+        unpack_blocks(unpacked, TYPE_##id, panel, n, offset);                  \
     }                                                                          \
     const Kernels kernels_##id = {PACKED(id, eight), groups, unpack_##id};

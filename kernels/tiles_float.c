@@ -3,14 +3,10 @@
 #include "kernels/tiles.h"
 
 INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel,
-                           int n, Prefetch prefetch) {
-    const size_t step = columns_bytes(type, SUM_COLUMNS);
-    for (int c = 0; c < n; c++) {
-        if (c % SUM_COLUMNS == 0)
-            prefetch_ahead(prefetch, panel + columns_bytes(type, c), step);
+                           int n) {
+    for (int c = 0; c < n; c++)
         vstore((float *)(void *)unpacked + c * LANES,
                load_column(type, panel, c));
-    }
 }
 
 PACKED_TILES(F32, float_tile, TYPE_F32)
@@ -20,9 +16,9 @@ const Kernels kernels_F32 = {PACKED(F32, true), floats, NULL};
 #define X(id, ...)                                                             \
     PACKED_TILES(id, float_tile, TYPE_##id)                                    \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
-                            int offset, Prefetch prefetch) {                   \
+                            int offset) {                                      \
         (void)offset;                                                          \
-        unpack_columns(unpacked, TYPE_##id, panel, n, prefetch);               \
+        unpack_columns(unpacked, TYPE_##id, panel, n);                         \
     }                                                                          \
     const Kernels kernels_##id = {PACKED(id, true), floats, unpack_##id};
 FLOAT16_TYPES(X)

@@ -7,7 +7,7 @@
 #include "lab/limits.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "kernels/panels.h"
+#include "kernels/simd.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -25,29 +25,31 @@ enum {
  * read only *p. */
 typedef float Loop(const float *p, size_t n);
 
-/* Sums n floats, read as `streams` concurrent streams. */
+/* Sums n floats, read as `streams` concurrent streams, which are prefetched
+ * `ahead` floats ahead; 0: by the hardware only. */
 INLINE float read_streams(const float *floats, size_t n, const size_t streams,
-                          Prefetch prefetch) {
+                          const size_t ahead) {
     const size_t part = n / streams;
     vf sums[STREAM_SUMS] = {{0}};
     for (size_t i = 0; i < part; i += STREAM_SUMS * LANES)
-        for (const float *p = floats + i; p < floats + n; p += part) {
-            prefetch_ahead(prefetch, (const uint8_t *)p, STREAM_SUMS * VBYTES);
-            UNROLL(j, STREAM_SUMS)
+        for (const float *p = floats + i; p < floats + n; p += part)
+            UNROLL(j, STREAM_SUMS) {
+                if (ahead)
+                    prefetch_read(p + j * LANES + ahead);
                 sums[j] += vload(p + j * LANES);
-        }
+            }
     for (int j = 1; j < STREAM_SUMS; j++)
         sums[0] += sums[j];
     return vsum(sums[0]);
 }
 
-#define READ_LOOP(name, streams, distance, near)                               \
+#define READ_LOOP(name, streams, ahead)                                        \
     static float name(const float *p, size_t n) {                              \
-        return read_streams(p, n, streams, (Prefetch){distance, near});        \
+        return read_streams(p, n, streams, ahead);                             \
     }
-READ_LOOP(four_streams, 4, 0, false)
-READ_LOOP(one_stream_near, 1, 2048, true)
-READ_LOOP(four_streams_far, 4, 8192, false)
+READ_LOOP(four_streams, 4, 0)
+READ_LOOP(one_stream, 1, 512)
+READ_LOOP(four_streams_far, 4, 2048)
 
 /* n multiply-adds in independent chains. */
 static float multiply_floats(const float *p, size_t n) {
@@ -66,12 +68,16 @@ static float multiply_floats(const float *p, size_t n) {
 
 static float multiply_bytes(const float *p, size_t n) {
     vi sums[CHAINS];
-    const vb a = (vb)vset_int((int)*p);
+    vb w = (vb)vset_int((int)*p), x = w;
     UNROLL(j, CHAINS)
         sums[j] = vset_int(j);
-    for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES)
-        UNROLL(j, CHAINS)
-            sums[j] = vdot(sums[j], a, a);
+    for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES) {
+        vforget(w); /* as in a tile, w serves several products, x one */
+        UNROLL(j, CHAINS) {
+            vforget(x);
+            sums[j] = vdot(sums[j], w, x);
+        }
+    }
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
     return vsum(vfloat(sums[0]));
@@ -102,8 +108,8 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
 }
 
 double read_rate(size_t bytes, int threads) {
-    static Loop *const loops[] = {four_streams, one_stream_near,
-                                  four_streams_far, NULL};
+    static Loop *const loops[] = {four_streams, one_stream, four_streams_far,
+                                  NULL};
     const size_t used = smaller(bytes, MAX_READ) / sizeof(float),
                  share = (used / (size_t)threads / UNIT + 1) * UNIT,
                  n = share * threads;

@@ -19,7 +19,7 @@ int measure(Round *round, void *context, int n_values, double seconds,
 
 /* A synthetic text: a prompt in one pass, then `steps` tokens one by one. */
 typedef struct {
-    Tuning *tuning; /* contains the model and the session */
+    Tuning *tuning; /* contains the session */
     int prompt, steps;
 } Workload;
 

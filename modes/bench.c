@@ -31,7 +31,7 @@ static const char *const NAMES[N_VALUES] = {
 
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
-    const Model *m = t->tuning->model;
+    const Model *m = t->tuning->session->model;
     const int threads = t->tuning->session->n_threads;
     const double bytes = (double)m->decode_bytes / n_ranks;
     double seconds[N_PHASES];
@@ -69,10 +69,9 @@ static void show_rate(const char *name, Estimate tokens, Estimate rate,
 
 static void report(const Options *o, const Workload *t, const Estimate *rates,
                    int rounds) {
-    const Model *m = t->tuning->model;
+    const Model *m = t->tuning->session->model;
     const Session *s = t->tuning->session;
-    const char *type = type_name(m->embedding.type),
-               *reads = tuning_text(t->tuning);
+    const char *const type = type_name(m->embedding.type);
     const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
@@ -80,8 +79,9 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
             write_estimate(stdout, NAMES[v], rates[v]);
         printf(
             ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
-            "\"reads\": \"%s\", \"ranks\": %d}\n",
-            type, t->prompt, t->steps, rounds, m->decode_bytes, reads, n_ranks);
+            "\"decode_threads\": %d, \"ranks\": %d}\n",
+            type, t->prompt, t->steps, rounds, m->decode_bytes,
+            s->decode_threads, n_ranks);
         return;
     }
     show_rate("prefill", rates[PREFILL_RATE], rates[PREFILL_OPERATIONS],
@@ -90,10 +90,9 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
     show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s",
               rates[READ_BYTES]);
     printf(
-        "%s%s; threads: %d; prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n"
-        "decode: %s\n",
+        "%s%s; threads: %d (decode: %d); prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
         type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads,
-        t->prompt, t->steps, m->decode_bytes, rounds, reads);
+        s->decode_threads, t->prompt, t->steps, m->decode_bytes, rounds);
 }
 
 int mode_bench(Run *run) {

@@ -236,7 +236,7 @@ static void show_statistics(const Generation *g) {
         fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted,
                 guesser->guessed);
     if (run->options->verbose)
-        fprintf(stderr, "; decode: %s", tuning_text(&run->tuning));
+        fprintf(stderr, "; threads of decode: %d", run->session.decode_threads);
     fputc('\n', stderr);
 }
 

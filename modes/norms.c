@@ -245,13 +245,14 @@ typedef struct {
     /* NormKind of the model's unchanged norms, in the order of its parts; owned */
     Buffer kinds;
     Load load; /* of all rounds */
+    Model *model;
 } Trial;
 
 /* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains
  * set. */
 static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
-    for (PartAt at = parts_of(t->text.tuning->model); next_part(&at);)
+    for (PartAt at = parts_of(t->model); next_part(&at);)
         if (part_norm(&at))
             part_norm(&at)->kind =
                 variant == UNCHANGED ? *kept++ : (NormKind)variant;
@@ -341,7 +342,8 @@ static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
     const int half = run->session.context / 2;
     Trial t = {
-        .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)}};
+        .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)},
+        .model = &run->model};
     Estimate estimates[MAX_VALUES];
     if (half < 2)
         return 0;

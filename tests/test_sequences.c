@@ -160,7 +160,7 @@ static void check_schedule(KvType kv, uint64_t seed) {
             follow_end(0);
     } else {
         Tuning tuning;
-        tuning_open(&tuning, &own, &s);
+        tuning_open(&tuning, &s);
         CHECK(follow(&s, &tuning) == 0, "%s: another status than rank 0's",
               what);
     }

@@ -8,6 +8,7 @@
 #include "formats/gguf.h"
 #include "formats/open.h"
 #include "kernels/quant.h"
+#include "kernels/simd.h"
 #include "kv_cache.h"
 #include "lab/estimate.h"
 #include "lab/limits.h"
@@ -19,6 +20,7 @@
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -677,6 +679,29 @@ static void the_memory_that_is_read_is_limited(void) {
 #endif
 }
 
+/* With AVX2, a product of int8 takes four instructions. The limit counts all of
+ * them: the compiler must not move one out of the loop. (Without objdump or AVX2
+ * there is nothing to count.) */
+static void the_limit_of_int8_multiplies_all_it_counts(void) {
+    char command[3 * PATH_MAX], text[512];
+    const char *binary = getenv("NORMA_RUN");
+    snprintf(command, sizeof command,
+             "objdump -d --no-show-raw-insn --disassemble=multiply_bytes '%s' "
+             "2>/dev/null",
+             binary ? binary : "./run");
+    FILE *in = LANES == 8 ? popen(command, "r") : NULL;
+    int signs = 0, products = 0, sums = 0;
+    while (in && fgets(text, sizeof text, in)) {
+        signs += strstr(text, "vpsignb") != NULL;
+        products += strstr(text, "vpmaddubsw") != NULL;
+        sums += strstr(text, "vpmaddwd") != NULL;
+    }
+    if (in)
+        pclose(in);
+    CHECK(signs == sums && products == sums,
+          "%d signs and %d products in %d sums", signs, products, sums);
+}
+
 /* dim 8 with the notes' 10 tokens, then every dim. */
 static void the_bench_of_all_dims(void) {
     if (test_fast()) {
@@ -888,6 +913,7 @@ void suite_lab(void) {
     TEST(the_bench_of_a_model_with_head_norms);
     TEST(the_memory_that_is_read_is_limited);
     TEST(the_bench_of_all_dims);
+    TEST(the_limit_of_int8_multiplies_all_it_counts);
     TEST(a_sweep_equals_separate_runs);
     TEST(a_dump_has_every_norm);
     TEST(a_dump_has_head_norms);

@@ -1,9 +1,8 @@
-/* test_tune.c: tune.c: its choice of threads and prefetching, with durations that the test sets.
+/* test_tune.c: tune.c: its choice of threads, with durations that the test sets.
  *
- * test_matmul.c and test_invariance.c check that neither changes a bit.
+ * test_invariance.c checks that threads change no bit.
  */
 #include "formats/open.h"
-#include "formats/parts.h"
 #include "lab/tune.h"
 
 #include "tests/support/test.h"
@@ -24,7 +23,7 @@ static void open_all(void) {
     CHECK(!hashmodel_write(&MEDIUM, path, 0, 0) && !model_open(&m, path),
           "cannot make the model");
     CHECK(!session_open(&s, &m, 2, 8, 0, KV_F32), "cannot open");
-    tuning_open(&t, &m, &s);
+    tuning_open(&t, &s);
 }
 
 static void close_all(void) {
@@ -32,58 +31,36 @@ static void close_all(void) {
     model_close(&m);
 }
 
-/* The fastest settings of the simulated machine. */
-typedef struct {
-    int threads;
-    Prefetch prefetch;
-    double gain; /* share of the time that the prefetch saves */
-} Likes;
-
-static bool same_prefetch(Prefetch a, Prefetch b) {
-    return a.distance == b.distance && a.near == b.near;
+/* Sets the duration of a token on a machine where `threads` threads are faster.
+ * Sometimes another program takes the processor. */
+static void run_token(int threads, double factor, int token) {
+    s.seconds = 10.0 * (s.decode_threads == threads ? 1 : factor) +
+                (token * 7 % 11 == 0 ? 50 : 0);
 }
 
-/* Sets the duration of a token. Sometimes another program takes the processor. */
-static void run_token(const Likes *likes, int token) {
-    s.seconds =
-        10.0 *
-            (same_prefetch(m.output.prefetch, likes->prefetch) ? 1 - likes->gain
-                                                               : 1) *
-            (s.decode_threads == likes->threads ? 1 : 1.5) +
-        (token * 7 % 11 == 0 ? 50 : 0);
-}
-
-/* Checks the number of threads and the prefetch of every weight after the last trial. */
-static void check_choice(Likes likes, int threads, Prefetch expected) {
+/* Checks the number of threads after the last trial. */
+static void check_choice(int faster, double factor, int expected) {
     open_all();
     int n = 0;
     for (int last = -1; t.tried > last && n < 200;
          n++) { /* until nothing more is tried */
         last = t.tried;
-        run_token(&likes, n);
+        run_token(faster, factor, n);
         tune(&t, 1);
     }
-    CHECK(n > 1 && n < 200 && s.decode_threads == threads,
+    CHECK(n > 1 && n < 200 && s.decode_threads == expected,
           "after %d tokens %d threads", n, s.decode_threads);
-    for (PartAt at = parts_of(&m); next_part(&at);) {
-        const Tensor *w = part_weight(&at);
-        CHECK(!w || same_prefetch(w->prefetch, expected),
-              "prefetches %d bytes distance, not %d", w->prefetch.distance,
-              expected.distance);
-    }
-    CHECK(same_prefetch(m.output.prefetch, expected),
-          "the output prefetches %d bytes ahead", m.output.prefetch.distance);
     close_all();
 }
 
 static void the_fastest_is_chosen(void) {
-    check_choice((Likes){2, {4096, false}, 0.3}, 2, (Prefetch){4096, false});
-    check_choice((Likes){1, {2048, true}, 0.1}, 1, (Prefetch){2048, true});
+    check_choice(2, 1.5, 2);
+    check_choice(1, 1.5, 1);
 }
 
-static void prefetching_needs_a_gain(void) {
-    check_choice((Likes){2, {8192, false}, 0.01}, 2, (Prefetch){0, false});
-    check_choice((Likes){2, {0, false}, 0.2}, 2, (Prefetch){0, false});
+static void two_threads_need_a_gain(void) {
+    check_choice(2, 1.01, 1);
+    check_choice(2, 1.05, 2);
 }
 
 /* Only passes of one step are timed, by the session itself. */
@@ -102,19 +79,17 @@ static void prompts_are_not_timed(void) {
     close_all();
 }
 
-/* A profile's shares depend on the number of threads, so only prefetching is tried. */
+/* A profile's shares depend on the number of threads, so nothing is tried. */
 static void an_observed_session_keeps_its_threads(void) {
     open_all();
     s.probe = &(Probe){0};
-    tuning_open(&t, &m, &s);
+    tuning_open(&t, &s);
     for (int i = 0; i < 200; i++) {
         CHECK(s.decode_threads == 2, "token %d runs on %d threads", i,
               s.decode_threads);
-        run_token(&(Likes){1, {4096, false}, 0.3}, i);
+        run_token(1, 1.5, i);
         tune(&t, 1);
     }
-    CHECK(m.output.prefetch.distance == 4096, "prefetches %d bytes ahead",
-          m.output.prefetch.distance);
     close_all();
 }
 
@@ -129,7 +104,7 @@ static void nothing_is_packed_while_tokens_run(void) {
 
 void suite_tune(void) {
     TEST(the_fastest_is_chosen);
-    TEST(prefetching_needs_a_gain);
+    TEST(two_threads_need_a_gain);
     TEST(an_observed_session_keeps_its_threads);
     TEST(prompts_are_not_timed);
     TEST(nothing_is_packed_while_tokens_run);
