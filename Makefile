@@ -4,7 +4,6 @@
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
 # Cross-compilation:                 make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
 # Warnings as errors:                make WERROR=1
-# Plain formulas only, slow:         make PLAIN=1
 # Show full commands:                make V=1
 #
 # Compiles on all processors unless -j is given.
@@ -38,12 +37,6 @@ export MPIRUN
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_btl_vader_single_copy_mechanism := none
-endif
-
-# PLAIN=1: the forward pass as plain formulas in double, on one thread: a slow reference to read and to compare with.
-ifdef PLAIN
-FLAGS += -DNORMA_PLAIN
-VARIANT ?= plain
 endif
 
 # Each variant, a set of flags, has its own build folder.
@@ -81,7 +74,7 @@ PARALLEL  = $(MAKE) --no-print-directory \
 .PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
 all:
 	+@$(PARALLEL) $(BINARY)
-	$(if $(filter release mpi plain,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
+	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
 
 objects: $(OBJECTS)
 
@@ -94,7 +87,7 @@ $(BINARY): $(OBJECTS)
 
 # Functions that tests/support/wrap.c and oracle.c (guesser_guess) replace in the tests and in the program under test.
 WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf nanoseconds lost_processors memory_available \
-    guesser_guess $(if $(MPI),MPI_Waitall MPI_Recv)
+    guesser_guess session_open $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
 $(RUNNER): $(TESTED) $(LIBRARY)
 $(BUILD)/tests/growth: $(TESTED) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))

@@ -24,7 +24,6 @@
 #include "kernels/attend.h"
 #include "kernels/input.h"
 #include "kernels/matmul.h"
-#include "kernels/quant.h"
 #include "kernels/team.h"
 #include "norm.h"
 #include "rope.h"
@@ -43,90 +42,7 @@ static float score_scale(const Config *c) {
                                    : 1.0f / sqrtf((float)c->head_size);
 }
 
-/* ---- the formula -------------------------------------------------------- */
-
-/* Normalizes and rotates a step's queries or keys. */
-static void position_heads_plain(const Session *s, const Layer *layer,
-                                 float *heads, const Norm *norm, int n_heads,
-                                 int pos) {
-    const Config *c = &s->model->config;
-    const int size = c->head_size, joined = c->wide_head_norms ? n_heads : 1;
-    if (!c->late_head_norms)
-        norm_plain(heads, heads, norm, n_heads / joined, joined * size);
-    for (int h = 0; h < n_heads; h++)
-        rope_plain(heads + h * size, &s->ropes[layer->rope], pos);
-    if (c->late_head_norms)
-        norm_plain(heads, heads, norm, n_heads / joined, joined * size);
-}
-
-/* Computes a step's queries, and appends its keys and values to the cache. */
-static void project_plain(const Session *s, const Layer *layer, const float *xn,
-                          const Step *step, float *q) {
-    const Config *config = &s->model->config;
-    const Chunk *c = &s->chunk;
-    const KvCache *kv = &s->sequences[step->sequence].kv;
-    const int l = layer->index, size = config->head_size,
-              kv_heads = config->n_kv_heads, pos = step->pos;
-    matmul_plain(q, &layer->wq, xn, c->row);
-    matmul_plain(c->k, &layer->wk, xn, c->row);
-    matmul_plain(c->v, &layer->wv, xn, c->row);
-    position_heads_plain(s, layer, q, &layer->q_norm, config->n_heads, pos);
-    position_heads_plain(s, layer, c->k, &layer->k_norm, kv_heads, pos);
-    for (int h = 0; h < kv_heads; h++) {
-        kv_write(kv, l, KV_KEYS, h, c->k + h * size, 0, 1, pos);
-        kv_write(kv, l, KV_VALUES, h, c->v + h * size, 0, 1, pos);
-    }
-}
-
-/* out = softmax(scale q k) v for query head h of a step. */
-static void attend_plain(const Session *s, const Layer *layer, const Step *step,
-                         const float *q, int h) {
-    const Config *c = &s->model->config;
-    const KvCache *kv = &s->sequences[step->sequence].kv;
-    const int l = layer->index, size = c->head_size,
-              kv_head = h * c->n_kv_heads / c->n_heads;
-    const int first = first_visible(layer, step->pos); /* the mask */
-    float *out = s->chunk.att + h * size, *scores = s->chunk.scores;
-    double max = -INFINITY, sum = 0;
-    for (int p = first; p <= step->pos; p++) {
-        double z = 0;
-        for (int i = 0; i < size; i++)
-            z += (double)q[i] * kv_read(kv, l, KV_KEYS, kv_head, p, i);
-        z *= score_scale(c);
-        if (c->attention_cap != 0)
-            z = c->attention_cap * tanh(z / c->attention_cap);
-        scores[p] = (float)z;
-        max = fmax(max, z);
-    }
-    for (int p = first; p <= step->pos; p++)
-        sum += exp(scores[p] - max);
-    for (int i = 0; i < size; i++) {
-        double mean = 0;
-        for (int p = first; p <= step->pos; p++)
-            mean +=
-                exp(scores[p] - max) * kv_read(kv, l, KV_VALUES, kv_head, p, i);
-        out[i] = (float)(mean / sum);
-    }
-}
-
-void attention_plain(Session *s, const Layer *layer, float *x, const float *xn,
-                     int n) {
-    const Config *config = &s->model->config;
-    const int dim = config->dim, size = config->head_size,
-              n_heads = config->n_heads;
-    const Chunk *c = &s->chunk;
-    for (int t = 0; t < n; t++, x += dim, xn += dim) {
-        float *q = c->q + (size_t)t * n_heads * size;
-        project_plain(s, layer, xn, &c->steps[t], q);
-        for (int h = 0; h < n_heads; h++)
-            attend_plain(s, layer, &c->steps[t], q + h * size, h);
-        matmul_plain(c->added, &layer->wo, c->att, c->row);
-        for (int i = 0; i < dim; i++)
-            x[i] += c->added[i];
-    }
-}
-
-/* ---- the fast form: queries, keys, values ------------------------------- */
+/* ---- queries, keys, values --------------------------------------------- */
 
 /* This process's heads of one projection (queries, keys or values), and the
  * calling thread's part of them. A thread works on its heads from the product

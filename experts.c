@@ -13,13 +13,10 @@
  */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
-#include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
 #include "session.h"
 #include <math.h>
-
-/* ---- the formula -------------------------------------------------------- */
 
 /* The other three softmaxes sum in a different order, so sharing one
  * function would change bits: attend.c scales vectors of scores and keeps 1
@@ -58,31 +55,6 @@ static void choose(float *p, const Config *c) {
     for (int e = 0; e < c->n_experts; e++)
         p[e] = !used[e] ? NOT_USED : c->norm_topk ? p[e] / sum : p[e];
 }
-
-void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
-                   int n) {
-    const Config *config = &s->model->config;
-    const Chunk *c = &s->chunk;
-    const int dim = config->dim;
-    float *in = c->expert_rows;
-    for (int t = 0; t < n; t++, x += dim, xn += dim) {
-        /* a copy: xn is x if the layer has no norm */
-        memcpy(in, xn, dim * sizeof *in);
-        matmul_plain(c->router, &layer->router, xn, c->row);
-        choose(c->router, config);
-        for (int e = 0; e < config->n_experts; e++) {
-            if (c->router[e] == NOT_USED)
-                continue;
-            swiglu_plain(s, &layer->experts[e], c->added, in);
-            for (int i = 0; i < dim; i++)
-                x[i] += c->router[e] * c->added[i];
-        }
-        if (layer->mlp.weight.data)
-            mlp_plain(s, layer, x, xn, 1);
-    }
-}
-
-/* ---- the fast form ------------------------------------------------------ */
 
 /* Turns the router's logits of n tokens into slots, sorted by expert. It is
  * little work: one thread calls it. */
@@ -170,7 +142,6 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
             down(c, x, &m[e->expert].down, e, first, count, &in);
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
-    /* without a norm, xn is x with the experts' outputs */
     if (shared->data)
         mlp(s, layer, x, xn, n);
 }

@@ -177,13 +177,3 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
         }
     }
 }
-
-float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos,
-              int i) {
-    const KvLayer *l = &kv->layers[layer];
-    const size_t at = place(kv, kind == KV_KEYS ? kv->head_size : KV_VALUE_PART,
-                            l->blocks, head, pos, i);
-    const void *cache = kind == KV_KEYS ? l->keys : l->values;
-    return kv->type == KV_F32 ? ((const float *)cache)[at]
-                              : f16_to_f32(((const uint16_t *)cache)[at]);
-}

@@ -34,7 +34,3 @@ int kv_copy(KvCache *to, const KvCache *from);
  * 1, ...; token t's are the head_size floats at rows + t * stride. */
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
               const float *rows, size_t stride, int n, int pos);
-
-/* Returns element i of the key (or value) of one head at a cached position. */
-float kv_read(const KvCache *kv, int layer, KvKind kind, int head, int pos,
-              int i);

@@ -1,36 +1,22 @@
 /* mlp.c: the feed-forward half of a dense decoder layer, x += mlp(norm(x)).
  *
- *     gate, up = Wgate xn, Wup xn     mlp_gate_up
- *     gate = silu(gate) * up          mlp_gate_up
- *     x += Wdown gate                 mlp, the residual
+ *     gate = silu(Wgate xn) * (Wup xn)     mlp_gate_up
+ *     x += Wdown gate                      mlp, the residual
  *
  * Owns SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"). It does not
  * own the products (kernels/matmul.c) or mixtures of experts (experts.c). */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
-#include "kernels/quant.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
 #include "session.h"
 #include <math.h>
 
-/* ---- the formula -------------------------------------------------------- */
-
-static double silu_plain(double a) {
-    return a / (1 + exp(-a));
-}
-static double gelu_plain(double a) {
-    return a / 2 * (1 + tanh(sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
-}
-static double relu2_plain(double a) {
-    return a * fmax(a, 0);
-}
-
 /* by Activation */
 const ActivationRow ACTIVATIONS[] = {
-    {"silu", "silu", "swish", silu_plain},
-    {"gelu", "gelu_pytorch_tanh", "gelu_new", gelu_plain},
-    {"relu squared", "relu2", "relu2", relu2_plain},
+    {"silu", "silu", "swish"},
+    {"gelu", "gelu_pytorch_tanh", "gelu_new"},
+    {"relu squared", "relu2", "relu2"},
 };
 _Static_assert(sizeof ACTIVATIONS / sizeof *ACTIVATIONS == N_ACTIVATIONS,
                "an activation has no row");
@@ -39,37 +25,6 @@ _Static_assert(sizeof ACTIVATIONS / sizeof *ACTIVATIONS == N_ACTIVATIONS,
 static float sigmoid(float z) {
     return 1 / (1 + expf(-z));
 }
-
-void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn) {
-    const Activation a = s->model->config.activation;
-    const Chunk *c = &s->chunk;
-    float weight = 1;
-    if (m->weight.data) {
-        matmul_plain(&weight, &m->weight, xn, c->row);
-        weight = sigmoid(weight);
-    }
-    matmul_plain(c->gate, &m->gate, xn, c->row);
-    if (m->up.data)
-        matmul_plain(c->up, &m->up, xn, c->row);
-    for (int i = 0; i < m->gate.rows; i++)
-        c->gate[i] = (float)(ACTIVATIONS[a].plain(c->gate[i]) *
-                             (m->up.data ? c->up[i] : 1));
-    matmul_plain(y, &m->down, c->gate, c->row);
-    for (int i = 0; i < m->down.rows; i++)
-        y[i] *= weight;
-}
-
-void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
-               int n) {
-    const int dim = s->model->config.dim;
-    for (int t = 0; t < n; t++, x += dim, xn += dim) {
-        swiglu_plain(s, &layer->mlp, s->chunk.added, xn);
-        for (int i = 0; i < dim; i++)
-            x[i] += s->chunk.added[i];
-    }
-}
-
-/* ---- the fast form ------------------------------------------------------ */
 
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel
  * 2016, sec. 2), a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi)

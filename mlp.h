@@ -11,7 +11,6 @@ typedef enum {
 typedef struct {
     const char *name;         /* for people */
     const char *hf, *also_hf; /* its names in config.json */
-    double (*plain)(double a);
 } ActivationRow;
 
 extern const ActivationRow ACTIVATIONS[]; /* [N_ACTIVATIONS] */

@@ -1,5 +1,13 @@
 /* model.c: the decoder.
  *
+ *     x = E[token]                            embed
+ *     x += post(attention(norm(x)))           forward_chunk, add_sublayer
+ *     x += post(mlp(norm(x)))                 forward_chunk, add_sublayer
+ *     logits = Wout norm(x)                   compute_logits
+ *
+ * plain.c computes the same by its formulas, and is the reference of this file
+ * and of those that it calls.
+ *
  * Owns the forward pass: embed, layers, final norm, logits. It does not own a
  * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
  * experts.c), norms (norm.c) or the loading of weights (formats/).
@@ -17,41 +25,6 @@
 #include "session.h"
 #include <math.h>
 #include <stdlib.h>
-
-/* ---- formulas and fast forms -------------------------------------------- */
-
-/* y[n][rows of the output matrix] = logits of xn[n][dim], before any
- * scale or cap. */
-static void output_plain(Session *s, float *y, const float *xn, int n) {
-    const Tensor *w = &s->model->output;
-    for (int t = 0; t < n; t++)
-        matmul_plain(y + (size_t)t * w->rows, w, xn + (size_t)t * w->cols,
-                     s->chunk.row);
-}
-
-static void output_fast(Session *s, float *y, const float *xn, int n) {
-    const Input in = input_prepare(&s->chunk.input, &s->model->output, xn, n);
-    matmul(y, &s->model->output, &in, n);
-}
-
-typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn,
-                      int n);
-
-/* The functions of a forward pass: the formulas, or their fast forms. */
-typedef struct {
-    const float *(*norm)(float *y, const float *x, const Norm *norm, int n,
-                         int dim);
-    Sublayer *attention, *mlp, *mixture;
-    void (*output)(Session *s, float *y, const float *xn, int n);
-} Forms;
-
-static const Forms PLAIN = {norm_plain, attention_plain, mlp_plain,
-                            mixture_plain, output_plain};
-static const Forms FAST = {norm_forward, attention, mlp, mixture, output_fast};
-
-static const Forms *forms(const Session *s) {
-    return s->plain ? &PLAIN : &FAST;
-}
 
 /* ---- the forward pass --------------------------------------------------- */
 
@@ -77,7 +50,7 @@ static const float *norm_site(Session *s, int layer, Site site,
     const int dim = s->model->config.dim;
     if (norm->kind == NORM_NONE)
         return x;
-    const float *xn = forms(s)->norm(s->chunk.xn, x, norm, n, dim);
+    const float *xn = norm_forward(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n))
         team_wait(s->probe, layer);
@@ -126,12 +99,16 @@ static void compute_logits(Session *s) {
     const int n = s->chunk.n_requested;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm,
                                 requested_rows(s), n);
-    forms(s)->output(s, s->chunk.out, xn, n);
+    const Input in = input_prepare(&s->chunk.input, &m->output, xn, n);
+    matmul(s->chunk.out, &m->output, &in, n);
     cap_logits(s);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
     /* only rank 0 samples */
     team_gather(s->probe, NO_LAYER, s->chunk.out, &m->output, n, false);
 }
+
+typedef void Sublayer(Session *s, const Layer *layer, float *x, const float *xn,
+                      int n);
 
 /* x += scale post(sublayer(xn)). The sublayer adds to x itself, unless a
  * post-norm or a scale follows (not in LLaMA): then it adds to zeros. */
@@ -143,7 +120,10 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     const int n = s->chunk.n;
     const int64_t size = (int64_t)n * c->dim;
     float *branch = s->chunk.branch;
-    if (post->kind == NORM_NONE && scale == 1) {
+    /* a mixture still reads xn after its first addition */
+    const bool in_place =
+        post->kind == NORM_NONE && scale == 1 && !(xn == x && layer->experts);
+    if (in_place) {
         sublayer(s, layer, x, xn, n);
         return;
     }
@@ -164,7 +144,6 @@ static void forward_chunk(void *session) {
     Session *s = session;
     const Model *m = s->model;
     const int n = s->chunk.n;
-    const Forms *form = forms(s);
     float *x = s->chunk.x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
@@ -174,12 +153,12 @@ static void forward_chunk(void *session) {
         const float *xn;
         xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         /* x += post(attention(pre(x))) */
-        add_sublayer(s, form->attention, layer, x, xn, SITE_ATTN_POST_NORM,
+        add_sublayer(s, attention, layer, x, xn, SITE_ATTN_POST_NORM,
                      &layer->attn_post_norm);
         /* without norms of its own, the MLP has attention's input */
         if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
             xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
-        Sublayer *feed_forward = layer->experts ? form->mixture : form->mlp;
+        Sublayer *feed_forward = layer->experts ? mixture : mlp;
         /* x += post(mlp(pre(x))) */
         add_sublayer(s, feed_forward, layer, x, xn, SITE_MLP_POST_NORM,
                      &layer->mlp_post_norm);
@@ -195,8 +174,6 @@ static int chunk_threads(const Session *s, int n) {
     const size_t worth_sharing = 1 << 19;
     /* the output counts as one more layer */
     const size_t layers = s->model->config.n_layers + 1;
-    if (s->plain)
-        return 1;
     if (n == 1 && s->decode_threads)
         return s->decode_threads;
     const bool is_small = s->model->decode_bytes / layers < worth_sharing / n;
@@ -248,7 +225,8 @@ static int admit(Session *s, const Step *steps, int n) {
         if (session_reserve(s, number + 1))
             return -1;
         Sequence *q = &s->sequences[number];
-        const bool evicts = (q->n_ran - 1) / KV_BLOCK >= q->kv.min_blocks;
+        const bool evicts =
+            !s->plain && (q->n_ran - 1) / KV_BLOCK >= q->kv.min_blocks;
         if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && evicts)
             return fail("cannot rewind to position %d: with a sliding window "
                         "at most %d positions can be rewound",
@@ -272,6 +250,8 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     Chunk *c = &s->chunk;
     if (admit(s, steps, n))
         return NULL;
+    if (s->plain)
+        return plain_forward(s, steps, n);
     probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n))
         return NULL;

@@ -16,31 +16,37 @@
 
 /* ---- the formulas ------------------------------------------------------- */
 
-static void rmsnorm_plain(float *y, const float *x, const Norm *norm, int dim) {
+static void rmsnorm_plain(double *y, const double *x, const Norm *norm,
+                          int dim) {
     double mean_square = 0;
     for (int i = 0; i < dim; i++)
-        mean_square += (double)x[i] * x[i] / dim;
+        mean_square += x[i] * x[i] / dim;
     for (int i = 0; i < dim; i++)
-        y[i] = (float)(x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i]);
+        y[i] = x[i] / sqrt(mean_square + norm->eps) * norm->gamma[i];
 }
 
-static void layernorm_plain(float *y, const float *x, const Norm *norm,
+static void layernorm_plain(double *y, const double *x, const Norm *norm,
                             int dim) {
     double mean = 0, variance = 0;
     for (int i = 0; i < dim; i++)
-        mean += (double)x[i] / dim;
+        mean += x[i] / dim;
     for (int i = 0; i < dim; i++)
         variance += (x[i] - mean) * (x[i] - mean) / dim;
     const double root = sqrt(variance + norm->eps);
     for (int i = 0; i < dim; i++)
-        y[i] = (float)((x[i] - mean) / root * norm->gamma[i] +
-                       (norm->beta ? norm->beta[i] : 0));
+        y[i] = (x[i] - mean) / root * norm->gamma[i] +
+               (norm->beta ? norm->beta[i] : 0);
 }
 
-static void dyt_plain(float *y, const float *x, const Norm *norm, int dim) {
+static void dyt_plain(double *y, const double *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i++)
-        y[i] = (float)(tanh((double)norm->alpha * x[i]) * norm->gamma[i] +
-                       (norm->beta ? norm->beta[i] : 0));
+        y[i] = tanh(norm->alpha * x[i]) * norm->gamma[i] +
+               (norm->beta ? norm->beta[i] : 0);
+}
+
+static void copy_plain(double *y, const double *x, const Norm *norm, int dim) {
+    (void)norm;
+    memmove(y, x, dim * sizeof *y);
 }
 
 /* ---- sums over a token ------------------------------------------------------
@@ -154,11 +160,11 @@ static void copy(float *y, const float *x, const Norm *norm, int dim) {
 
 static const struct {
     const char *name, *spec;
-    void (*plain)(float *y, const float *x, const Norm *norm, int dim);
+    void (*plain)(double *y, const double *x, const Norm *norm, int dim);
     void (*fast)(float *y, const float *x, const Norm *norm, int dim);
 } KINDS[] = {[NORM_RMS] = {"RMSNorm", "rms", rmsnorm_plain, rmsnorm},
              [NORM_LAYER] = {"LayerNorm", "layer", layernorm_plain, layernorm},
-             [NORM_NONE] = {"none", "none", copy, copy},
+             [NORM_NONE] = {"none", "none", copy_plain, copy},
              [NORM_DYT] = {"DyT", "dyt", dyt_plain, dyt}};
 _Static_assert(sizeof KINDS / sizeof *KINDS == N_NORM_KINDS,
                "a kind of norm has no row");
@@ -174,11 +180,8 @@ void norm_token(float *y, const float *x, const Norm *norm, int dim) {
     KINDS[norm->kind].fast(y, x, norm, dim);
 }
 
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n,
-                        int dim) {
-    for (size_t i = 0; i < (size_t)n * dim; i += dim)
-        KINDS[norm->kind].plain(y + i, x + i, norm, dim);
-    return y;
+void norm_plain(double *y, const double *x, const Norm *norm, int dim) {
+    KINDS[norm->kind].plain(y, x, norm, dim);
 }
 
 const float *norm_forward(float *y, const float *x, const Norm *norm, int n,

@@ -40,11 +40,9 @@ const char *norm_spec_name(NormKind kind);
  *     DyT         y_i = tanh(alpha x_i) * gamma_i + beta_i */
 void norm_token(float *y, const float *x, const Norm *norm, int dim);
 
-/* The norm of n tokens, y[n][dim] from x[n][dim], by these formulas in plain C
- * and double precision. Start reading here; the fast forms are tested against
- * them. Returns y, which may be x. */
-const float *norm_plain(float *y, const float *x, const Norm *norm, int n,
-                        int dim);
+/* The same in plain C and double precision: what plain.c computes. Start
+ * reading here; the fast forms are tested against it. */
+void norm_plain(double *y, const double *x, const Norm *norm, int dim);
 
 /* The norm of n tokens: y[n][dim] from x[n][dim]. The threads of the team share
  * the tokens and the caller adds a barrier, except for n = 1: then each thread

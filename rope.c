@@ -1,5 +1,9 @@
 /* rope.c: rotary position embeddings.
  *
+ *     angle_i = pos base^(-2i / dims) / (scale factor_i)      frequencies
+ *     (a, b)_i = amplitude (a cos - b sin, a sin + b cos)     rope_rotate
+ *
+ * for each pair i of numbers of a head.
  * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of
  * them, the angles of a position, and the rotation of a head. It does not own a
  * checkpoint's settings (formats/) or the order of steps (attention.c).
@@ -8,18 +12,6 @@
 #include "base/memory.h"
 #include "kernels/simd.h"
 #include <math.h>
-
-/* ---- the formula -------------------------------------------------------- */
-
-void rope_plain(float *v, const Rope *r, int pos) {
-    for (int i = 0; i < r->dims / 2; i++) {
-        float *a = r->halves ? &v[i] : &v[2 * i],
-              *b = r->halves ? &v[i + r->dims / 2] : &v[2 * i + 1];
-        const double angle = pos * r->frequencies[i], x = *a, y = *b;
-        *a = (float)(r->amplitude * (x * cos(angle) - y * sin(angle)));
-        *b = (float)(r->amplitude * (x * sin(angle) + y * cos(angle)));
-    }
-}
 
 /* ---- frequencies -------------------------------------------------------- */
 

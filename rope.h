@@ -52,10 +52,6 @@ int rope_open(Rope *r, const double *factors);
  * at position 1,000. */
 void rope_angles(float *angles, const Rope *r, int pos);
 
-/* Rotates the leading elements of a head v by the angles of position pos, in
- * place and in double precision: the formula. */
-void rope_plain(float *v, const Rope *r, int pos);
-
 /* Rotates the leading elements of a head v by the angles of its
  * token, in place. */
 void rope_rotate(const Rope *r, float *v, const float *angles);

@@ -36,12 +36,14 @@ static int open_session(Run *run, const Mode *mode) {
     const KvType kv_type = !o->kv                 ? run->model.kv_type
                            : strcmp(o->kv, "f32") ? KV_F16
                                                   : KV_F32;
-    if (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES)
+    if (!o->plain &&
+        (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES))
         model_pack(&run->model, o->threads);
     if (session_open(&run->session, &run->model, o->threads, o->batch,
                      o->context, kv_type))
         return -1;
-    if (mode->bit & REWINDS)
+    run->session.plain = o->plain;
+    if (o->plain || mode->bit & REWINDS)
         session_keep_all(&run->session);
     const int context = run->session.context;
     if (o->context > context)
@@ -132,8 +134,9 @@ static int run(char **argv) {
     if (!options.model && !(mode->bit & MODEL_OPTIONAL) &&
         !(options.model = bundled_model()))
         return EXIT_BAD_USAGE;
-    if ((options.dump || options.norm_sweep) && n_ranks > 1)
-        return bad_usage("--dump and --norm-sweep work on one machine only");
+    if ((options.dump || options.norm_sweep || options.plain) && n_ranks > 1)
+        return bad_usage(
+            "--dump, --norm-sweep and --plain work on one machine only");
     if (options.norm && !options.model)
         return bad_usage("--norm needs a model");
     handle_signals();

@@ -11,12 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#ifdef NORMA_PLAIN
-enum { PLAIN_BUILD = true };
-#else
-enum { PLAIN_BUILD = false };
-#endif
-
 enum {
     /* max bytes of activations and logits, unless the next limit is larger */
     MAX_CHUNK_BYTES = 128 << 20,
@@ -62,8 +56,6 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->slots = arena_take(a, slots, sizeof *b->slots);
     b->used = arena_take(a, c->n_experts, sizeof *b->used);
     b->expert_rows = floats(a, slots, c->dim);
-    b->row = floats(a, 1, widest);
-    b->added = floats(a, 1, c->dim);
     b->logits = floats(a, capacity.logits, c->vocab_size);
     input_lay_out(&b->input, a, fmax(own_rows, slots), widest, s->n_threads,
                   s->model->bf16);
@@ -98,6 +90,7 @@ static int open_ropes(Session *s) {
 
 static int open_sequence(const Session *s, Sequence *q) {
     const Config *c = &s->model->config;
+    *q = (Sequence){0};
     if (kv_open(&q->kv, s->kv_type, c->n_layers,
                 s->model->layers->wk.rows / c->head_size, c->head_size))
         return -1;
@@ -108,7 +101,6 @@ static int open_sequence(const Session *s, Sequence *q) {
         const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
         q->kv.layers[l].kept = window > 0 && kept < s->context ? (int)kept : 0;
     }
-    q->n_ran = 0;
     return 0;
 }
 
@@ -127,7 +119,8 @@ int session_reserve(Session *s, int n) {
 
 int session_fork(Session *s, int to, int from) {
     if (session_reserve(s, to + 1) ||
-        kv_copy(&s->sequences[to].kv, &s->sequences[from].kv))
+        (s->plain ? plain_fork(s, to, from)
+                  : kv_copy(&s->sequences[to].kv, &s->sequences[from].kv)))
         return -1;
     s->sequences[to].n_ran = s->sequences[from].n_ran;
     if (s->mirror)
@@ -142,7 +135,6 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
     if (context <= 0)
         context = trained;
     *s = (Session){.model = model,
-                   .plain = PLAIN_BUILD,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
@@ -167,9 +159,12 @@ void session_keep_all(Session *s) {
 
 void session_close(Session *s) {
     free(s->chunk.memory);
-    for (int i = 0; i < s->n_sequences; i++)
-        kv_close(&s->sequences[i].kv);
+    for (Sequence *q = s->sequences; q < s->sequences + s->n_sequences; q++) {
+        kv_close(&q->kv);
+        free(q->plain_cache);
+    }
     free(s->sequences);
+    free(s->plain_logits);
     for (int r = 0; r < N_ROPES; r++)
         free(s->ropes[r].frequencies);
     *s = (Session){0};

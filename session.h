@@ -46,6 +46,10 @@ typedef struct {
 typedef struct {
     KvCache kv; /* keys and values of its positions */
     int n_ran;  /* cached positions since the sequence last restarted */
+    /* plain.c: the cache, double [plain_room][n_layers][keys, values]
+     * [n_kv_heads * head_size], owned */
+    double *plain_cache;
+    int plain_room;
 } Sequence;
 
 /* A change of a session: copy sequence `b` to `a`, or run steps[a]. */
@@ -83,10 +87,7 @@ typedef struct {
     UsedExpert *used; /* [n_used] in ascending order */
     int n_used;
     float *expert_rows; /* [slots][dim] the experts' input, then their output */
-    /* formulas: one row of a weight; a sublayer's output for one
-     * token, [dim] */
-    float *row, *added;
-    InputBuffer input; /* inputs of products, in the form of the weights */
+    InputBuffer input;  /* inputs of products, in the form of the weights */
     float *logits; /* [capacity.logits][vocab_size], of all chunks of a pass */
     float *out;    /* where in `logits` those of this chunk begin */
     Capacity capacity;
@@ -97,12 +98,11 @@ typedef struct {
 typedef struct {
     const Model *model;
     int n_threads;
-    int batch;      /* max steps in a chunk; session_open() may lower it */
-    int context;    /* max positions of a sequence */
-    KvType kv_type; /* of all caches */
-    /* use the `_plain` formulas: double precision, one thread; always set
-     * by `make PLAIN=1` */
-    bool plain;
+    int batch;           /* max steps in a chunk; session_open() may lower it */
+    int context;         /* max positions of a sequence */
+    KvType kv_type;      /* of all caches */
+    bool plain;          /* plain.c runs the steps; set before the first step */
+    float *plain_logits; /* of its last pass, owned */
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
     Rope ropes[N_ROPES]; /* by RopeUse; if not used: of 0 elements of a head */
@@ -152,6 +152,14 @@ const float *model_forward(Session *s, const Step *steps, int n);
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits);
 
+/* plain.c: model_forward() of a plain session, which computes each step by the
+ * formulas in double precision. NULL also after Ctrl-C. Independent of the rest
+ * of the decoder: it needs `model`, `ropes` and `sequences`, zeroed. */
+const float *plain_forward(Session *s, const Step *steps, int n);
+
+/* Copies sequence `from` to `to` of a plain session. -1: out of memory. */
+int plain_fork(Session *s, int to, int from);
+
 /* Makes room for these steps: buffers, caches, logits. -1: out of memory. */
 int session_make_room(Session *s, const Step *steps, int n);
 
@@ -161,28 +169,18 @@ int check_logits(const float *logits, size_t n);
 /* ---- the sublayers ----------------------------------------------------------
  *
  * Every thread of the parallel region calls these functions for the n steps of
- * the chunk: x[n][dim] is the residual stream, xn[n][dim] is norm(x). The
- * `_plain` variants are the formulas; one thread calls them. */
+ * the chunk: x[n][dim] is the residual stream, xn[n][dim] is norm(x). */
 
 /* x += attention(xn), each step within its own sequence: attention.c. */
 void attention(Session *s, const Layer *layer, float *x, const float *xn,
                int n);
-void attention_plain(Session *s, const Layer *layer, float *x, const float *xn,
-                     int n);
 
 /* x += mlp(xn) in a dense layer: mlp.c. */
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
-void mlp_plain(Session *s, const Layer *layer, float *x, const float *xn,
-               int n);
 
 /* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the
  * router selects: experts.c. */
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n);
-void mixture_plain(Session *s, const Layer *layer, float *x, const float *xn,
-                   int n);
-
-/* Computes y[dim] = SwiGLU m of one token xn[dim], by the formula. */
-void swiglu_plain(Session *s, const Mlp *m, float *y, const float *xn);
 
 /* gate[n][hidden_dim] = activation(gate(in)) * up(in), or without `up`,
  * activation(gate(in)). The threads share the rows; both products of a row are

@@ -185,18 +185,6 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     }
 }
 
-/* ---- the formula of a product ------------------------------------------- */
-
-void matmul_plain(float *y, const Tensor *w, const float *x, float *row) {
-    for (int r = 0; r < w->rows; r++) {
-        double sum = w->bias ? w->bias[r] : 0;
-        dequantize_row(row, w, r);
-        for (int c = 0; c < w->cols; c++)
-            sum += (double)row[c] * x[c];
-        y[r] = (float)sum;
-    }
-}
-
 /* ---- float32 to anything ------------------------------------------------ */
 
 static void store_u16(uint8_t *p, uint16_t u) {

@@ -19,10 +19,6 @@ void quantize_i8(int8_t *q, InputGroup *groups, const float *x, int n,
 /* y[cols] = row `row` of w in float32, as the type defines it. */
 void dequantize_row(float *y, const Tensor *w, int row);
 
-/* y[rows] = w x + bias for x[cols], each output summed in double: the formula. row[cols] is
- * scratch. */
-void matmul_plain(float *y, const Tensor *w, const float *x, float *row);
-
 /* Converts x[n] to a type that norma writes. The bytes are the same as those of the gguf
  * library. */
 void quantize_row(void *out, Type type, const float *x, int n);

@@ -184,14 +184,17 @@ static int begin_samples(Generation *g) {
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
-    const double cache = kv_bytes(&s->sequences->kv, max, s->context);
+    /* plain.c's cache has doubles */
+    const double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
+                         kv_bytes(&s->sequences->kv, max, s->context);
     const double each =
         cache + (double)run->model.config.vocab_size *
                     (double)(sizeof(HeapItem) + 2 * sizeof(float));
     const double left =
         0.875 * (double)memory_available("") / n_ranks_here - cache;
     const double max_parallel =
-        fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL, s->batch);
+        fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL,
+             s->plain ? MAX_PARALLEL : s->batch);
     const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
     if (parallel < o->parallel)
         note("--parallel %d: running %d at once, limited by %s", o->parallel,

@@ -135,6 +135,9 @@ static const Option OPTIONS[] = {
      "max length of a sequence [the model's]"},
     {"    --kv f32|f16", CHOICE, RUNS_MODEL, INTO(kv),
      "type of the KV cache [f32 for float32 weights, else f16]"},
+    {"    --plain", TRUE, WRITES | IN_perplexity | IN_logits, INTO(plain),
+     "compute by the formulas of plain.c: slow, in double precision; the logits of quantized weights differ, because "
+     "activations are not rounded to int8"},
     {.usage = "Other options:"},
     {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_chat, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
@@ -370,6 +373,8 @@ int options_parse(Options *o, char **argv) {
         return bad_usage(
             "--profile is '%s', expected a name that ends in .csv or .html",
             o->profile);
+    if (o->plain && (o->profile || o->dump || (o->kv && o->kv[1] == '1')))
+        return bad_usage("--plain excludes --profile, --dump and --kv f16");
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage(
             "-i, -f, --tokens and --prompts are mutually exclusive");
@@ -377,6 +382,11 @@ int options_parse(Options *o, char **argv) {
         return bad_usage("--logprobs requires --json");
     if (!o->sampling.seed)
         o->sampling.seed = time(NULL);
+    if (o->plain) { /* one thread, one token after the other */
+        o->threads = o->batch = 1;
+        o->kv = "f32";
+        o->lookup = o->lookup > 0 ? o->lookup : 0;
+    }
     return -1;
 }
 

@@ -27,6 +27,8 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll,
         const int pos = at % scored, left = min_int(text->n - at, scored - pos);
         n = min_int(left, run->session.batch);
         const float *logits = run_logits(run, inputs + at, n, pos);
+        if (!logits && interrupted)
+            break; /* within a pass of plain.c */
         if (!logits)
             return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)

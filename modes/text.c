@@ -69,7 +69,7 @@ static int add_steps(Run *run, Text *t) {
         buffer_append(&run->steps, &step, sizeof step);
     }
     t->n_rows = samples ? 1 + n_draft : 0;
-    t->n_ran += n;
+    t->n_running = n;
     return pending - n;
 }
 
@@ -217,8 +217,8 @@ int texts_pass(Run *run, Text *const *texts, int n) {
         return steps->failed ? -1 : 0;
     const float *next = model_forward(
         &run->session, (const Step *)(const void *)steps->bytes, n_steps);
-    if (!next)
-        return -1;
+    if (!next) /* Ctrl-C ends a pass of plain.c */
+        return interrupted ? 0 : -1;
     tune(&run->tuning, n_steps);
     if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
         run->piece = (int)fmax(
@@ -226,7 +226,10 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     show_left(run, left);
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];
-        if (!t || !t->n_rows)
+        if (!t)
+            continue;
+        t->n_ran += t->n_running;
+        if (!t->n_rows)
             continue;
         const size_t n_logits =
             (size_t)t->n_rows * run->model.config.vocab_size;

@@ -8,6 +8,7 @@ typedef struct {
     int n_prompt; /* number of ids of the prompt */
     int max; /* max positions to run; the token sampled at the last one ends the text */
     int n_ran;     /* number of ids with cached keys and values */
+    int n_running; /* ids in this pass */
     int n_decoded; /* number of ids in `bytes`, or skipped by the caller */
     /* decoded ids, without the stop string that ended the text; owned */
     Buffer bytes;

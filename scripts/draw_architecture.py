@@ -19,7 +19,7 @@ PICTURE = ROOT / "docs/architecture.svg"
 WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: picture, its edges, between floors, small text
 CENTERS = {  # x of each box that is not in the middle of its floor
     "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
-    "attention.c": 240, "mlp.c": 440, "experts.c": 560,
+    "plain.c": 740, "attention.c": 240, "mlp.c": 440, "experts.c": 560,
     "norm.c": 112, "rope.c": 226, "kv_cache.c": 340, "sampler.c": 738, "tokenizer.c": 850,
     "norm.h": 107, "rope.h": 207, "kv_cache.h": 307, "mlp.h": 407, "model.h": 537, "session.h": 637, "sampler.h": 773,
     "tokenizer.h": 873,

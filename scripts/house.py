@@ -16,6 +16,7 @@ FUNCTION_LINES = 50
 GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens are not counted
 MAX_TOKENS = {"model.h": 950, "read first": 12_000, "top level": 23_000, "norma": 138_000, "line": 9}  # never raised
 READ_FIRST = ["run.c", "model.h", "model.c", "norm.c", "attention.c", "mlp.c"]
+PLAIN = "plain.c"  # the formulas
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents that must name existing files and functions
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
     r"(assert|complex|ctype|errno|fenv|float|getopt|inttypes|iso646|limits|locale|math|omp|setjmp|stdalign|stdarg|"
@@ -202,6 +203,13 @@ class House:
                 elif call and (file not in self.sources or call[1] not in self.sources[file].functions):
                     self.report(path, i, f"{span} is not defined in {file or 'a file named before it'}")
 
+    def check_map(self):
+        """docs/architecture.md has the fast function of every function of plain.c."""
+        table = (self.root / "docs/architecture.md").read_text()
+        for name, (line, _) in self.sources[PLAIN].functions.items() if PLAIN in self.sources else ():
+            if not re.search(rf"^\| `{PLAIN}` [^|]*`{name}\(\)`[^|]*\|[^|]*`\w+\(\)`", table, re.MULTILINE):
+                self.report(PLAIN, line, f"docs/architecture.md does not name the fast function of {name}()")
+
     def check_links(self, path):
         """Links lead to existing files, and the sources contain the C that is quoted."""
         text = (self.root / path).read_text()
@@ -220,6 +228,7 @@ class House:
         self.check_sizes()
         for path in NAMED_IN:
             self.check_names(path)
+        self.check_map()
         for path in ["README.md", *(f"docs/{page.name}" for page in sorted((self.root / "docs").glob("*.md")))]:
             self.check_links(path)
         return [f"{path}:{line}: {text}" for path, line, text in sorted(self.violations)]

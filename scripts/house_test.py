@@ -109,6 +109,12 @@ PLANTED = [
     ),
     ("model.c", "    return", "    exit(1);\n    return", "model.c:7: exit: only run.c and modes/ end the program"),
     (
+        "plain.c",
+        "",
+        "/* plain.c: the formulas. */\nint sum(void) {\n    return 1 + 1;\n}\n",
+        "plain.c:2: docs/architecture.md does not name the fast function of sum()",
+    ),
+    (
         "README.md",
         "level is under 1,000",
         "level is under 2,000",

@@ -179,7 +179,7 @@ static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
                (size_t)vocab_size * sizeof *logits);
         own[i].next = most_likely(own[i].logits);
     }
-    norm_plain(
+    norm_by_formula(
         y, s.chunk.x,
         &(Norm){.kind = NORM_RMS, .eps = model.final_norm.eps, .gamma = ONES},
         TEXTS, dim);

@@ -97,7 +97,7 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
         CHECK(fabs(y[i] - exact[i]) <= 6 * 0x1p-24 * size[i] + 0x1p-149,
               "%s, dim %d, input %d: y[%d] = %.9g, exact %.9g",
               norm_name(norm->kind), dim, kind, i, y[i], exact[i]);
-    norm_plain(plain, x, norm, 1, dim);
+    norm_by_formula(plain, x, norm, 1, dim);
     for (int i = 0; i < dim; i++) {
         CHECK(fabs(plain[i] - exact[i]) <= 0x1p-24 * size[i] + 0x1p-149,
               "plain %s, dim %d, input %d: y[%d] = %.9g, exact %.9g",
@@ -396,7 +396,7 @@ static void dyt_is_its_formula(void) {
                 x[i] = (float)(i - 18) * (i % 3 ? 1e-3f : 1) *
                        (i == 5 ? 1e30f : 1);
             norm_token(y, x, &norm, 37);
-            norm_plain(plain, x, &norm, 1, 37);
+            norm_by_formula(plain, x, &norm, 1, 37);
             for (int i = 0; i < 37; i++) {
                 const double expected =
                     tanh((double)alphas[a] * x[i]) * gamma_[i] +
@@ -468,7 +468,7 @@ static void memory_after_a_token_is_not_touched(void) {
                               {NORM_LAYER, 1e-5f, weight, shift, 0},
                               {NORM_LAYER, 1e-5f, weight, NULL, 0}};
         for (int k = 0; k < 3; k++) {
-            norm_plain(results[k], token, &norms[k], 1, dim);
+            norm_by_formula(results[k], token, &norms[k], 1, dim);
             norm_token(results[k + 3], token, &norms[k], dim);
         }
         for (int k = 0; k < 6; k++)

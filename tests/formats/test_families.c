@@ -139,8 +139,8 @@ static void check_logits_of(const char *name) {
     CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
           "cannot write %s", name);
     CHECK(!run_folder(logits), "%s does not run: %s", name, stderr_text());
-    CHECK(distance() <= EXACT, "%s: error %.3g of the largest logit", name,
-          distance());
+    CHECK(distance() <= (test_plain() ? 1e-6 : EXACT),
+          "%s: error %.3g of the largest logit", name, distance());
     family_close(&family);
 }
 
@@ -266,8 +266,8 @@ static bool has_word(const char *words, const char *word) {
 }
 
 /* Exact if rows of heads are not permuted, and neither RoPE's factors nor its base (`rounded`) are
- * rounded to float32.
- */
+ * rounded to float32. In double precision a scale of scores is a rounded number of a folder, but
+ * computed from the head size for a GGUF file. */
 static void check_written(const char *name, const char *architectures,
                           const char *path, bool limited, bool halves,
                           bool rounded) {
@@ -277,8 +277,8 @@ static void check_written(const char *name, const char *architectures,
     CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
     const int max = m.long_factors ? m.long_context : m.config.context,
               n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
-    const bool exact =
-        m.config.rope.halves == halves && !m.rope_factors && !rounded;
+    const bool exact = m.config.rope.halves == halves && !m.rope_factors &&
+                       !rounded && !test_plain();
     const int status = run(&m, n, logits);
     model_close(&m);
     CHECK(!status, "%s: the GGUF file does not run", name);

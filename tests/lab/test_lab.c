@@ -790,7 +790,7 @@ static void check_dump(const char *dump, const Model *m, const int *ids, int n,
         CHECK(x && y, "%s: no such array", name);
         for (int t = 0; t < n; t++) {
             float expected[64], row[64];
-            norm_plain(expected, x + t * dim, norms[k], 1, dim);
+            norm_by_formula(expected, x + t * dim, norms[k], 1, dim);
             for (int i = 0; i < dim; i++)
                 CHECK(fabsf(y[t * dim + i] - expected[i]) <= 1e-5f,
                       "%s: %g, expected %g", name, (double)y[t * dim + i],
@@ -860,7 +860,7 @@ static void a_dump_has_head_norms(void) {
     const float *x = npy("out/d/layers.1.q_norm.in.npy", &in_bytes, 5, 4 * 24);
     for (int h = 0; h < 5 * 4; h++) {
         float expected[24];
-        norm_plain(expected, x + h * 24, &m.layers[1].q_norm, 1, 24);
+        norm_by_formula(expected, x + h * 24, &m.layers[1].q_norm, 1, 24);
         for (int i = 0; i < 24; i++)
             CHECK(fabsf(y[h * 24 + i] - expected[i]) <= 1e-5f,
                   "head %d: %g, expected %g", h, (double)y[h * 24 + i],

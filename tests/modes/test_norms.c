@@ -113,7 +113,7 @@ static void timed_kernels_run_on_every_token(void) {
             if (last == COPY)
                 memcpy(to, x + t * DIM, sizeof ones);
             if (last <= LAYER)
-                norm_plain(to, x + t * DIM, &c.norms[last], 1, DIM);
+                norm_by_formula(to, x + t * DIM, &c.norms[last], 1, DIM);
         }
         memset(y, 0xff, sizeof y);
         c.repeats[k] = 1;

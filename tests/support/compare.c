@@ -1,7 +1,8 @@
-/* compare.c: the largest magnitude and the largest difference of arrays. */
+/* compare.c: the largest magnitude and the largest difference of arrays, norms by their formula. */
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 double largest(const float *x, int n) {
     double max = 0;
@@ -19,4 +20,18 @@ double largest_difference(const float *x, const float *y, int n) {
             max = difference;
     }
     return max;
+}
+
+void norm_by_formula(float *y, const float *x, const Norm *norm, int n,
+                     int dim) {
+    const size_t size = (size_t)dim;
+    double *token = malloc(size * sizeof *token);
+    for (size_t t = 0; token && t < (size_t)n; t++) {
+        for (size_t i = 0; i < size; i++)
+            token[i] = x[t * size + i];
+        norm_plain(token, token, norm, dim);
+        for (size_t i = 0; i < size; i++)
+            y[t * size + i] = (float)token[i];
+    }
+    free(token);
 }

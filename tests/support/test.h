@@ -71,6 +71,9 @@ const char *stderr_text(void);
 bool test_fast(void);
 bool test_thorough(void);
 
+/* Whether NORMA_PLAIN is set: every session runs plain.c. */
+bool test_plain(void);
+
 /* wrap.c: called before each allocation, if not NULL. */
 extern void (*before_allocation)(void);
 
@@ -86,6 +89,10 @@ extern size_t bytes_available;
 /* The largest |x| and the largest |x - y| of n elements; NaN if one is NaN. */
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
+
+/* y[n][dim] = norm_plain() of x[n][dim]; y may be x. */
+void norm_by_formula(float *y, const float *x, const Norm *norm, int n,
+                     int dim);
 
 /* steps.c: number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only
  * in tests/growth. */

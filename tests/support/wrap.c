@@ -7,6 +7,7 @@
  *
  * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its
  *   end is fatal. NORMA_REAL_MAPS in the environment disables this.
+ * - Sessions. With NORMA_PLAIN in the environment every session is plain, as with --plain.
  * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY microseconds longer.
  * - The clock. `virtual_clock`, if set by a test, replaces nanoseconds().
  * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's
@@ -16,6 +17,8 @@
  *   "K+" all from the K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file.
  *   Allocations inside the C library never fail.
  */
+#include "session.h"
+
 #include "tests/support/test.h"
 
 #include <errno.h>
@@ -144,6 +147,20 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
     const int n = fails() ? -1 : vasprintf(to, format, args);
     va_end(args);
     return n;
+}
+
+/* ---- sessions ----------------------------------------------------------- */
+
+WRAP(int, session_open, Session *s, const Model *model, int n_threads,
+     int batch, int context, KvType kv_type) {
+    const int status =
+        __real_session_open(s, model, n_threads, batch, context, kv_type);
+    s->plain = test_plain();
+    return status;
+}
+
+bool test_plain(void) {
+    return getenv("NORMA_PLAIN") != NULL;
 }
 
 /* ---- guard pages -------------------------------------------------------- */
