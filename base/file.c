@@ -76,6 +76,19 @@ void file_unmap(File *file) {
     *file = (File){0};
 }
 
+int file_map_head(File *file, const void *head, size_t n, size_t size) {
+    /* read-only, so that the zeros do not count as memory in use */
+    void *data =
+        mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return fail("out of memory (%zu bytes)", size);
+    *file = (File){.data = data, .size = size};
+    if (mprotect(data, n, PROT_READ | PROT_WRITE))
+        return fail("out of memory (%zu bytes)", n);
+    memcpy(data, head, n);
+    return 0;
+}
+
 /* Reports a failed read or write, unless Ctrl-C has caused it. */
 static int failed(const char *path, const char *error) {
     return interrupted && errno == EINTR ? -1 : fail("%s: %s", path, error);

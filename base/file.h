@@ -23,6 +23,10 @@ int folder_create(const char *path);
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
 
+/* Maps a file that exists only in memory: head[n], then zeros, size bytes in
+ * all. The zeros take no memory. The caller unmaps it. */
+int file_map_head(File *file, const void *head, size_t n, size_t size);
+
 /* Reads a whole file ("-": standard input), of at most 2^30 bytes, into memory
  * and adds a final zero byte that *size does not count. The caller frees it;
  * NULL on failure. */

@@ -122,8 +122,6 @@ static void read_local_rope(Reader *r) {
     if (used && f->local_base > 0 && amplitude != 1)
         refuse(&r->origin, "rope.scaling.attn_factor",
                (Value){.real = amplitude}, "1");
-    if (!used)
-        c->local_base = 0;
 }
 
 /* ---- layers ------------------------------------------------------------- */

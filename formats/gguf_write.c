@@ -5,11 +5,13 @@
  * are complete in memory before the file is opened, so that all refusals come before it. family.c
  * has the tables of architectures and keys; kernels/quant.c packs the blocks.
  */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/family.h"
 #include "formats/gguf.h"
+#include "formats/open.h"
 #include "formats/parts.h"
 #include "formats/stored.h"
 #include "kernels/quant.h"
@@ -18,6 +20,7 @@
 #include "rope.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,134 +105,6 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         rope->amplitude = 0;
     rope->yarn = (Yarn){0}; /* beta_fast and beta_slow are the defaults */
     return h;
-}
-
-/* Whether a reader of the architecture gives all layers the windows and RoPE that they have in the
- * model. */
-static bool layers_read_back(const ModelFamily *a, const Model *m,
-                             const Header *h) {
-    const Config *c = &m->config;
-    const bool same_rope =
-        a->local_base > 0
-            ? c->rope.amplitude == yarn_amplitude(c->rope.yarn.factor, 1)
-            : h->config.local_base == c->rope.base;
-    if (h->config.local_base != 0 && !same_rope)
-        return false;
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
-         layer++) {
-        Layer read_back = {.index = layer->index};
-        family_set_gguf_layer(a, (int)h->window, NULL, &read_back);
-        if (read_back.window == c->context && !layer->window)
-            read_back.window = 0; /* a window of the whole context is none */
-        if (read_back.rope != layer->rope ||
-            (stores_windows(a) && read_back.window != layer->window))
-            return false;
-    }
-    return true;
-}
-
-/* Whether the model has other factors of embeddings, scores, residuals or logits than the
- * architecture implies. */
-static bool has_own_factors(const ModelFamily *a, const Config *c) {
-    Config implied = {
-        .dim = c->dim, .n_heads = c->n_heads, .n_layers = c->n_layers};
-    const float usual = 1 / sqrtf((float)c->head_size);
-    family_set_formulas(a, &implied);
-    const float scale = c->attention_scale != 0 ? c->attention_scale : usual;
-    const float implied_scale =
-        implied.attention_scale != 0 ? implied.attention_scale : usual;
-    return c->embedding_scale != implied.embedding_scale ||
-           c->residual_scale != 0 || c->logit_scale != 0 ||
-           fabsf(scale / implied_scale - 1) > 1e-6f;
-}
-
-/* Whether the architecture can store that models have this trait, or that they do not. */
-static bool fits(const ModelFamily *a, int trait, bool is_there) {
-    return is_there ? (a->has | a->may | TIED) & trait : !(a->has & trait);
-}
-
-/* Whether the architecture can store the part, or that the model has none. */
-static bool can_store(const ModelFamily *a, const PartAt *at, const Header *h) {
-    const Config *c = &at->model->config;
-    const Part *part = at->part;
-    const Tensor *w = part_weight(at);
-    const Norm *norm = part_norm(at);
-    const bool is_layer = norm && norm->kind == NORM_LAYER;
-    const bool is_needed =
-        part->rows == SIZE_EXPERTS ? c->n_experts : family_has_part(a, part);
-    if (part_is_there(at) != is_needed)
-        return false;
-    if (!is_needed)
-        return true;
-    if (w && w->bias && part->bias)
-        return part->bias == QKV_BIAS ? !(a->has & FUSED) : a->may & BIASES;
-    if (!norm)
-        return true;
-    if (norm->eps != (is_layer ? h->layer_eps : h->rms_eps) ||
-        (!is_layer && norm->kind != NORM_RMS) ||
-        !fits(a, LAYER_NORMS, is_layer))
-        return false;
-    bool bare = !norm->beta;
-    for (int i = 0; bare && i < part_size(c, part->cols); i++)
-        bare = norm->gamma[i] == 1;
-    return bare || !(a->has & BARE_NORMS);
-}
-
-/* The first part or trait of the model that the architecture cannot store; NULL: there is none. */
-static const char *difference(char name[PART_NAME], const ModelFamily *a,
-                              const Model *m) {
-    const Header h = header_of(m, a);
-    const Config *c = &m->config;
-    /* a file can store YaRN with the default options */
-    const Yarn *y = &c->rope.yarn;
-    const bool is_yarn =
-        y->factor > 0 && y->fast == 32 && y->slow == 1 && !y->fractional;
-    const struct {
-        int trait; /* 0: no architecture has it */
-        bool is_there;
-        const char *name;
-    } traits[] = {
-        {SPARSE, c->n_experts > 0, "expert_count"},
-        {WIDE_HEAD_NORMS, c->wide_head_norms, "head norms over all heads"},
-        {LATE_HEAD_NORMS, c->late_head_norms, "head norms after RoPE"},
-        {0, c->activation != a->activation, "the activation"},
-        {SCORE_CAP, c->attention_cap != 0, "attn_logit_softcapping"},
-        {LOGIT_CAP, c->logit_cap != 0, "final_logit_softcapping"},
-        {SCALES | PARALLEL, has_own_factors(a, c),
-         "a scale of embeddings, scores, residuals or logits"},
-        {0, !layers_read_back(a, m, &h),
-         "the windows or the RoPE of its layers"},
-        {NEIGHBOURS, !c->rope.halves, "RoPE that pairs neighbours"},
-        {PARTIAL_ROPE, c->rope.dims != c->head_size, "rope.dimension_count"},
-        {ROPE_FACTORS, m->rope_factors && !is_yarn, "rope_scaling"},
-        {ODD_HEADS, c->head_size * c->n_heads != c->dim,
-         "a head size that is not dim / n_heads"},
-        {TIED, m->tied, "a tied output"},
-        {RAW_TOPK, c->n_experts && !c->norm_topk, "norm_topk_prob"}};
-    for (PartAt at = parts_of(m); next_slot(&at);)
-        if (!can_store(a, &at, &h))
-            return part_name(name, &at, NAME_GGUF);
-    for (size_t i = 0; i < sizeof traits / sizeof *traits; i++)
-        if (!fits(a, traits[i].trait, traits[i].is_there))
-            return traits[i].name;
-    return NULL;
-}
-
-/* The first architecture that can store the model. Returns NULL and a message if there is none. A
- * Phi-3 with a window stays one, because a llama would lose the window. */
-static const ModelFamily *choose_family(const Model *m, const char *path) {
-    const ModelFamily *own = FAMILIES;
-    char name[PART_NAME];
-    while (!own->gguf || strcmp(own->gguf, m->family ? m->family : "llama"))
-        own++;
-    if (own->has & FUSED && m->layers->window && !difference(name, own, m))
-        return own;
-    for (const ModelFamily *a = FAMILIES; a->hf; a++)
-        if (a->gguf && !difference(name, a, m))
-            return a;
-    fail("%s: no GGUF architecture can store it; %s differs in: %s", path,
-         own->gguf, difference(name, own, m));
-    return NULL;
 }
 
 /* ---- values (output_close() reports a failed write) --------------------------------------------
@@ -628,7 +503,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     const bool folded = w->fold && part_folded(&at);
     if (w->family->has & BARE_NORMS)
         return;
-    if (w->fold && !folded && !w->out &&
+    if (w->fold && !folded && w->out &&
         at.layer % w->model->config.n_layers == 0)
         note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++)
@@ -686,7 +561,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
             : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++)
             write_rows(w, &at, type);
-    if (!w->out && type == TYPE_F16 && type != w->type && !w->noted++)
+    if (w->out && type == TYPE_F16 && type != w->type && !w->noted++)
         note(
             "rows that are not a multiple of %d become f16, as the rows of %d of %s",
             block, t->cols, name);
@@ -758,32 +633,176 @@ static void write_metadata(Writer *w) {
         write_name(w, "tokenizer.ggml.model", "none", 4);
 }
 
-/* The first pass. */
-static int write_head(Writer *w) {
-    const int context = w->header.config.context;
-    if (w->tokenizer && (rank_pieces(w) || check_tokenizer(w)))
-        return -1;
+/* ---- reading back -------------------------------------------------------
+ *
+ * The head of a file is read as if its data were zeros, and compared with the
+ * model. What norma reads, but other programs refuse, counts as a difference.
+ */
+
+static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
+    const Part *part = a->part;
+    const Tensor *w = part_weight(a);
+    const Norm *norm = part_norm(a), *back = part_norm(b);
+    const Config *c = &a->model->config;
+    const bool is_there = part_is_there(a);
+    /* no layer is dense in a file with experts */
+    const bool wrong =
+        part->rows == SIZE_EXPERTS && is_there != (c->n_experts > 0);
+    if (b->part != part || part_is_there(b) != is_there || wrong)
+        return false;
+    if (w)
+        return !w->bias || part->bias == QKV_BIAS || f->may & BIASES;
+    return !is_there || (norm->kind == back->kind && norm->eps == back->eps &&
+                         (!(f->has & BARE_NORMS) ||
+                          !memcmp(norm->gamma, back->gamma,
+                                  part_size(c, part->cols) * sizeof(float))));
+}
+
+/* Whether all layers have the same RoPE, and the same windows unless the context of the file ends
+ * there. */
+static bool same_layers(const Model *m, const Model *back) {
+    int context = m->config.context;
+    for (int l = 0; l < m->config.n_layers; l++) {
+        const Layer *a = &m->layers[l], *b = &back->layers[l];
+        const int window = b->window < back->config.context ? b->window : 0;
+        if (a->rope != b->rope || (window && window != a->window))
+            return false;
+        if (a->window && !window && a->window < context)
+            context = a->window;
+    }
+    return context == back->config.context;
+}
+
+static bool is_close(double a, double b) {
+    return fabs(a - b) <= 1e-6 * fabs(a);
+}
+
+/* Whether the factors are the same, as far as keys store them. */
+static bool same_factors(const Model *m, const Model *back) {
+    const Rope *rope = &back->config.rope;
+    if (!m->rope_factors != !back->rope_factors ||
+        (m->long_factors && !back->long_factors))
+        return false;
+    for (int i = 0; rope->yarn.factor > 0 && i < rope->dims / 2; i++)
+        if (!is_close(m->rope_factors[i], back->rope_factors[i]))
+            return false;
+    return is_close(m->config.rope.scale, rope->scale);
+}
+
+static double number(const Key *key, const Config *c) {
+    const void *field = (const char *)c + key->field;
+    return key->kind == KEY_SIZE   ? *(const int *)field
+           : key->kind == KEY_REAL ? *(const double *)field
+                                   : (double)*(const float *)field;
+}
+
+static float score_scale(const Config *c) {
+    return c->attention_scale != 0 ? c->attention_scale
+                                   : 1 / sqrtf((float)c->head_size);
+}
+
+/* The first part, key or trait in which the model read back differs; NULL: none. */
+static const char *difference(char name[PART_NAME], const ModelFamily *f,
+                              const Model *m, const Model *back) {
+    Config a = m->config, b = back->config;
+    PartAt at = parts_of(m), at_back = parts_of(back);
+    while (next_slot(&at) && next_slot(&at_back))
+        if (!same_part(f, &at, &at_back))
+            return part_name(name, &at, NAME_GGUF);
+    a.context = b.context; /* same_layers() and same_factors() compare these */
+    a.rope.yarn = b.rope.yarn;
+    a.attention_scale = score_scale(&a);
+    b.attention_scale = score_scale(&b);
+    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+        if (key->gguf && key->kind != KEY_NO_FIELD && key->field < sizeof a &&
+            !is_close(number(key, &a), number(key, &b)))
+            return key->gguf;
+    return !same_layers(m, back)    ? "the windows or the RoPE of its layers"
+           : !same_factors(m, back) ? "rope_scaling"
+           : a.activation != b.activation              ? "the activation"
+           : a.late_head_norms != b.late_head_norms    ? "head norms after RoPE"
+           : a.n_experts && a.norm_topk != b.norm_topk ? "norm_topk_prob"
+           : a.rope.halves < b.rope.halves ? "RoPE that pairs neighbours"
+           : a.rope.dims != a.head_size && !(f->may & PARTIAL_ROPE)
+               ? "rope.dimension_count"
+           : a.head_size * a.n_heads != a.dim && !(f->may & ODD_HEADS)
+               ? "a head size that is not dim / n_heads"
+           : a.n_experts && !((f->has | f->may) & SPARSE) ? "expert_count"
+           : !m->tied && f->has & TIED                    ? "a tied output"
+                                                          : NULL;
+}
+
+/* Reads the head back, as a file of that name. Returns -1 and a message if it is not the model. */
+static int read_back(const Writer *w, const char *path) {
+    Model back = {.files = allocate_zeroed(1, sizeof(File))};
+    char name[PART_NAME];
+    back.n_files = back.files != NULL;
+    int status = !back.files ||
+                         file_map_head(back.files, w->head.bytes, w->head.n,
+                                       w->head.n + GGUF_ALIGNMENT + w->end) ||
+                         gguf_read_model(&back, path)
+                     ? -1
+                     : 0;
+    const char *differs =
+        status ? NULL : difference(name, w->family, w->model, &back);
+    if (differs)
+        status = fail("%s differs in: %s", path, differs);
+    model_close(&back);
+    return status;
+}
+
+/* The first pass. `path`: for messages. */
+static int write_head(Writer *w, const ModelFamily *family, const char *path) {
+    struct {
+        uint32_t magic, version;
+        uint64_t n_tensors, n_keys;
+    } start = {GGUF_MAGIC, GGUF_VERSION, 0, 0};
+    w->family = family;
+    w->header = header_of(w->model, family);
+    w->status = 0;
+    w->n_keys = w->n_tensors = w->end = w->head.n = 0;
+    w->head.failed = false;
+    write_bytes(w, &start, sizeof start);
     write_metadata(w);
-    if (!w->status)
-        write_tensors(w);
-    if (!w->status && context < w->model->config.context)
-        note(
-            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-            w->family->gguf, context);
-    return w->status;
+    write_tensors(w);
+    if (w->status)
+        return -1;
+    start.n_tensors = w->n_tensors;
+    start.n_keys = w->n_keys;
+    memcpy(w->head.bytes, &start, sizeof start);
+    return read_back(w, path);
+}
+
+/* Writes the head for the first architecture that can store the model. Returns -1 and a message if
+ * there is none. A Phi-3 with a window stays one, because a llama would lose the window. */
+static int choose_family(Writer *w) {
+    const Model *m = w->model;
+    const ModelFamily *own = FAMILIES, *f = FAMILIES;
+    char path[PATH_MAX];
+    while (!own->gguf || strcmp(own->gguf, m->family ? m->family : "llama"))
+        own++;
+    snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
+             w->source, own->gguf);
+    hold_messages(true);
+    int status =
+        own->has & FUSED && m->layers->window ? write_head(w, own, path) : -1;
+    for (; status && f->hf; f++)
+        status = f->gguf ? write_head(w, f, path) : -1;
+    hold_messages(false);
+    return status ? write_head(w, own, path) : 0;
 }
 
 /* The second pass. */
 static int write_file(Writer *w, const char *path) {
-    const struct {
-        uint32_t magic, version;
-        uint64_t n_tensors, n_keys;
-    } start = {GGUF_MAGIC, GGUF_VERSION, w->n_tensors, w->n_keys};
+    const int context = w->header.config.context;
     OutputFile file;
     if (output_open(&file, path))
         return -1;
+    if (context < w->model->config.context)
+        note(
+            "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
+            w->family->gguf, context);
     w->out = file.stream;
-    write_bytes(w, &start, sizeof start);
     write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
     write_padding(w);
@@ -796,23 +815,21 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
     Writer w = {.model = model,
                 .tokenizer = tokenizer,
                 .source = source,
-                .family = choose_family(model, source),
                 .type = type,
                 .fold = fold,
                 .center = center};
-    if (!w.family)
-        return -1;
-    w.header = header_of(model, w.family);
     size_t longest = 0; /* at least the elements of any row */
     for (PartSize size = 0; size < N_PART_SIZES; size++)
         longest += part_size(&model->config, size);
     w.row = allocate(4 * longest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + longest);
     w.means = (double *)(void *)(w.row + 2 * longest);
-    const int status = w.row && !write_head(&w) ? write_file(&w, path) : -1;
+    const bool failed =
+        !w.row || (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||
+        choose_family(&w) || write_file(&w, path);
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);
     free(w.row);
-    return status;
+    return failed ? -1 : 0;
 }

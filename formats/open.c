@@ -15,13 +15,10 @@
 
 /* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and
  * the bytes read per token (one row of the embedding, or all rows if the output is tied; the
- * experts in use). Also corrects sizes that no weight confirms, because sessions allocate by them:
- * without dense layers hidden_dim becomes expert_dim, without sparse layers there are no
- * experts. */
+ * experts in use). */
 static void complete(Model *m) {
-    Config *c = &m->config;
+    const Config *c = &m->config;
     size_t expert_bytes = 0;
-    bool dense = false;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         const size_t cols = part_size(c, at.part->cols);
@@ -37,12 +34,7 @@ static void complete(Model *m) {
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
             tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
         m->bf16 |= w->type == TYPE_BF16;
-        dense |= at.part->owner == OF_MLP;
     }
-    if (!expert_bytes)
-        c->n_experts = c->n_experts_used = c->expert_dim = 0;
-    if (!dense)
-        c->hidden_dim = c->expert_dim;
     if (expert_bytes)
         m->decode_bytes +=
             expert_bytes / (size_t)c->n_experts * c->n_experts_used;

@@ -286,6 +286,26 @@ static void read_part(Reader *r, const PartAt *at) {
         r->origin.status = -1;
 }
 
+/* Corrects what no layer confirms, because sessions allocate by it: without dense layers hidden_dim
+ * becomes expert_dim, without sparse layers there are no experts, without local layers there is no
+ * base for them. */
+static void confirm(Model *m) {
+    Config *c = &m->config;
+    bool dense = false, sparse = false, local = false;
+    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
+         layer++) {
+        dense |= layer->mlp.gate.data != NULL;
+        sparse |= layer->experts != NULL;
+        local |= layer->rope == ROPE_LOCAL;
+    }
+    if (!local)
+        c->local_base = 0;
+    if (!sparse)
+        c->n_experts = c->n_experts_used = c->expert_dim = 0;
+    if (!dense)
+        c->hidden_dim = c->expert_dim;
+}
+
 int reader_end(Reader *r) {
     Model *m = r->model;
     m->config = r->header.config;
@@ -293,6 +313,7 @@ int reader_end(Reader *r) {
         read_part(r, &at);
     if (r->origin.status)
         return -1;
+    confirm(m);
     if (m->tied)
         m->output = m->embedding;
     const Rope *rope = &m->config.rope;

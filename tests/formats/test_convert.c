@@ -472,37 +472,42 @@ static void check_unrepresentable(const char *architecture, int change,
 
 static void families_that_gguf_cannot_represent_are_refused(void) {
     const char *const layers =
-                          "differs in: the windows or the RoPE of its layers",
-                      *const factor = "a scale of embeddings, scores";
+        "differs in: the windows or the RoPE of its layers";
     check_unrepresentable("gemma2", 0, layers);
     check_unrepresentable("gemma2", 1, layers);
     check_unrepresentable("gemma3", 1, layers);
     check_unrepresentable("gemma3", 2, layers);
     check_unrepresentable("smollm3", 3, layers);
     check_unrepresentable("olmo2", 3, layers);
-    check_unrepresentable("olmo2", 4, layers);
-    check_unrepresentable("gemma2", 5, factor);
-    check_unrepresentable("gemma3", 6, factor);
+    check_unrepresentable("olmo2", 4,
+                          "olmo2: olmo2.rope.freq_base_swa is 500, expected ");
+    check_unrepresentable("gemma2", 5, "gemma2 differs in: attention.scale");
+    check_unrepresentable("gemma3", 6, "gemma3 differs in: embedding_scale");
     check_unrepresentable("smollm3", 5,
                           /* has granite's layout, but layers without RoPE */
-                          "smollm3 differs in: a scale");
-    check_unrepresentable("olmo2", 17, factor);
+                          "smollm3 differs in: attention.scale");
+    check_unrepresentable("olmo2", 17, "olmo2 differs in: logit_scale");
     check_unrepresentable("gemma3", 7, "gemma3 differs in: the activation");
     /* has gemma's activation, but factors */
     check_unrepresentable("granite", 7, "granite differs in: the activation");
-    check_unrepresentable("olmo2", 8, "olmo2 differs in: blk.6.post_ffw_norm");
-    check_unrepresentable("granite", 9, "differs in: blk.6.attn_norm");
+    check_unrepresentable(
+        "olmo2", 8, "olmo2: tensor blk.6.post_ffw_norm.weight is missing");
+    check_unrepresentable("granite", 9,
+                          "granite: tensor blk.6.attn_norm.weight is missing");
     check_unrepresentable("gemma2", 10,
                           "gemma2 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 11,
                           "gemma3 differs in: attn_logit_softcapping");
     check_unrepresentable("gemma3", 12, "differs in: blk.0.attn_output");
     check_unrepresentable(
-        "phi3", 13, "phi3 differs in: a head size that is not dim / n_heads");
+        "phi3", 13,
+        "phi3: tensor blk.0.attn_output.weight is [1, 64, 64], expected");
     check_unrepresentable("gemma2", 14, "gemma2 differs in: a tied output");
     check_unrepresentable("gemma3", 15,
                           "gemma3 differs in: RoPE that pairs neighbours");
-    check_unrepresentable("gemma3", 16, layers);
+    check_unrepresentable(
+        "gemma3", 16,
+        "gemma3: gemma3.rope.scaling.attn_factor is 1.25, expected 1");
 }
 
 static void models_that_gguf_cannot_represent_are_refused(void) {
