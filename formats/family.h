@@ -10,7 +10,8 @@
 #include "formats/stored.h"
 #include "formats/traits.h"
 
-/* Options: which keys of config.json a family reads, and how a folder stores its weights. */
+/* Options: which keys of config.json a family reads, how a folder stores its weights, and keys with
+ * a meaning of their own. */
 enum {
     QKV_BIASES = 1 << 0, /* q, k and v always have biases */
     /* the option use_qkv_bias: biases of q, k and v */
@@ -37,7 +38,8 @@ enum {
     /* the options hidden_activation and query_pre_attn_scalar */
     GEMMA = 1 << 14,
     NEIGHBOUR_ROPE = 1 << 15, /* RoPE pairs neighbours */
-    LONGROPE = 1 << 17,       /* LongRoPE is the only scaling */
+    /* LongRoPE is the only scaling; GGUF files have its two tensors of factors */
+    LONGROPE = 1 << 17,
     /* some layers have no RoPE; only these have the window, if any */
     NO_ROPE_LAYERS = 1 << 18,
     SLIDES = 1 << 19, /* the option sliding_window */
@@ -57,12 +59,16 @@ enum {
     ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS,
     /* without layer_types, layers from max_window_layers on have the window */
     WINDOW_ABOVE = 1 << 23,
+    /* GGUF: if rope.scaling.finetuned is 0, no layer has RoPE */
+    ROPE_SWITCH = 1 << 27,
+    /* GGUF files may have sizes of recurrent layers that the model lacks */
+    RECURRENT_SIZES = 1 << 28,
 };
 
 typedef struct {
     /* general.architecture, and model_type of config.json; NULL: not in this format */
     const char *gguf, *hf;
-    int has, may;     /* traits of all its models; traits of some GGUF files */
+    int has, may;     /* traits of all its models, of some of its GGUF files */
     int options;      /* of config.json */
     double rope_base; /* config.json's defaults from here on */
     int context;
@@ -122,7 +128,7 @@ typedef struct {
         yarn_context; /* elements of a head's values; YaRN's original context */
     int64_t n_experts, n_experts_used;
     int64_t window;       /* sliding window, in positions; 0 or less: none */
-    int64_t finetuned;    /* 0 in a Granite model: no layer has RoPE */
+    int64_t finetuned;    /* with ROPE_SWITCH 0: no layer has RoPE */
     int64_t norm_weights; /* Config.norm_topk */
     float rms_eps, layer_eps; /* of RMSNorms, of LayerNorms */
     double linear_factor,
@@ -151,6 +157,8 @@ typedef struct {
     size_t field, bytes; /* offset in Header; size */
     /* offset of an earlier field whose value is the default if the family has none; 0: none */
     size_t fallback;
+    bool required; /* if the family has no default */
+    bool divides;  /* the field is 1 / value */
     /* traits: families with one of them, in has or may, have the key; 0: all families */
     int needs;
 } Key;

@@ -384,7 +384,10 @@ static int read_model(Reader *r) {
     if (!r->family)
         return -1;
     r->options = r->family->options;
-    *h = (Header){.config = {.context = r->family->context,
+    const float scale = r->family->may & SCALES ? 1.0f : 0; /* default */
+    *h = (Header){.config = {.attention_scale = scale,
+                             .logit_scale = scale,
+                             .context = r->family->context,
                              .head_size = r->family->head_size,
                              .n_heads = r->family->n_heads,
                              .n_kv_heads = r->family->n_heads / 2,

@@ -53,9 +53,8 @@ static void check_key(Reader *r, String key) {
     if (string_is(key, "use_parallel_residual") &&
         reader_find(r, "blk.0.ffn_norm", ".weight"))
         return;
-    /* a dense Granite 4 has the sizes of its family's recurrent layers, whose tensors would be
-     * refused */
-    if (r->family->may & SCALES &&
+    /* a dense Granite 4; tensors of recurrent layers would be refused */
+    if (r->family->options & RECURRENT_SIZES &&
         (!strncmp(key.text, "ssm.", 4) ||
          string_is(key, "expert_shared_feed_forward_length")))
         return;
@@ -150,7 +149,7 @@ static void read_layers(Reader *r) {
         const int64_t flag =
             pattern ? gguf_element(pattern, layer->index).integer : 0;
         family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
-        if (r->family->may & SCALES && !h->finetuned)
+        if (r->family->options & ROPE_SWITCH && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
 }
@@ -178,7 +177,7 @@ static int read_model(Reader *r) {
     if (r->family->has & DEFAULT_WINDOW)
         h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
-    h->config.rope.halves = !(r->family->may & NEIGHBOURS);
+    h->config.rope.halves = !has(r, NEIGHBOURS);
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))

@@ -49,12 +49,6 @@ typedef struct {
 
 /* ---- the architecture --------------------------------------------------- */
 
-/* Whether files of the architecture store windows of layers. Other programs ignore the window of a
- * llama. */
-static bool stores_windows(const ModelFamily *a) {
-    return a->may & PERIODIC_WINDOWS || a->has & FUSED;
-}
-
 /* The values of the keys to write; zeros are not written. The eps is that of the last norm of each
  * kind. The context is cut to a window that cannot be stored. */
 static Header header_of(const Model *model, const ModelFamily *a) {
@@ -73,21 +67,15 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers;
          layer < model->layers + c->n_layers; layer++) {
-        if (layer->window && stores_windows(a))
+        if (layer->window && a->has & STORED_WINDOW)
             h.window = layer->window;
         else if (layer->window && layer->window < c->context)
             c->context = layer->window;
     }
-    if (!h.window || !(a->has & LOCAL_ROPE))
-        c->local_base = 0;
-    else if (c->local_base == 0)
-        c->local_base = rope->base;
     if (!h.window && (a->has & DEFAULT_WINDOW))
         h.window = c->context;
     if (c->logit_scale == 0)
         c->logit_scale = 1;
-    if (!(a->has & PARALLEL))
-        c->logit_scale = 1 / c->logit_scale;
     if (model->long_factors) {
         h.yarn_context = model->config.context;
         c->context = model->long_context;
@@ -521,7 +509,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
-    if (!part->rotates || !c->rope.halves || !(w->family->may & NEIGHBOURS) ||
+    if (!part->rotates || !c->rope.halves || !(w->family->has & NEIGHBOURS) ||
         i >= c->rope.dims)
         return r;
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
@@ -581,7 +569,7 @@ static void write_factors(Writer *w, const char *name, const double *factors) {
 
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
-    const bool longrope = w->family->has & FUSED;
+    const bool longrope = w->family->options & LONGROPE;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
         if (at.expert == 0)
@@ -605,6 +593,7 @@ static void write_tensors(Writer *w) {
 static void write_key(Writer *w, const Key *key) {
     const void *field = (const char *)&w->header + key->field;
     const String *text = field;
+    const float *number = field;
     char name[GGUF_KEY_NAME];
     if (!key->gguf || !family_has_key(w->family, key) ||
         !memcmp(field, (char[sizeof(String)]){0}, key->bytes))
@@ -615,7 +604,9 @@ static void write_key(Writer *w, const Key *key) {
     case KEY_SIZE: write_int(w, name, *(const int *)field); break;
     case KEY_INTEGER: write_int(w, name, (int)*(const int64_t *)field); break;
     case KEY_REAL: write_float(w, name, *(const double *)field); break;
-    case KEY_FLOAT: write_float(w, name, (double)*(const float *)field); break;
+    case KEY_FLOAT:
+        write_float(w, name, (double)(key->divides ? 1 / *number : *number));
+        break;
     case KEY_STRING: write_name(w, name, text->text, text->n); break;
     }
 }
@@ -784,8 +775,9 @@ static int choose_family(Writer *w) {
     snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
              w->source, own->gguf);
     hold_messages(true);
-    int status =
-        own->has & FUSED && m->layers->window ? write_head(w, own, path) : -1;
+    int status = own->options & LONGROPE && m->layers->window
+                     ? write_head(w, own, path)
+                     : -1;
     for (; status && f->hf; f++)
         status = f->gguf ? write_head(w, f, path) : -1;
     hold_messages(false);

@@ -16,9 +16,7 @@ static const char *const PREFIXES[][N_NAMINGS] = {
                    "model.layers.%d.mlp.experts.%d."},
 };
 
-/* In the order of the forward pass, except for the norm after the MLP. A part's norma name is its
- * field's name. */
-static const Part PARTS[] = {
+/* A part's norma name is its field's name. */
 #define PART(owner, type, field, ...)                                          \
     owner, offsetof(type, field), {                                            \
 #field, __VA_ARGS__                                                    \
@@ -32,50 +30,67 @@ static const Part PARTS[] = {
     SIZE_##r, SIZE_##c, .bias = group, .feed = from
 #define POST_ATTENTION                                                         \
     "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
-    {MODEL(embedding, "token_embd", "model.embed_tokens"),
-     WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
-    {LAYER(attn_norm, "attn_norm", "input_layernorm"),
-     NORM("attn", DIM, QKV_FEED), .lacks = NO_PRE_NORMS},
-    {LAYER(wq, "attn_q", "self_attn.q_proj"),
-     WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
-    {LAYER(wk, "attn_k", "self_attn.k_proj"),
-     WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
-    {LAYER(wv, "attn_v", "self_attn.v_proj"),
-     WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
-    {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
-     NORM("q", Q_NORM, NO_FEED), .needs = HEAD_NORMS},
-    {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
-     NORM("k", K_NORM, NO_FEED), .needs = HEAD_NORMS},
-    {LAYER(wo, "attn_output", "self_attn.o_proj"),
-     WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
-    {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
-     NORM("attn_post", DIM, NO_FEED), .needs = POST_NORMS},
-    {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION), NORM("mlp", DIM, MLP_FEED),
-     .lacks = NO_PRE_NORMS | PARALLEL},
-    {LAYER(mlp_post_norm, "post_ffw_norm", "post_feedforward_layernorm"),
-     NORM("mlp_post", DIM, NO_FEED), .needs = POST_NORMS},
-    {LAYER(router, "ffn_gate_inp", "mlp.gate"),
-     WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
-    {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
-     WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true,
-     .needs = SHARED_EXPERT},
-    {MLP(gate, "ffn_gate", "gate_proj"),
-     WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
-    {MLP(up, "ffn_up", "up_proj"), WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED),
-     .lacks = NO_GATE},
-    {MLP(down, "ffn_down", "down_proj"),
-     WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
-    {EXPERT(gate, "ffn_gate_exps", "gate_proj"),
-     WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(up, "ffn_up_exps", "up_proj"),
-     WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
-    {EXPERT(down, "ffn_down_exps", "down_proj"),
-     WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
-    {MODEL(final_norm, "output_norm", "model.norm"),
-     NORM("final", DIM, OUT_FEED)},
-    {MODEL(output, "output", "lm_head"), WEIGHT(VOCAB, DIM, NO_BIAS, OUT_FEED)},
-};
-static const Part *const END = PARTS + sizeof PARTS / sizeof *PARTS;
+
+/* The tables in the order of a walk: FIRST, then for each layer LAYERS and for each expert EXPERTS,
+ * then LAST. Each ends with an empty row. */
+enum { FIRST, LAYERS, EXPERTS, LAST, N_TABLES, MAX_ROWS = 20 };
+static const Part PARTS[N_TABLES][MAX_ROWS] = {
+    [FIRST] =
+        {
+            {MODEL(embedding, "token_embd", "model.embed_tokens"),
+             WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
+        },
+    /* in the order of the forward pass, except for the norm after the MLP */
+    [LAYERS] =
+        {
+            {LAYER(attn_norm, "attn_norm", "input_layernorm"),
+             NORM("attn", DIM, QKV_FEED), .lacks = NO_PRE_NORMS},
+            {LAYER(wq, "attn_q", "self_attn.q_proj"),
+             WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+            {LAYER(wk, "attn_k", "self_attn.k_proj"),
+             WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+            {LAYER(wv, "attn_v", "self_attn.v_proj"),
+             WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
+            {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
+             NORM("q", Q_NORM, NO_FEED), .needs = HEAD_NORMS},
+            {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
+             NORM("k", K_NORM, NO_FEED), .needs = HEAD_NORMS},
+            {LAYER(wo, "attn_output", "self_attn.o_proj"),
+             WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
+            {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
+             NORM("attn_post", DIM, NO_FEED), .needs = POST_NORMS},
+            {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION),
+             NORM("mlp", DIM, MLP_FEED), .lacks = NO_PRE_NORMS | PARALLEL},
+            {LAYER(mlp_post_norm, "post_ffw_norm",
+                   "post_feedforward_layernorm"),
+             NORM("mlp_post", DIM, NO_FEED), .needs = POST_NORMS},
+            {LAYER(router, "ffn_gate_inp", "mlp.gate"),
+             WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
+            {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+             WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true,
+             .needs = SHARED_EXPERT},
+            {MLP(gate, "ffn_gate", "gate_proj"),
+             WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+            {MLP(up, "ffn_up", "up_proj"),
+             WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED), .lacks = NO_GATE},
+            {MLP(down, "ffn_down", "down_proj"),
+             WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
+        },
+    [EXPERTS] =
+        {
+            {EXPERT(gate, "ffn_gate_exps", "gate_proj"),
+             WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+            {EXPERT(up, "ffn_up_exps", "up_proj"),
+             WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+            {EXPERT(down, "ffn_down_exps", "down_proj"),
+             WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
+        },
+    [LAST] = {
+        {MODEL(final_norm, "output_norm", "model.norm"),
+         NORM("final", DIM, OUT_FEED)},
+        {MODEL(output, "output", "lm_head"),
+         WEIGHT(VOCAB, DIM, NO_BIAS, OUT_FEED)},
+    }};
 
 int part_size(const Config *c, PartSize size) {
     const int sizes[] = {
@@ -93,10 +108,10 @@ int part_size(const Config *c, PartSize size) {
 }
 
 const Part *part_named(const char *name) {
-    const Part *part = PARTS;
-    while (strcmp(part->names[NAME_NORMA], name))
-        part++;
-    return part;
+    for (int table = 0;; table++)
+        for (const Part *part = PARTS[table]; part->names[0]; part++)
+            if (!strcmp(part->names[NAME_NORMA], name))
+                return part;
 }
 
 PartAt parts_of(const Model *model) {
@@ -147,7 +162,7 @@ const float *part_folded(const PartAt *at) {
 
 PartRows part_rows(const PartAt *at, bool fused) {
     int64_t first = 0, all = 0;
-    for (const Part *p = PARTS; p < END; p++) {
+    for (const Part *p = PARTS[at->table]; p->names[0]; p++) {
         if (p->site || p->owner != at->part->owner ||
             p->feed != at->part->feed || (!fused && p != at->part))
             continue;
@@ -159,40 +174,37 @@ PartRows part_rows(const PartAt *at, bool fused) {
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
 }
 
-/* The next row of the table; after a layer's last row, the first row of the next expert or
- * layer. */
-static const Part *next_row(PartAt *at) {
-    const Part *next = at->part ? at->part + 1 : PARTS;
-    const bool ends_layer = next > PARTS && next < END &&
-                            next[-1].owner == OF_EXPERT &&
-                            next->owner != OF_EXPERT;
-    if (!ends_layer)
-        return next;
-    const Config *c = &at->model->config;
-    if (at->model->layers[at->layer].experts && ++at->expert < c->n_experts) {
-        while (next[-1].owner == OF_EXPERT)
-            next--;
-        return next;
+/* Moves to the table after the one that has ended. Returns false after the last. */
+static bool next_table(PartAt *at) {
+    const Model *m = at->model;
+    if (at->table == LAST)
+        return false;
+    if (at->table == LAYERS && m->layers[at->layer].experts)
+        at->table = EXPERTS;
+    else if (at->table != EXPERTS || ++at->expert == m->config.n_experts) {
+        at->layer += at->table != FIRST;
+        at->expert = 0;
+        at->table = at->layer < m->config.n_layers ? LAYERS : LAST;
     }
-    at->expert = 0;
-    return ++at->layer < c->n_layers ? PARTS + 1 /* after the embedding */
-                                     : next;
+    at->part = PARTS[at->table];
+    return true;
 }
 
 static bool may_be_there(const PartAt *at) {
-    const Layer *layer = &at->model->layers[at->layer];
+    const Model *m = at->model;
     if (at->part->owner == OF_MLP)
-        return !layer->experts || layer->mlp.weight.data;
-    if (at->part->owner == OF_EXPERT)
-        return layer->experts;
-    return at->part + 1 < END || !at->model->tied; /* the last is the output */
+        return !m->layers[at->layer].experts ||
+               m->layers[at->layer].mlp.weight.data;
+    return !m->tied || part_weight(at) != &m->output;
 }
 
 bool next_slot(PartAt *at) {
-    do
-        at->part = next_row(at);
-    while (at->part < END && !may_be_there(at));
-    return at->part < END;
+    do {
+        at->part = at->part ? at->part + 1 : PARTS[FIRST];
+        if (!at->part->names[0] && !next_table(at))
+            return false;
+    } while (!may_be_there(at));
+    return true;
 }
 
 bool part_is_there(const PartAt *at) {

@@ -52,6 +52,7 @@ typedef struct {
 /* A position in a walk over the parts. */
 typedef struct {
     const Part *part;
+    int table;         /* of the walk */
     int layer, expert; /* counted from 0 */
     Model *model;
 } PartAt;

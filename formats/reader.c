@@ -30,14 +30,20 @@ static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     switch (key->kind) {
     case KEY_SIZE:
         *size = (int)value_integer(o, name, v, 1, INT_MAX,
-                                   *size > 0 ? *size : REQUIRED);
+                                   key->required && !*size ? REQUIRED : *size);
         break;
     case KEY_INTEGER:
         *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer);
         break;
     case KEY_REAL: *real = value_real(o, name, v, *real); break;
     case KEY_FLOAT:
-        *number = no_cap ? 0 : value_float(o, name, v, (double)*number);
+        *number = no_cap ? 0
+                         : value_float(o, name, v,
+                                       key->required && *number == 0
+                                           ? NAN
+                                           : (double)*number);
+        if (key->divides)
+            *number = 1 / *number;
         break;
     case KEY_STRING:
         if (v.kind > VALUE_NULL)
@@ -51,34 +57,30 @@ void reader_keys(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
     char *header = (char *)&r->header;
-    c->attention_scale = f->may & SCALES && r->naming == NAME_HF;
-    c->logit_scale =
-        (f->may | f->has) & (SCALES | PARALLEL) && c->attention_scale == 0
-            ? NAN
-            : c->attention_scale;
     c->activation = f->activation;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
     for (const Key *key = KEYS; key->gguf || key->hf; key++) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
-        if (key->fallback &&
-            !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
-            memcpy(header + key->field, header + key->fallback, key->bytes);
         if (name && family_has_key(f, key) &&
             !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
-        if (key->field == offsetof(Header, config.n_heads) && !c->head_size &&
-            c->dim % c->n_heads == 0)
-            c->head_size = c->dim / c->n_heads;
     }
+    if (!c->head_size && c->dim % c->n_heads == 0)
+        c->head_size = c->dim / c->n_heads;
+    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+        if (key->fallback &&
+            !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
+            memcpy(header + key->field, header + key->fallback, key->bytes);
 }
 
 static void check_sizes(Reader *r) {
     const Config *c = &r->header.config;
     if (c->n_heads % c->n_kv_heads)
         refuse_field(r, config.n_kv_heads, "a divisor of %d", c->n_heads);
-    else if (c->head_size % 2 || c->head_size > INT_MAX / c->n_heads)
-        refuse_field(r, config.head_size, "an even number up to %d",
+    else if (!c->head_size || c->head_size % 2 ||
+             c->head_size > INT_MAX / c->n_heads)
+        refuse_field(r, config.head_size, "an even number from 2 to %d",
                      INT_MAX / c->n_heads);
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);
@@ -109,14 +111,11 @@ void reader_begin(Reader *r) {
     check_experts(r);
     if (r->origin.status)
         return;
-    /* logit_scale becomes a factor; scales of 1 become 0 (not used), except attention_scale: its 0
-     * is the default */
+    /* scales of 1 become 0 (not used), except attention_scale: its 0 is the default */
     if (c->embedding_scale == 1)
         c->embedding_scale = 0;
     if (c->residual_scale == 1)
         c->residual_scale = 0;
-    if (!has(r, PARALLEL) && c->logit_scale != 0)
-        c->logit_scale = 1 / c->logit_scale;
     if (c->logit_scale == 1)
         c->logit_scale = 0;
     family_set_formulas(r->family, c);

@@ -14,13 +14,15 @@ enum {
     LAYER_NORMS = 1 << 4,
     /* LayerNorms without stored parameters: gamma is 1, beta is 0 */
     BARE_NORMS = 1 << 5,
+    /* GGUF files store the window; other programs honour it */
+    STORED_WINDOW = 1 << 6,
     BIASES = 1 << 7, /* of attention's output and of the MLP */
     SPARSE = 1 << 8,
     SCORE_CAP = 1 << 9,
     LOGIT_CAP = 1 << 10,
     /* of embeddings, scores, residuals and logits, given by keys */
     SCALES = 1 << 11,
-    NEIGHBOURS = 1 << 12, /* RoPE pairs neighbours */
+    NEIGHBOURS = 1 << 12, /* in all its GGUF files RoPE pairs neighbours */
     PARTIAL_ROPE = 1 << 13,
     ROPE_FACTORS = 1 << 14, /* in a tensor */
     ODD_HEADS = 1 << 15,    /* head_size is not dim / n_heads */
