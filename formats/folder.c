@@ -17,8 +17,11 @@
 
 /* ---- options ------------------------------------------------------------ */
 
-/* Reader.keys: the objects of RoPE, of the text model, of the file */
-enum { ROPE, OPTIONS, FILE_KEYS, N_SOURCES };
+/* Reader.source */
+typedef struct {
+    const Json *text,
+        *file; /* the text model's object (NULL: none), the file's */
+} Options;
 
 static Value value_of(const Json *json) {
     static const ValueKind kinds[] = {/* by JsonKind */
@@ -34,15 +37,13 @@ static Value value_of(const Json *json) {
     return v;
 }
 
-/* An option of RoPE or of the model; NULL if it is missing. */
+/* An option of the model; NULL if it is missing. */
 static const Json *find(const Reader *r, const char *key) {
-    const Json *value = NULL;
-    for (int i = 0; !value && i < N_SOURCES; i++)
-        value = json_get(r->keys[i], key);
-    return value;
+    const Options *options = r->source;
+    const Json *value = json_get(options->text, key);
+    return value ? value : json_get(options->file, key);
 }
 
-/* The value of a key in config.json. */
 static Value get(const Reader *r, const char *key) {
     return value_of(find(r, key));
 }
@@ -50,10 +51,6 @@ static Value get(const Reader *r, const char *key) {
 static int get_int(Reader *r, const char *key, int min, int64_t missing) {
     return (int)value_integer(&r->origin, key, get(r, key), min, INT_MAX,
                               missing);
-}
-
-static double get_real(Reader *r, const char *key, double missing) {
-    return value_real(&r->origin, key, get(r, key), missing);
 }
 
 static bool get_bool(Reader *r, const char *key, bool missing) {
@@ -152,43 +149,64 @@ static void read_layers(Reader *r) {
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ---- */
 
+/* The value of a key of an object; NULL: of the model's options. */
+static Value get_in(const Reader *r, const Json *object, const char *key) {
+    return object ? value_of(json_get(object, key)) : get(r, key);
+}
+static double real_in(Reader *r, const Json *object, const char *key,
+                      double missing) {
+    return value_real(&r->origin, key, get_in(r, object, key), missing);
+}
+
+/* Where a key is that older files have outside the object `rope`. */
+static const Json *place_of(const char *key, const Json *rope) {
+    return json_get(rope, key) ? rope : NULL;
+}
+
+#define refuse_in(r, object, key, ...)                                         \
+    refuse(&(r)->origin, key, get_in(r, object, key), __VA_ARGS__)
+
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp
  * between the two. */
-static void read_llama3(Reader *r, int context) {
-    const Rope *rope = &r->header.config.rope;
-    const double factor = get_real(r, "factor", NAN);
-    const double low = get_real(r, "low_freq_factor", NAN),
-                 high = get_real(r, "high_freq_factor", NAN);
+static void read_llama3(Reader *r, const Json *rope, int context) {
+    const Rope *out = &r->header.config.rope;
+    const double factor = real_in(r, rope, "factor", NAN);
+    const double low = real_in(r, rope, "low_freq_factor", NAN),
+                 high = real_in(r, rope, "high_freq_factor", NAN);
     if (high <= low)
-        refuse_key(r, "high_freq_factor", "more than low_freq_factor");
+        refuse_in(r, rope, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
-    for (int i = 0; factors && i < rope->dims / 2; i++) {
-        const double turns = context * rope_frequency(rope, i) / (2 * M_PI);
+    for (int i = 0; factors && i < out->dims / 2; i++) {
+        const double turns = context * rope_frequency(out, i) / (2 * M_PI);
         const double smooth = fmin(fmax((turns - low) / (high - low), 0), 1);
         factors[i] = 1 / ((1 - smooth) / factor + smooth);
     }
 }
 
-static void read_yarn(Reader *r, int context) {
-    Rope *rope = &r->header.config.rope;
-    Yarn *y = &rope->yarn;
+static void read_yarn(Reader *r, const Json *rope, int context) {
+    Rope *out = &r->header.config.rope;
+    Yarn *y = &out->yarn;
     *y = (Yarn){.context = context,
-                .fast = get_real(r, "beta_fast", 32),
-                .slow = get_real(r, "beta_slow", 1)};
-    y->fractional = !has(r, LOCAL_ROPE) && !get_bool(r, "truncate", true);
-    y->factor = get_real(r, "factor", r->header.config.context / y->context);
+                .fast = real_in(r, rope, "beta_fast", 32),
+                .slow = real_in(r, rope, "beta_slow", 1)};
+    y->fractional =
+        !has(r, LOCAL_ROPE) &&
+        !value_bool(&r->origin, "truncate", get_in(r, rope, "truncate"), true);
+    y->factor =
+        real_in(r, rope, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
-    if (get(r, "mscale").kind > VALUE_NULL &&
-        get(r, "mscale_all_dim").kind > VALUE_NULL)
+    if (get_in(r, rope, "mscale").kind > VALUE_NULL &&
+        get_in(r, rope, "mscale_all_dim").kind > VALUE_NULL)
         amplitude =
-            yarn_amplitude(y->factor, get_real(r, "mscale", NAN)) /
-            yarn_amplitude(y->factor, get_real(r, "mscale_all_dim", NAN));
-    rope->amplitude = get_real(r, "attention_factor", amplitude);
+            yarn_amplitude(y->factor, real_in(r, rope, "mscale", NAN)) /
+            yarn_amplitude(y->factor, real_in(r, rope, "mscale_all_dim", NAN));
+    out->amplitude = real_in(r, rope, "attention_factor", amplitude);
 }
 
 /* Reads a list of positive factors, one for each rotating pair. */
-static double *read_factors(Reader *r, const char *key) {
-    const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
+static double *read_factors(Reader *r, const Json *rope, const char *key) {
+    const Json *list = json_get(rope, key),
+               *values = json_members(list, JSON_ARRAY);
     const int n = r->header.config.rope.dims / 2;
     double *factors =
         values && list->length == (uint32_t)n ? reader_factors(r) : NULL;
@@ -196,32 +214,31 @@ static double *read_factors(Reader *r, const char *key) {
     for (int i = 0; positive && i < n; i++)
         positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
     if (!positive)
-        refuse_key(r, key,
-                   "a list with a positive number for each rotating pair");
+        refuse_in(r, rope, key,
+                  "a list with a positive number for each rotating pair");
     return factors;
 }
 
-static void read_longrope(Reader *r) {
+static void read_longrope(Reader *r, const Json *rope, int original) {
     Config *c = &r->header.config;
-    const int original =
-        get_int(r, "original_max_position_embeddings", 2, 4096);
-    const double factor = get_real(r, "factor", (double)c->context / original);
+    const double factor =
+        real_in(r, rope, "factor", (double)c->context / original);
     c->rope.amplitude =
-        get_real(r, "attention_factor",
-                 factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
-    r->model->rope_factors = read_factors(r, "short_factor");
+        real_in(r, rope, "attention_factor",
+                factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+    r->model->rope_factors = read_factors(r, rope, "short_factor");
     if (c->context > original)
-        r->model->long_factors = read_factors(r, "long_factor");
+        r->model->long_factors = read_factors(r, rope, "long_factor");
     reader_end_context(r, original, BY_LONGROPE);
 }
 
-static void read_scaling(Reader *r, int original) {
+static void read_scaling(Reader *r, const Json *rope, int original) {
     Config *c = &r->header.config;
     /* no tensor has the columns of `wo`; reader_end() fails */
     if ((size_t)c->rope.dims > r->widest)
         return;
-    const char *key = find(r, "rope_type") ? "rope_type" : "type";
-    const Value v = get(r, key);
+    const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
+    const Value v = get_in(r, rope, key);
     const String type = v.string;
     const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
@@ -229,37 +246,37 @@ static void read_scaling(Reader *r, int original) {
     /* older names are accepted */
     if (longrope &&
         (yarn || string_is(type, "longrope") || string_is(type, "su")))
-        read_longrope(r);
+        read_longrope(r, rope, original);
     else if (longrope)
-        refuse_key(r, key, "default or longrope");
+        refuse_in(r, rope, key, "default or longrope");
     else if (string_is(type, "llama3"))
-        read_llama3(r, original);
+        read_llama3(r, rope, original);
     else if (yarn)
-        read_yarn(r, original);
+        read_yarn(r, rope, original);
     else if (string_is(type, "linear"))
-        c->rope.scale = get_real(r, "factor", NAN);
+        c->rope.scale = real_in(r, rope, "factor", NAN);
     else if (string_is(type, "dynamic") && r->options & HUNYUAN)
-        c->rope.base *=
-            pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
+        c->rope.base *= pow(real_in(r, rope, "alpha", NAN),
+                            c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
         c->context = original;
     else
-        refuse_key(r, key, "default, linear, dynamic, llama3 or yarn");
+        refuse_in(r, rope, key, "default, linear, dynamic, llama3 or yarn");
 }
 
 /* The number of elements of a head that rotate. */
-static int rotating_dims(Reader *r) {
+static int rotating_dims(Reader *r, const Json *object) {
     const double rotating = r->family->rotating;
-    const double partial =
-        get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
+    const double partial = real_in(r, object, "partial_rotary_factor",
+                                   rotating > 0 ? rotating : 1);
     const int dims =
         partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
     if (rotating == 0 && partial < 1)
-        refuse_key(r, "partial_rotary_factor", "1");
+        refuse_in(r, object, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
-        refuse_key(r, "partial_rotary_factor",
-                   "a share of the head that is an even number of elements");
+        refuse_in(r, object, "partial_rotary_factor",
+                  "a share of the head that is an even number of elements");
     return dims;
 }
 
@@ -268,15 +285,15 @@ static int rotating_dims(Reader *r) {
 static void read_local_rope(Reader *r, const Json *sliding) {
     const double local = r->family->local_base,
                  usual = local > 0 ? local : r->family->rope_base;
-    const bool given = json_get(sliding, "rope_theta");
+    const Json *object = place_of("rope_theta", sliding);
     const Json *type = json_get(sliding, "rope_type");
-    r->keys[ROPE] = sliding;
     if (!json_null(type) && !json_is(type, "default"))
-        refuse_key(r, "rope_type", "default, in sliding_attention");
-    const char *key =
-        given || !(r->options & GEMMA3) ? "rope_theta" : "rope_local_base_freq";
-    const double base = r->header.config.local_base = get_real(r, key, usual);
-    if (!given && !(r->options & GEMMA3) && base != usual)
+        refuse_in(r, sliding, "rope_type", "default, in sliding_attention");
+    const char *key = object || !(r->options & GEMMA3) ? "rope_theta"
+                                                       : "rope_local_base_freq";
+    const double base = r->header.config.local_base =
+        real_in(r, object, key, usual);
+    if (!object && !(r->options & GEMMA3) && base != usual)
         refuse_key(
             r, key,
             "rope_theta in sliding_attention, too: transformers' default differs between versions");
@@ -297,24 +314,27 @@ static void read_rope(Reader *r) {
         refuse_key(r, "rope_scaling", "null, because full_attention is given");
     if (!rope)
         rope = full;
-    JSON_EACH(key, rope, JSON_OBJECT)
-        if (key[1].kind == JSON_OBJECT)
-            refuse(&r->origin, key->text, value_of(key + 1),
+    JSON_EACH(item, rope, JSON_OBJECT)
+        if (item[1].kind == JSON_OBJECT)
+            refuse(&r->origin, item->text, value_of(item + 1),
                    "a value for all layers");
     if (local)
         read_local_rope(r, sliding);
-    r->keys[ROPE] = rope;
-    r->header.config.rope =
-        (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
-               .scale = 1,
-               .amplitude = 1,
-               .dims = rotating_dims(r),
-               .halves = !(r->options & NEIGHBOUR_ROPE)};
-    const int original = get_int(r, "original_max_position_embeddings", 1,
-                                 r->header.config.context);
+    r->header.config.rope = (Rope){
+        .base = real_in(r, place_of("rope_theta", rope), "rope_theta",
+                        r->family->rope_base),
+        .scale = 1,
+        .amplitude = 1,
+        .dims = rotating_dims(r, place_of("partial_rotary_factor", rope)),
+        .halves = !(r->options & NEIGHBOUR_ROPE)};
+    static const char key[] = "original_max_position_embeddings";
+    const int missing = r->options & LONGROPE ? 4096 : r->header.config.context;
+    const int original =
+        (int)value_integer(&r->origin, key, get_in(r, place_of(key, rope), key),
+                           1, INT_MAX, missing);
     if (!r->origin.status)
-        read_scaling(r, original);
-    if (get(r, "llama_4_scaling_beta").kind > VALUE_NULL)
+        read_scaling(r, rope, original);
+    if (get_in(r, rope, "llama_4_scaling_beta").kind > VALUE_NULL)
         reader_end_context(r, original, BY_QUERIES);
 }
 
@@ -442,15 +462,16 @@ int folder_read_model(Model *m, const char *folder) {
     m->format = "Hugging Face folder";
     bool failed =
         safetensors_open(&weights, m, folder) || json_open(&json, path);
+    Options options = {.file = json.values};
     Reader r = {.path = folder,
                 .origin = {.path = path},
                 .naming = NAME_HF,
                 .model = m,
                 .get = get,
-                .keys = {[FILE_KEYS] = json.values},
+                .source = &options,
                 .tensors = weights.tensors,
                 .n_tensors = weights.n_tensors};
-    const Json *text = r.keys[OPTIONS] = get_object(&r, "text_config");
+    const Json *text = options.text = get_object(&r, "text_config");
     failed = failed || (text && select_text(&r)) || read_model(&r);
     if (!failed && text)
         note("%s: only its text model is used", folder);

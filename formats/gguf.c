@@ -43,7 +43,7 @@ static const Header DEFAULTS = {
 static Value get(const Reader *r, const char *key) {
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    return gguf_get(r->keys[0], name);
+    return gguf_get(r->source, name);
 }
 
 /* Refuses an unsupported key of the architecture if it may change the result. */
@@ -135,8 +135,7 @@ static void read_layers(Reader *r) {
                                                 : c->context;
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    const GgufValue *pattern =
-        window ? gguf_find_value(r->keys[0], name) : NULL;
+    const GgufValue *pattern = window ? gguf_find_value(r->source, name) : NULL;
     if (pattern &&
         (!pattern->is_array || pattern->count != (uint64_t)c->n_layers ||
          gguf_element(pattern, 0).kind != VALUE_INTEGER)) {
@@ -167,7 +166,7 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
-    const Gguf *g = r->keys[0];
+    const Gguf *g = r->source;
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
     r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
                             gguf_get(g, "general.architecture"));
@@ -278,7 +277,7 @@ int gguf_read_model(Model *m, const char *path) {
                 .naming = NAME_GGUF,
                 .model = m,
                 .get = get,
-                .keys = {&g},
+                .source = &g,
                 .tensors = g.tensors,
                 .n_tensors = g.n_tensors,
                 .header = DEFAULTS};

@@ -80,7 +80,7 @@ static void check_sizes(Reader *r) {
         refuse_field(r, config.n_kv_heads, "a divisor of %d", c->n_heads);
     else if (!c->head_size || c->head_size % 2 ||
              c->head_size > INT_MAX / c->n_heads)
-        refuse_field(r, config.head_size, "an even number from 2 to %d",
+        refuse_field(r, config.head_size, "an even number up to %d",
                      INT_MAX / c->n_heads);
     else if (c->head_size != r->header.value_length)
         refuse_field(r, value_length, "%d, as for keys", c->head_size);

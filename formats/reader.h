@@ -18,7 +18,7 @@ struct Reader {
     int options; /* the family's; 0: a GGUF file */
     Value (*get)(const Reader *r,
                  const char *key); /* the value of one of KEYS */
-    const void *keys[3];           /* the sources of get() */
+    const void *source;            /* of get() */
     Stored *tensors;               /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     Header header;
@@ -37,11 +37,9 @@ static inline bool has(const Reader *r, int trait) {
 #define refuse_key(r, key, ...)                                                \
     refuse(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
 
-/* Refuses the integer value of a key. `field`: the field of the header that holds the value. */
+/* The same for the key of a field of the header. */
 #define refuse_field(r, field, ...)                                            \
-    refuse(&(r)->origin, key_of((r)->naming, offsetof(Header, field)),         \
-           ((Value){.kind = VALUE_INTEGER, .integer = (r)->header.field}),     \
-           __VA_ARGS__)
+    refuse_key(r, key_of((r)->naming, offsetof(Header, field)), __VA_ARGS__)
 
 /* The steps, in this order. Each does nothing after a failure (origin.status).
  * 1. Reads all keys of the family into the header, over the family's defaults. */

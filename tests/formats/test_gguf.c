@@ -1316,9 +1316,9 @@ static void bad_keys(void) {
             gguf_set_int(&file, "llama.context_length", 0));
     REFUSED("llama.attention.head_count is 0",
             gguf_set_int(&file, "llama.attention.head_count", 0));
-    REFUSED("key_length is missing, expected a whole number",
+    REFUSED("key_length is missing, expected an even number up to ",
             gguf_set_int(&file, "llama.attention.head_count", 6));
-    REFUSED("key_length is missing, expected a whole number",
+    REFUSED("key_length is missing, expected an even number up to ",
             gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe));
     REFUSED("key_length is 2, expected an even number up to 1",
             gguf_set_int(&file, "llama.attention.head_count", 0x7ffffffe);
@@ -1366,7 +1366,7 @@ static void bad_keys(void) {
     REFUSED("epsilon", const double tiny = 1e-300;
             gguf_set(&file, "llama.attention.layer_norm_rms_epsilon", GGUF_F64,
                      &tiny, 8));
-    REFUSED("llama.expert_used_count is 0",
+    REFUSED("llama.expert_used_count is missing, expected 1 to the 8 ",
             gguf_set_int(&file, "llama.expert_count", 8));
     REFUSED("metadata key llama.context_length appears twice",
             snprintf(file.keys[1].name, 64, "llama.context_length"));
@@ -1583,7 +1583,7 @@ static void bad_experts(void) {
     } while (0)
     REFUSED_OF("qwen3moe.expert_used_count is 9, expected 1 to the 8",
                gguf_set_int(&file, "qwen3moe.expert_used_count", 9));
-    REFUSED_OF("qwen3moe.expert_used_count is 0",
+    REFUSED_OF("qwen3moe.expert_used_count is missing, expected 1 to the 8 ",
                gguf_remove(&file, "qwen3moe.expert_used_count"));
     REFUSED_OF("qwen3moe.expert_count is 1025",
                gguf_set_int(&file, "qwen3moe.expert_count", 1025));
