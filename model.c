@@ -44,11 +44,21 @@ static void embed(Session *s, int n) {
     }
 }
 
-/* Returns xn[n][dim] = norm(x), or x if the norm is absent. */
+/* Without norms of its own, the MLP has attention's input. */
+static bool has_mlp_norm(const Layer *layer) {
+    return layer->mlp_norm.gamma || layer->mlp_post_norm.gamma;
+}
+
+/* Returns xn[n][dim] = norm(x). Without a norm this is x; a copy, if xn is read
+ * after the first addition to x: by the MLP, or by a shared expert. */
 static const float *norm_site(Session *s, int layer, Site site,
                               const Norm *norm, const float *x, int n) {
     const int dim = s->model->config.dim;
-    if (norm->kind == NORM_NONE)
+    const Layer *l = &s->model->layers[layer == NO_LAYER ? 0 : layer];
+    const bool is_read_later =
+        (site == SITE_ATTN_NORM && !has_mlp_norm(l)) ||
+        (site == SITE_MLP_NORM && l->experts && l->mlp.weight.data);
+    if (norm->kind == NORM_NONE && !is_read_later)
         return x;
     const float *xn = norm_forward(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
@@ -120,10 +130,7 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     const int n = s->chunk.n;
     const int64_t size = (int64_t)n * c->dim;
     float *branch = s->chunk.branch;
-    /* a mixture still reads xn after its first addition */
-    const bool in_place =
-        post->kind == NORM_NONE && scale == 1 && !(xn == x && layer->experts);
-    if (in_place) {
+    if (post->kind == NORM_NONE && scale == 1) {
         sublayer(s, layer, x, xn, n);
         return;
     }
@@ -155,8 +162,7 @@ static void forward_chunk(void *session) {
         /* x += post(attention(pre(x))) */
         add_sublayer(s, attention, layer, x, xn, SITE_ATTN_POST_NORM,
                      &layer->attn_post_norm);
-        /* without norms of its own, the MLP has attention's input */
-        if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
+        if (has_mlp_norm(layer))
             xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         Sublayer *feed_forward = layer->experts ? mixture : mlp;
         /* x += post(mlp(pre(x))) */

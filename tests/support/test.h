@@ -463,6 +463,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
     SUITE(backward)   /* norm.c, backward */                                                   \
     SUITE(amx)        /* amx.c */                                                              \
     SUITE(attention)  /* attention.c, mlp.c */                                                 \
+    SUITE(plain)      /* plain.c; the fast program against it */                               \
     SUITE(golden)     /* whole models against float64 */                                       \
     SUITE(bits)       /* whole models: the pinned bits */                                      \
     SUITE(sampler)    /* sampler.c */                                                          \
