@@ -48,10 +48,11 @@ static float score_scale(const Config *c) {
  * calling thread's part of them. A thread works on its heads from the product
  * to the cache; only joint norms of all heads need barriers in between. */
 typedef struct {
-    float *rows;   /* token 0, first head of this process */
-    size_t stride; /* floats per token, including other processes' heads */
+    float *rows;   /* of all processes' heads, of token 0 */
+    size_t stride; /* floats per row */
     int size;      /* floats per head */
-    int first, n;  /* the thread's heads */
+    int first, n;  /* the thread's heads, of this process's */
+    int channel;   /* where in a row the thread's heads begin */
 } Heads;
 
 static int clamp(int i, int max) {
@@ -85,32 +86,37 @@ static Heads project(const Session *s, const Layer *layer, const Tensor *w,
     }
     const int first = clamp(all * thread / threads - preceding, n_heads),
               end = clamp(all * (thread + 1) / threads - preceding, n_heads);
-    const Heads h = {rows + tensor_first_row(w), tensor_all_rows(w), size,
-                     first, end - first};
+    const int first_row = tensor_first_row(w);
+    const Heads h = {.rows = rows,
+                     .stride = tensor_all_rows(w),
+                     .size = size,
+                     .first = first,
+                     .n = end - first,
+                     .channel = first_row + first * size};
     if (h.n > 0)
-        matmul_rows(h.rows, h.stride, w, first * size, h.n * size, in,
+        matmul_rows(rows + first_row, h.stride, w, first * size, h.n * size, in,
                     s->chunk.n, false);
     return h;
 }
 
 /* Head i of the thread's heads, of token t. */
 static float *head_of(const Heads *h, int i, int t) {
-    return h->rows + t * h->stride + (h->first + i) * h->size;
+    return h->rows + t * h->stride + h->channel + i * h->size;
 }
 
-/* Normalizes each head of n tokens separately, in place. */
+/* Normalizes each head of n tokens, from `token` on, separately, in place. */
 static void norm_heads(const Session *s, int layer, Site site, const Norm *norm,
-                       const Heads *h, int n) {
-    float *heads = head_of(h, 0, 0);
+                       const Heads *h, int token, int n) {
+    const Vectors heads = {
+        head_of(h, 0, token), h->stride, n, h->n, h->size, token, h->channel};
     if (norm->kind == NORM_NONE)
         return;
-    probe_norm(s->probe, layer, site, false, heads, h->stride, n, h->n,
-               h->size);
+    probe_norm(s->probe, layer, site, false, &heads);
     for (int i = 0; i < h->n; i++)
-        for (int t = 0; t < n; t++)
+        for (int t = token; t < token + n; t++)
             norm_token(head_of(h, i, t), head_of(h, i, t), norm, h->size);
     probe_mark(s->probe, layer, site);
-    probe_norm(s->probe, layer, site, true, heads, h->stride, n, h->n, h->size);
+    probe_norm(s->probe, layer, site, true, &heads);
 }
 
 /* Normalizes all heads of a token jointly, in place, as one long head. The
@@ -121,11 +127,11 @@ static void norm_rows(const Session *s, const Layer *layer, Site site,
               share = (n - 1) / omp_get_num_threads() + 1;
     const int first = clamp(omp_get_thread_num() * share, n),
               count = clamp(n - first, share);
-    const Heads all = {rows + (size_t)first * dim, dim, dim, 0, 1};
+    const Heads all = {.rows = rows, .stride = dim, .size = dim, .n = 1};
     team_gather(s->probe, layer->index, rows, w, n, true);
     /* one token: thread 0, which is observed */
     if (count > 0)
-        norm_heads(s, layer->index, site, norm, &all, count);
+        norm_heads(s, layer->index, site, norm, &all, first, count);
 }
 
 static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
@@ -232,8 +238,8 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn,
         norm_rows(s, layer, SITE_K_NORM, &layer->k_norm, c->k, wk, n);
         team_wait(s->probe, l);
     } else {
-        norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, n);
-        norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, n);
+        norm_heads(s, l, SITE_Q_NORM, &layer->q_norm, &q, 0, n);
+        norm_heads(s, l, SITE_K_NORM, &layer->k_norm, &k, 0, n);
     }
     if (!late_norms) {
         rotate_heads(s, layer->rope, &k, n);

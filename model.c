@@ -64,8 +64,10 @@ static const float *norm_site(Session *s, int layer, Site site,
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n))
         team_wait(s->probe, layer);
-    probe_norm(s->probe, layer, site, false, x, dim, n, 1, dim);
-    probe_norm(s->probe, layer, site, true, xn, dim, n, 1, dim);
+    Vectors rows = {.x = x, .stride = dim, .n = n, .heads = 1, .dim = dim};
+    probe_norm(s->probe, layer, site, false, &rows);
+    rows.x = xn;
+    probe_norm(s->probe, layer, site, true, &rows);
     return xn;
 }
 

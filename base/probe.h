@@ -40,6 +40,14 @@ typedef enum { SITE_LIST(SITE_ID, SITE_ID) N_SITES } Site;
 
 enum { NO_LAYER = -1 }; /* of sites outside the layers */
 
+/* The vectors of a norm: for each of n tokens `heads` vectors of dim floats. */
+typedef struct {
+    const float *x; /* the first vector */
+    size_t stride;  /* floats from a token to the next */
+    int n, heads, dim;
+    int token, channel; /* of the first vector, in the chunk and in its row */
+} Vectors;
+
 /* An observer of forward passes. Every thread of the region calls `mark` and `norm`. */
 typedef struct Probe Probe;
 struct Probe {
@@ -51,11 +59,10 @@ struct Probe {
      * mark belongs to the site. */
     void (*mark)(Probe *p, int layer, Site site);
 
-    /* Input of a norm, or its output if `out`: for each of n tokens `heads` vectors of dim floats;
-     * x is the first token's, rows are `stride` floats apart. Of head norms these are the calling
-     * thread's, else they are all. */
-    void (*norm)(Probe *p, int layer, Site site, bool out, const float *x,
-                 size_t stride, int n, int heads, int dim);
+    /* Input of a norm, or its output if `out`. Of head norms the vectors are
+     * the calling thread's, else they are all. */
+    void (*norm)(Probe *p, int layer, Site site, bool out,
+                 const Vectors *vectors);
 };
 
 /* The calls of the hooks. Without an observer (NULL) each is one comparison. */

@@ -63,15 +63,15 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
     return 0;
 }
 
-void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x,
-               const Step *steps, int n, int stride, int channel, int width) {
+void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
+               const Step *steps) {
     char path[PATH_SIZE];
     FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
-    for (int t = 0; file && t < n; t++, x += stride) {
-        const long at = NPY_HEADER + ((long)steps[t].pos * stride + channel) *
-                                         (long)sizeof *x;
-        if (fseek(file, at, SEEK_SET) ||
-            !fwrite(x, (size_t)width * sizeof *x, 1, file))
+    for (int t = 0; file && t < v->n; t++) {
+        const size_t at = (size_t)steps[t].pos * v->stride + v->channel,
+                     width = (size_t)v->heads * v->dim;
+        if (fseek(file, NPY_HEADER + (long)(at * sizeof *v->x), SEEK_SET) ||
+            !fwrite(v->x + t * v->stride, width * sizeof *v->x, 1, file))
             d->failed = true;
     }
     if (!file || fclose(file))

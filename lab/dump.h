@@ -16,10 +16,10 @@ typedef struct {
  * close the dump then. */
 int dump_open(Dump *d, const Model *model, const char *path, int n);
 
-/* Writes elements [channel, channel + width) of a norm's input (or output, if `out`) for the tokens
- * of steps[n]. `x` points to the first of these elements; tokens are `stride` elements apart. */
-void dump_rows(Dump *d, int layer, const char *site, bool out, const float *x,
-               const Step *steps, int n, int stride, int channel, int width);
+/* Writes vectors of a norm's input (or output, if `out`) for the tokens of
+ * steps[v->n]. */
+void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
+               const Step *steps);
 
 /* If `keep` is set and every write succeeded, renames the folder to `path`; else removes it.
  * Returns -1 and a message if `keep` is set and a write failed. */

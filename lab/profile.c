@@ -147,38 +147,33 @@ static void add_input(Record *r, Sizes sizes, const float *x, int dim,
     r->max_position = position;
 }
 
-static void norm(Probe *probe, int layer, Site site, bool out, const float *x,
-                 size_t stride, int n, int n_heads, int dim) {
+static void norm(Probe *probe, int layer, Site site, bool out,
+                 const Vectors *v) {
     const Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
-    const float *heads = site == SITE_Q_NORM   ? chunk->q
-                         : site == SITE_K_NORM ? chunk->k
-                                               : NULL;
-    if (!heads && thread > 0)
+    const Step *steps = chunk->steps + v->token;
+    const bool of_heads = site == SITE_Q_NORM || site == SITE_K_NORM;
+    if (!of_heads && thread > 0)
         return; /* the first thread measures all tokens */
-    const size_t at = heads ? x - heads : 0;
-    const Step *steps = chunk->steps + at / stride;
-    const int channel = (int)(at % stride);
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump)
-        dump_rows(p->dump, layer, SITES[site].name, out, x, steps, n,
-                  (int)stride, channel, n_heads * dim);
-    for (int h = 0; h < n_heads; h++)
-        for (int t = 0; t < n; t++) {
+        dump_rows(p->dump, layer, SITES[site].name, out, v, steps);
+    for (int h = 0; h < v->heads; h++)
+        for (int t = 0; t < v->n; t++) {
             const int position =
                 steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
-            const float *vector = x + (size_t)t * stride + h * dim;
-            const Sizes sizes = sizes_of(vector, dim);
+            const float *x = v->x + t * v->stride + h * v->dim;
+            const Sizes sizes = sizes_of(x, v->dim);
             if (out) {
-                r->squares_out += sizes.squares / dim;
+                r->squares_out += sizes.squares / v->dim;
                 continue;
             }
-            add_input(r, sizes, vector, dim, channel + h * dim, position);
+            add_input(r, sizes, x, v->dim, v->channel + h * v->dim, position);
             if (site != SITE_ATTN_NORM)
                 continue;
             StreamSize *stream = &p->streams[layer][bucket_of(position)];
-            stream->squares += sizes.squares / dim;
+            stream->squares += sizes.squares / v->dim;
             stream->tokens++;
         }
     p->tracks[thread].last = nanoseconds();

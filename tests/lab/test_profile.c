@@ -255,11 +255,9 @@ static void virtual_end(Probe *p) {
 }
 
 static void virtual_norm(Probe *p, int layer, Site site, bool out_,
-                         const float *x, size_t stride, int n, int heads,
-                         int dim) {
+                         const Vectors *vectors) {
     (void)p;
-    virtual.profile->norm(virtual.profile, layer, site, out_, x, stride, n,
-                          heads, dim);
+    virtual.profile->norm(virtual.profile, layer, site, out_, vectors);
 }
 
 /* Opens a session whose profile reads the virtual clock; a reading costs `reading` ticks. */
