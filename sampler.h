@@ -13,22 +13,6 @@ typedef struct {
     uint64_t seed;        /* not 0 */
 } Sampling;
 
-/* The options that set these fields: usage, kind, field, range and help of their rows in
- * modes/options.c. The first ones are in the order of ADVICE_TEMPERATURE and so on (tokenizer.h). */
-/* clang-format off */
-#define SAMPLING_OPTIONS(OPTION) \
-    OPTION("-t, --temperature T", FLOAT, temperature, 0, 1000, \
-           "[1.0; 0: always the most likely token]"), \
-    OPTION("-p, --top-p P", FLOAT, top_p, 0, 1, \
-           "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"), \
-    OPTION("-k, --top-k K", INT, top_k, 0, INT_MAX, \
-           "keep the K most likely tokens [off]"), \
-    OPTION("    --min-p P", FLOAT, min_p, 0, 1, \
-           "keep tokens at least P times as likely as the most likely one [off]"), \
-    OPTION("    --repeat-penalty R", FLOAT, repeat_penalty, 0.01, 100, \
-           "divide the logits of the last 64 tokens [1: off]")
-/* clang-format on */
-
 enum { REPEAT_WINDOW = 64 }; /* repeat-penalty window, in tokens */
 
 typedef struct {

@@ -20,8 +20,12 @@
 #include <limits.h>
 #include <stdlib.h>
 
-const char *const ADVICE_NAMES[N_ADVICE] = {"temperature", "top_p", "top_k",
-                                            "min_p", "repetition_penalty"};
+const char *const ADVICE_NAMES[N_ADVICE] = {
+    [ADVICE_TEMPERATURE] = "temperature",
+    [ADVICE_TOP_P] = "top_p",
+    [ADVICE_TOP_K] = "top_k",
+    [ADVICE_MIN_P] = "min_p",
+    [ADVICE_REPEAT_PENALTY] = "repetition_penalty"};
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);

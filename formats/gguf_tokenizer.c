@@ -105,9 +105,11 @@ static String get_string(Loader *l, const char *key) {
 /* Reads the recommended sampling and the chat template. */
 static int fill_advice(Loader *l) {
     static const char *const keys[N_ADVICE] = {
-        "general.sampling.temp", "general.sampling.top_p",
-        "general.sampling.top_k", "general.sampling.min_p",
-        "general.sampling.penalty_repeat"};
+        [ADVICE_TEMPERATURE] = "general.sampling.temp",
+        [ADVICE_TOP_P] = "general.sampling.top_p",
+        [ADVICE_TOP_K] = "general.sampling.top_k",
+        [ADVICE_MIN_P] = "general.sampling.min_p",
+        [ADVICE_REPEAT_PENALTY] = "general.sampling.penalty_repeat"};
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
         const Value v = gguf_get(l->g, keys[i]);

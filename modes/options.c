@@ -52,8 +52,6 @@ typedef struct {
 
 #define INTO(field)       offsetof(Options, field), 0, 0
 #define RANGE(field, ...) offsetof(Options, field), __VA_ARGS__
-#define SAMPLING_ROW(usage, kind, field, min, max, help)                       \
-    { usage, kind, WRITES, RANGE(sampling.field, min, max), help }
 
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
@@ -73,7 +71,17 @@ static const Option OPTIONS[] = {
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
      "[no limit]; bench: tokens to generate [64]"},
-    SAMPLING_OPTIONS(SAMPLING_ROW),
+    {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
+     "[1.0; 0: always the most likely token]"},
+    {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
+     "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
+    {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
+     "keep the K most likely tokens [off]"},
+    {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
+     "keep tokens at least P times as likely as the most likely one [off]"},
+    {"    --repeat-penalty R", FLOAT, WRITES,
+     RANGE(sampling.repeat_penalty, 0.01, 100),
+     "divide the logits of the last 64 tokens [1: off]"},
     {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
      "ignore the sampling that the model's files recommend"},
     {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
@@ -145,7 +153,6 @@ static const Option OPTIONS[] = {
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
-#undef SAMPLING_ROW
 
 enum {
     N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS,
@@ -305,6 +312,14 @@ static const Option *find_option(const char *word, const char **value) {
     return matches == 1 ? found : NULL;
 }
 
+/* The options that replace what a model's files recommend. */
+static const char *const ADVISED[N_ADVICE] = {
+    [ADVICE_TEMPERATURE] = "--temperature",
+    [ADVICE_TOP_P] = "--top-p",
+    [ADVICE_TOP_K] = "--top-k",
+    [ADVICE_MIN_P] = "--min-p",
+    [ADVICE_REPEAT_PENALTY] = "--repeat-penalty"};
+
 /* Sets the options in argv, and the model; marks the options in given[N_OPTIONS]. */
 static int set_options(Options *o, bool *given, char **argv) {
     int status = -1;
@@ -328,8 +343,8 @@ static int set_options(Options *o, bool *given, char **argv) {
             return bad_usage("option '%s' requires an argument; see --help",
                              word);
         given[option - OPTIONS] = true;
-        o->own_sampling |= option->field >= offsetof(Options, sampling) &&
-                           option->field < offsetof(Options, sampling.seed);
+        for (int i = 0; i < N_ADVICE; i++)
+            o->own_sampling |= !strcmp(name_of(option), ADVISED[i]);
         status = set_option(o, option, value);
     }
     return status;
@@ -393,16 +408,16 @@ int options_parse(Options *o, char **argv) {
 void options_advise(Options *o, const Tokenizer *t) {
     char taken[256] = "", text[32];
     const char *unused;
-    const Option *option = find_option("--temperature", &unused);
     size_t n = 0;
-    if (o->own_sampling || o->sampling_of || !(option->modes & o->mode->bit))
+    if (o->own_sampling || o->sampling_of || !(o->mode->bit & WRITES))
         return;
     print_failures_as_notes(true);
-    for (const Advice *a = t->advice; a < t->advice + N_ADVICE; a++, option++) {
-        snprintf(text, sizeof text, "%.7g", a->value);
-        if (a->given && set_option(o, option, text) < 0)
-            n += snprintf(taken + n, sizeof taken - n, " %s %s",
-                          name_of(option), text);
+    for (int i = 0; i < N_ADVICE; i++) {
+        snprintf(text, sizeof text, "%.7g", t->advice[i].value);
+        if (t->advice[i].given &&
+            set_option(o, find_option(ADVISED[i], &unused), text) < 0)
+            n += snprintf(taken + n, sizeof taken - n, " %s %s", ADVISED[i],
+                          text);
     }
     print_failures_as_notes(false);
     if (n)
