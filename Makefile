@@ -55,7 +55,7 @@ READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
 # SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites.
-CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c),$(TESTS)),$(TESTS))
+CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c %/test_$(s)_draws.c),$(TESTS)),$(TESTS))
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
 CHOSEN += tests/formats/test_folder.c

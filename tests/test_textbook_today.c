@@ -161,28 +161,36 @@ static void a_norm_keeps_the_shape(void) {
     HOLDS(0, 1, 3, N, 3 * (3.0 * N * N - 7) / (5 * (N * N - 1.0)), sqrt(N));
 }
 
-/* 2 is added to feature 0 of every token: the mean over the tokens afterwards. */
+/* 2 is added to feature 0 of 256 tokens: its mean over them afterwards, over
+ * draws. */
 static void a_feature_may_shift(void) {
-    enum { N = 256, WIDTH = 64 };
+    enum { N = 256, WIDTH = 64, DRAWS = 200 };
+    /* PyTorch's, and their standard errors */
+    static const double expected[2][2] = {{1.6760339, 0.00417992},
+                                          {1.66206711, 0.00417565}};
     static float x[N * WIDTH], y[N * WIDTH];
-    double means[2][2] = {{0}};
-    fill_random(x, 93, N * WIDTH, 4);
-    for (int t = 0; t < N; t++)
-        x[t * WIDTH] += 2;
-    for (int k = 0; k < 2; k++) {
-        const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
-        norm_forward(y, x, &norm, N, WIDTH);
+    Draws means[2] = {{0}};
+    for (int draw = 0; draw < DRAWS; draw++) {
+        fill_random(x, 40000 + (uint64_t)draw, N * WIDTH, 4);
         for (int t = 0; t < N; t++)
-            for (int i = 0; i < 2; i++)
-                means[k][i] += (double)y[t * WIDTH + i] / N;
+            x[t * WIDTH] += 2;
+        for (int k = 0; k < 2; k++) {
+            const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
+            double mean = 0;
+            norm_forward(y, x, &norm, N, WIDTH);
+            for (int t = 0; t < N; t++)
+                mean += (double)y[t * WIDTH] / N;
+            add_draw(&means[k], mean);
+        }
     }
-    CHECK(fabs(means[0][0] - 1.72063354) < 1e-5 &&
-              fabs(means[0][1] - 0.0726658444) < 1e-5,
-          "RMSNorm: %.9g, %.9g", means[0][0], means[0][1]);
-    CHECK(fabs(means[1][0] - 1.70416124) < 1e-5 &&
-              fabs(means[1][1] - 0.0437354242) < 1e-5,
-          "LayerNorm: %.9g, %.9g", means[1][0], means[1][1]);
-    HOLDS(N, WIDTH, 2, 0, means[0][0], means[1][0]);
+    for (int k = 0; k < 2; k++) {
+        CHECK(fabs(mean_of_draws(&means[k]) - expected[k][0]) < 1e-5 &&
+                  fabs(error_of_draws(&means[k]) - expected[k][1]) < 1e-5,
+              "%s: %.9g +- %.9g", k ? "LayerNorm" : "RMSNorm",
+              mean_of_draws(&means[k]), error_of_draws(&means[k]));
+        HOLDS(expected[k][0], expected[k][1]);
+    }
+    HOLDS(N, WIDTH, 2, 0, DRAWS);
 }
 
 static void two_defaults_of_eps(void) {
@@ -201,6 +209,27 @@ static void two_defaults_of_eps(void) {
         HOLDS(r, five, six);
     }
     HOLDS(1e-5, 1e-6);
+}
+
+enum { RATIO_DRAWS = 4000 };
+
+/* The mean of norm(10 x) / norm(x), less 1, in double precision by its closed
+ * form, over the tokens of a draw: uniform elements of [-2, 2) or normal
+ * ones. */
+static double ratio_of_draw(int draw, bool gaussian) {
+    double excess = 0;
+    for (int t = 0; t < TOKENS; t++) {
+        double square = 0;
+        for (int i = 0; i < DIM; i++) {
+            const int at = t * DIM + i;
+            const double x =
+                gaussian ? normal(50000 + (uint64_t)draw, at)
+                         : 4.0 * random_float(60000 + (uint64_t)draw, at);
+            square += x * x / DIM;
+        }
+        excess += (sqrt((square + 1e-6) / (square + 1e-8)) - 1) / TOKENS;
+    }
+    return excess;
 }
 
 /* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in float32 is close,
@@ -228,15 +257,23 @@ static void the_ratio_is_eps(void) {
           without - 1);
     HOLDS(1, 10, 1e-6, 100, 8, 5, -23, 2, 0, 1.2e-7, 1 + 5 * ulp_of_one,
           exact - 1, ulp_of_one);
+    Draws uniform = {0}, gaussian = {0};
+    for (int draw = 0; draw < RATIO_DRAWS; draw++) {
+        add_draw(&uniform, ratio_of_draw(draw, false));
+        add_draw(&gaussian, ratio_of_draw(draw, true));
+    }
+    const double u = mean_of_draws(&uniform), g = mean_of_draws(&gaussian);
+    /* eps / 2 * 0.99 times the mean of 1 / m; for normal elements 8 / 6 */
+    CHECK(fabs(g - 0.495e-6 * 8 / 6) < 4 * error_of_draws(&gaussian),
+          "normal elements: 1 + %.9g +- %.9g", g, error_of_draws(&gaussian));
+    const double expected = 4.2076e-7; /* for uniform elements, integrated */
+    CHECK(fabs(u - expected) < 4 * error_of_draws(&uniform),
+          "uniform elements: 1 + %.9g +- %.9g", u, error_of_draws(&uniform));
+    HOLDS(RATIO_DRAWS, expected, 0.495e-6 * 8 / 6, 0.495e-6 * 8 / 6 / expected,
+          u, error_of_draws(&uniform), g, error_of_draws(&gaussian));
 }
 
 /* ---- 46: the notes' own loss -------------------------------------------- */
-
-static double normal(uint64_t tensor, int i) {
-    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
-                 v = random_float(tensor, 2 * i + 1);
-    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
-}
 
 /* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
 static void notes_gradient(double *mean, double *variance, NormKind kind,
@@ -334,9 +371,10 @@ static void go_deep(Depth *d, Place place) {
     }
 }
 
-/* |dL/dx| / |loss| at every depth, for L = sum(loss norm(x)) at the end. */
-static void come_back(double *sizes, const Depth *d, Place place,
-                      const float *loss) {
+/* |dL/dx| / |loss| at every depth, and |dL/dW| / |loss| of every matrix, for
+ * L = sum(loss norm(x)) at the end. */
+static void come_back(double *sizes, double *slopes, const Depth *d,
+                      Place place, const float *loss) {
     float g[BREADTH], dx[BREADTH], branch[BREADTH], unused[BREADTH] = {0};
     rmsnorm_backward(g, unused, loss, d->x[DEEP], ONES, BREADTH, 0);
     for (int l = DEEP; l >= 0; l--) {
@@ -351,6 +389,9 @@ static void come_back(double *sizes, const Depth *d, Place place,
         if (place == INSIDE || place == SANDWICH)
             rmsnorm_backward(branch, unused, g, d->out[l - 1], ONES, BREADTH,
                              0);
+        slopes[l - 1] = sqrt(dot(branch, branch, BREADTH) *
+                             dot(d->in[l - 1], d->in[l - 1], BREADTH) /
+                             dot(loss, loss, BREADTH));
         apply_matrix(dx, d->w[l - 1], branch, true);
         memcpy(branch, dx, sizeof branch);
         if (place == PRE || place == SANDWICH)
@@ -381,73 +422,69 @@ static void set_weights(Depth *d, int draw, double factor, double move) {
     rmsnorm(d->x[0], d->x[0], ONES, BREADTH, 0);
 }
 
-/* Means over draws: RMS at the end; the gradient at depths 0, 4, 8, 12; the change of the result,
- * in percent, if the weights change by 1 %. PLACES has PyTorch's. */
-typedef struct {
-    double rms, gradients[4], moves;
-} AtDepth;
-static const AtDepth PLACES[N_PLACES] = {
-    [PRE] = {3.58054579,
-             {0.990222162, 0.447978176, 0.334986332, 0.279778138},
-             1.49583442},
-    [POST] = {1, {1.01585406, 1.01122114, 1.00394705, 0.992441415}, 2.49436757},
-    [INSIDE] = {3.57609645,
-                {0.996102223, 0.451675538, 0.335958778, 0.279898739},
-                1.50815355},
-    [SANDWICH] = {3.57609645,
-                  {0.996102223, 0.451675538, 0.335958778, 0.279898739},
-                  1.50815355},
+/* Means over draws: RMS at the end; the gradient at depths 0, 4, 8, 12; that of
+ * the first and of the last matrix; the change of the result, in percent, if
+ * the weights change by 1 %. PLACES has PyTorch's. */
+enum { END_RMS, AT_DEPTH, FIRST_W = AT_DEPTH + 4, LAST_W, MOVES, N_MEANS };
+static const double PLACES[N_PLACES][N_MEANS] = {
+    [PRE] = {3.58054579, 0.990222162, 0.447978176, 0.334986332, 0.279778138,
+             5.65716336, 2.23822511, 1.49583442},
+    [POST] = {1, 1.01585406, 1.01122114, 1.00394705, 0.992441415, 5.77981585,
+              5.6999947, 2.49436757},
+    [INSIDE] = {3.57609645, 0.996102223, 0.451675538, 0.335958778, 0.279898739,
+                5.69912077, 2.25767069, 1.50815355},
+    [SANDWICH] = {3.57609645, 0.996102223, 0.451675538, 0.335958778,
+                  0.279898739, 5.69912077, 2.25767069, 1.50815355},
 };
 enum { DEPTH_DRAWS = 200 };
 
-/* Adds a draw to the means, first with move 0. ends[place]: the result without a move. */
-static void add_depth_draw(AtDepth *sums, Depth *d, int draw,
+/* Adds a draw, first with move 0. ends[place]: the result without a move. */
+static void add_depth_draw(Draws found[N_PLACES][N_MEANS], Depth *d, int draw,
                            float (*ends)[BREADTH], double move) {
     float loss[BREADTH], end[BREADTH];
-    double sizes[DEEP + 1];
+    double sizes[DEEP + 1], slopes[DEEP];
     fill_random(loss, seed_of(draw) + 2, BREADTH, 1);
     set_weights(d, draw, 1, move);
     for (Place place = 0; place < N_PLACES; place++) {
+        Draws *means = found[place];
         go_deep(d, place);
         rmsnorm(end, d->x[DEEP], ONES, BREADTH, 0);
         for (int i = 0; i < BREADTH && move != 0; i++)
             end[i] -= ends[place][i];
         if (move != 0) {
-            sums[place].moves += 100 * rms_of(end, BREADTH) / DEPTH_DRAWS;
+            add_draw(&means[MOVES], 100 * rms_of(end, BREADTH));
             continue;
         }
         memcpy(ends[place], end, sizeof end);
-        come_back(sizes, d, place, loss);
-        sums[place].rms += rms_of(d->x[DEEP], BREADTH) / DEPTH_DRAWS;
+        come_back(sizes, slopes, d, place, loss);
+        add_draw(&means[END_RMS], rms_of(d->x[DEEP], BREADTH));
         for (int i = 0; i < 4; i++)
-            sums[place].gradients[i] += sizes[4 * i] / DEPTH_DRAWS;
+            add_draw(&means[AT_DEPTH + i], sizes[4 * i]);
+        add_draw(&means[FIRST_W], slopes[0]);
+        add_draw(&means[LAST_W], slopes[DEEP - 1]);
     }
 }
 
 static void four_places_by_depth(void) {
     Depth *d = malloc(sizeof *d);
     float ends[N_PLACES][BREADTH] = {{0}};
-    AtDepth found[N_PLACES] = {0};
+    Draws found[N_PLACES][N_MEANS] = {{{0}}};
     for (int draw = 0; draw < DEPTH_DRAWS; draw++) {
         add_depth_draw(found, d, draw, ends, 0);
         add_depth_draw(found, d, draw, ends, 0.01);
     }
-    for (Place place = 0; place < N_PLACES; place++) {
-        const AtDepth *f = &found[place], *e = &PLACES[place];
-        CHECK(fabs(f->rms - e->rms) < 1e-5, "place %d: RMS %.9g", place,
-              f->rms);
-        CHECK(fabs(f->moves - e->moves) < 1e-3, "place %d: moves by %.9g %%",
-              place, f->moves);
-        for (int i = 0; i < 4; i++) {
-            const double expected = e->gradients[i];
-            CHECK(fabs(f->gradients[i] - expected) < 1e-5,
-                  "place %d, depth %d: %.9g", place, 4 * i, f->gradients[i]);
-            HOLDS(expected);
-        }
-        HOLDS(e->rms, e->moves);
-    }
     free(d);
-    HOLDS(DEEP, BREADTH, DEPTH_DRAWS, 0, 4, 8, 1);
+    for (Place place = 0; place < N_PLACES; place++)
+        for (int i = 0; i < N_MEANS; i++) {
+            const double mean = mean_of_draws(&found[place][i]),
+                         error = error_of_draws(&found[place][i]);
+            CHECK(fabs(mean / PLACES[place][i] - 1) < 1e-4,
+                  "place %d, mean %d: %.9g", place, i, mean);
+            CHECK(error < 0.03 * mean, "place %d, mean %d: %.9g +- %.9g", place,
+                  i, mean, error);
+            HOLDS(PLACES[place][i]);
+        }
+    HOLDS(DEEP, BREADTH, DEPTH_DRAWS, 0, 4, 8, 1, 3);
 }
 
 /* With weights times 4 a norm after the branch has the same bits. */
@@ -490,33 +527,86 @@ static void qk_norm_bounds_the_scores(void) {
         CHECK(fabs(max - sqrt(n)) < 1e-5, "head of %d: %.9g", n, max);
         HOLDS(n, sqrt(n));
     }
+    /* a query along the first element of a pair, turned by RoPE to the second
+     * one; a key along that */
+    float q[64] = {[0] = 1}, key[64] = {[1] = 1}, gamma_q[64], gamma_k[64];
+    for (int i = 0; i < 64; i++)
+        gamma_q[i] = gamma_k[i] = 1;
+    gamma_q[0] = gamma_k[1] = 4;
+    gamma_q[1] = gamma_k[0] = 0.25f;
+    rmsnorm(q, q, gamma_q, 64, 0);
+    rmsnorm(key, key, gamma_k, 64, 0);
+    q[1] = q[0];
+    q[0] = 0;
+    const double score = dot(q, key, 64) / sqrt(64);
+    CHECK(fabs(score - 128) < 1e-4, "a score of %.9g", score);
+    HOLDS(64, 4, 1, score);
     const double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
     HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim,
           100 * extra / (2 * dim), 2 * 128);
 }
 
-/* ---- 50 to 53: why the mean does not matter; large elements; folding ---- */
+/* ---- 50 to 53: when the mean is small; large elements; folding ---------- */
+
+typedef enum { UNIFORM, NORMAL, LAPLACE, CAUCHY, DOMINATED } Distribution;
+
+/* An element of a token; DOMINATED: normal elements, and one of 1e6. */
+static double element(Distribution distribution, uint64_t tensor, int i) {
+    const double u = random_float(tensor, i) + 0x1p-25;
+    switch (distribution) {
+    case UNIFORM: return u;
+    case LAPLACE: return (u < 0 ? 1 : -1) * log(1 - 2 * fabs(u));
+    case CAUCHY: return tan(3.14159265358979 * u);
+    case NORMAL:
+    case DOMINATED: break;
+    }
+    return distribution == DOMINATED && !i ? 1e6 : normal(tensor, i);
+}
+
+enum { MEAN_DRAWS = 4000, MEAN_DIM = 256 };
+
+/* dim (mean / RMS)^2, and |mean| / RMS relative to sqrt(2 / (pi dim)). */
+static void mean_over_rms(Draws *squares, Draws *sizes,
+                          Distribution distribution) {
+    for (int draw = 0; draw < MEAN_DRAWS; draw++) {
+        double mean = 0, square = 0;
+        for (int i = 0; i < MEAN_DIM; i++) {
+            const double x = element(distribution, 44000 + (uint64_t)draw, i);
+            mean += x / MEAN_DIM;
+            square += x * x / MEAN_DIM;
+        }
+        add_draw(squares, MEAN_DIM * mean * mean / square);
+        add_draw(sizes, fabs(mean) / sqrt(square) /
+                            sqrt(2 / (3.14159265358979 * MEAN_DIM)));
+    }
+}
 
 static void a_mean_is_one_over_the_root_of_dim(void) {
     static const int dims[] = {64, 256, 1024, 4096};
-    static float x[4096];
-    for (int k = 0; k < 4; k++) {
-        const int n = dims[k], tokens = 400;
-        double sum = 0, squares = 0;
-        for (int t = 0; t < tokens; t++) {
-            fill_random(x, 400 + (uint64_t)t, n, 1);
-            const double part = fabs(mean_of(x, n)) / rms_of(x, n);
-            sum += part / tokens;
-            squares += part * part / tokens;
-        }
-        const double expected = sqrt(2 / (3.14159265358979 * n));
-        CHECK(fabs(sum / expected - 1) < 0.08,
-              "dim %d: mean / RMS is %.9g, expected %.9g", n, sum, expected);
-        CHECK(fabs(squares * n - 1) < 0.15, "dim %d: its square is %.9g / dim",
-              n, squares * n);
-        HOLDS(n, expected, sqrt(1 - 1.0 / n));
+    for (int k = 0; k < 4; k++)
+        HOLDS(dims[k], sqrt(2 / (3.14159265358979 * dims[k])),
+              sqrt(1 - 1.0 / dims[k]));
+    for (Distribution d = UNIFORM; d <= DOMINATED; d++) {
+        Draws squares = {0}, sizes = {0};
+        mean_over_rms(&squares, &sizes, d);
+        const double square = mean_of_draws(&squares),
+                     size = mean_of_draws(&sizes),
+                     expected = d == CAUCHY      ? 1.09
+                                : d == DOMINATED ? sqrt(3.14159265358979 / 2)
+                                                 : 1;
+        CHECK(fabs(square - 1) < 4 * error_of_draws(&squares) + 1e-3,
+              "distribution %d: the square is %.9g +- %.9g", d, square,
+              error_of_draws(&squares));
+        CHECK(fabs(size - expected) < 4 * error_of_draws(&sizes) + 1e-3,
+              "distribution %d: the size is %.9g +- %.9g", d, size,
+              error_of_draws(&sizes));
+        if (d == CAUCHY)
+            HOLDS(square, error_of_draws(&squares), 100 * (size - 1),
+                  100 * error_of_draws(&sizes));
+        if (d == DOMINATED)
+            HOLDS(100 * (expected - 1));
     }
-    HOLDS(1, 2);
+    HOLDS(1, 2, MEAN_DRAWS, MEAN_DIM);
 }
 
 static void a_real_models_mean_is_chance(void) {
@@ -555,31 +645,59 @@ static void one_large_element_silences_the_others(void) {
     HOLDS(0, 1, first, others);
 }
 
-/* A block of 32 weights of similar size, quantized to 8 bits with one step: the mean square error
- * of the products, in squared steps of 1/127, if one gamma is 16. */
-static void folding_widens_a_block(void) {
-    enum { BLOCK = 32, BLOCKS = 500 };
+/* A block of 32 weights quantized with one step of max / levels: the error of
+ * the products if one gamma is 16, folded relative to separate. */
+static double widening(int draw, Distribution distribution, int levels) {
+    enum { BLOCK = 32, BLOCKS = 200 };
     double errors[2] = {0};
     for (int b = 0; b < BLOCKS; b++)
         for (int fold = 0; fold < 2; fold++) {
             double w[BLOCK], max = 0;
             for (int i = 0; i < BLOCK; i++) {
-                w[i] = 2 * random_float(130, b * BLOCK + i) *
+                w[i] = element(distribution, 48000 + (uint64_t)draw,
+                               b * BLOCK + i) *
                        (fold && !i ? 16 : 1);
                 max = fmax(max, fabs(w[i]));
             }
             for (int i = 0; i < BLOCK; i++) {
-                const double step = max / 127,
+                const double step = max / levels,
                              error = w[i] - step * round(w[i] / step);
                 const double gamma = !fold && !i ? 16 : 1;
                 errors[fold] += error * error * gamma * gamma;
             }
         }
-    /* unfolded: 31 squared steps and one of 16^2; folded: 32 squares of a step of 16 |w_0| on
-     * average */
-    const double ratio = sqrt(errors[1] / errors[0]);
-    CHECK(fabs(ratio - 3.0) < 0.3, "the error is %.9g times as large", ratio);
-    HOLDS(BLOCK, 16, 3);
+    return sqrt(errors[1] / errors[0]);
+}
+
+/* How many more nats per token the sampled stories take if gamma is folded,
+ * with stories260K as a GGUF file of this type. False: no checkpoint. */
+static bool price_of_folding(Draws *price, const char *type) {
+    double losses[2][N_STORIES];
+    for (int fold = 0; fold < 2; fold++) {
+        const char *file = temporary("folded.gguf");
+        if (story_converted(file, type, fold) ||
+            losses_of_stories(losses[fold], file, "rms") != N_STORIES)
+            return false;
+        remove(file);
+    }
+    for (int i = 0; i < N_STORIES; i++)
+        add_draw(price, losses[1][i] - losses[0][i]);
+    return true;
+}
+
+static void folding_widens_a_block(void) {
+    enum { BLOCK = 32, DRAWS = 40 };
+    static const Distribution distributions[] = {UNIFORM, NORMAL, LAPLACE};
+    for (int k = 0; k < 6; k++) {
+        Draws ratios = {0};
+        for (int draw = 0; draw < DRAWS; draw++)
+            add_draw(&ratios,
+                     widening(draw, distributions[k / 2], k % 2 ? 7 : 127));
+        CHECK(error_of_draws(&ratios) < 0.03, "case %d: %.9g +- %.9g", k,
+              mean_of_draws(&ratios), error_of_draws(&ratios));
+        HOLDS(mean_of_draws(&ratios));
+    }
+    HOLDS(BLOCK, 16, DRAWS, 0.03, 127, 7);
     static const struct {
         const char *type;
         bool fold;
@@ -596,6 +714,21 @@ static void folding_widens_a_block(void) {
               "%s%s: %.9g", LOSSES[k].type, LOSSES[k].fold ? ", folded" : "",
               nats);
         HOLDS(LOSSES[k].nats, 0.005);
+    }
+    static const struct {
+        const char *type;
+        double mean, error;
+    } PRICES[] = {{"q8_0", -0.0001, 0.0006}, {"q4_0", 0.026, 0.008}};
+    for (int k = 0; k < 2; k++) {
+        Draws price = {0};
+        if (!price_of_folding(&price, PRICES[k].type))
+            return story_missing();
+        CHECK(fabs(mean_of_draws(&price) - PRICES[k].mean) <
+                      2 * PRICES[k].error &&
+                  fabs(error_of_draws(&price) / PRICES[k].error - 1) < 0.3,
+              "%s: folding takes %.9g nats +- %.9g", PRICES[k].type,
+              mean_of_draws(&price), error_of_draws(&price));
+        HOLDS(PRICES[k].mean, PRICES[k].error, N_STORIES);
     }
 }
 
@@ -733,6 +866,67 @@ static void answer_of_the_spike(void) {
     layernorm(y, x, ONES, NULL, 100, 0);
     CHECK(fabs(y[3] + 9.9498744) < 1e-5, "%.9g", y[3]);
     HOLDS(0, -10, 99, -sqrt(99));
+}
+
+/* ---- 66 to 68: the answers to more exercises ----------------------------- */
+
+/* sum(dy x / (RMS(x) + eps)) */
+static double weighted_outside(const double x[DIM], const float *dy,
+                               double eps) {
+    double squares = 0, sum = 0;
+    for (int i = 0; i < DIM; i++) {
+        squares += x[i] * x[i] / DIM;
+        sum += dy[i] * x[i];
+    }
+    return sum / (sqrt(squares) + eps);
+}
+
+static void answer_of_eps_outside(void) {
+    const double eps = 1e-5, step = 1e-6;
+    double x[DIM], r = 0, along = 0;
+    float dy[DIM];
+    fill_random(dy, 142, DIM, 1);
+    for (int i = 0; i < DIM; i++) {
+        x[i] = (double)random_float(143, i) / 1000;
+        r += x[i] * x[i] / DIM;
+        along += dy[i] * x[i] / DIM;
+    }
+    r = sqrt(r);
+    for (int i = 0; i < DIM; i++) {
+        const double kept = x[i],
+                     dx = dy[i] / (r + eps) -
+                          kept * along / (r * (r + eps) * (r + eps));
+        x[i] = kept + step * r;
+        const double above = weighted_outside(x, dy, eps);
+        x[i] = kept - step * r;
+        const double below = weighted_outside(x, dy, eps),
+                     slope = (above - below) / (2 * step * r);
+        x[i] = kept;
+        CHECK(fabs(dx - slope) < 1e-6 * fmax(fabs(slope), 1),
+              "dx[%d] is %.9g, the slope %.9g", i, dx, slope);
+    }
+    HOLDS(1 / eps, eps, 1 / sqrt(eps));
+}
+
+/* The first dim at which an element of size y has an error of at most 0.001
+ * with a variance over dim - 1. */
+static int first_dim_within(double y) {
+    int dim = 2;
+    while (y * (1 - sqrt(1 - 1.0 / dim)) > 0.001)
+        dim++;
+    return dim;
+}
+
+static void answer_of_the_tolerance(void) {
+    CHECK(first_dim_within(1) == 501 && first_dim_within(4) == 2001,
+          "relative: %d; an element of 4: %d", first_dim_within(1),
+          first_dim_within(4));
+    HOLDS(1, 0.001, 501, 4, 2001);
+}
+
+static void answer_of_the_part(void) {
+    const double n = 1 / (2 * 0.01 * 0.01 + 1.0 / 4096);
+    HOLDS(1, 2, 0.01, 4096, ceil(n));
 }
 
 /* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations ---- */
@@ -1012,4 +1206,9 @@ const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY] = {
     STATEMENT(answer_of_the_spike),
     STATEMENT(layernorm_folds_into_rmsnorm),
     STATEMENT(rmsnorm_commutes_with_rotations),
+    STATEMENT(four_places_with_attention),
+    STATEMENT(weights_before_a_norm_may_shrink),
+    STATEMENT(answer_of_eps_outside),
+    STATEMENT(answer_of_the_tolerance),
+    STATEMENT(answer_of_the_part),
 };

@@ -17,7 +17,7 @@ static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1},
 
 /* Number of statements in tests/test_textbook_today.c, which follow those of
  * tests/test_textbook.c. */
-enum { N_STATEMENTS_TODAY = 25 };
+enum { N_STATEMENTS_TODAY = 30 };
 extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
 
 /* A norm of stories260K in `--profile`, over the story of tests/golden. */
@@ -33,9 +33,43 @@ void story_missing(void);
 /* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no checkpoint. */
 int first_token_of_story(double *first, double *others);
 
+/* Writes stories260K as a GGUF file of this type, gamma folded or not. -1: no checkpoint. */
+int story_converted(const char *path, const char *type, bool fold);
+
 /* Loss of the story, in nats per token, with stories260K as a GGUF file of this type, gamma folded
  * or not; -1: no checkpoint. */
 double story_loss_converted(const char *type, bool fold);
+
+/* test_textbook_draws.c: tests of statements, in STATEMENTS_TODAY. */
+void four_places_with_attention(void);
+void weights_before_a_norm_may_shrink(void);
+
+/* Nats per token of stories that stories260K sampled (tests/golden), with the model at `path` and
+ * these norms (`--norm`). Returns their number; 0 on failure. */
+enum { N_STORIES = 20 };
+int losses_of_stories(double losses[N_STORIES], const char *path,
+                      const char *norms);
+
+/* Values of random draws: their mean, and its standard error. */
+typedef struct {
+    double sum, squares;
+    int n;
+} Draws;
+
+static inline void add_draw(Draws *d, double value) {
+    d->sum += value;
+    d->squares += value * value;
+    d->n++;
+}
+
+static inline double mean_of_draws(const Draws *d) {
+    return d->sum / d->n;
+}
+
+static inline double error_of_draws(const Draws *d) {
+    const double mean = mean_of_draws(d);
+    return sqrt(fmax(d->squares / d->n - mean * mean, 0) / (d->n - 1));
+}
 
 /* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
 static inline float random_float(uint64_t tensor, int i) {
@@ -45,6 +79,13 @@ static inline float random_float(uint64_t tensor, int i) {
 static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
     for (int i = 0; i < n; i++)
         x[i] = size * random_float(tensor, i);
+}
+
+/* Normal random numbers. */
+static inline double normal(uint64_t tensor, int i) {
+    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
+                 v = random_float(tensor, 2 * i + 1);
+    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
 static inline void rmsnorm_backward(float *dx, float *dgamma, const float *dy,
