@@ -12,6 +12,7 @@
  * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
  * experts.c), norms (norm.c) or the loading of weights (formats/).
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"

@@ -144,6 +144,13 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
     return tokenizer_append(t, text, size, NULL, true, out);
 }
 
+bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends) {
+    for (int i = 0; i < t->n_ends; i++)
+        if (token == t->ends[i])
+            return true;
+    return token == t->bos || token == t->eot || (token == t->eos && eos_ends);
+}
+
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token,
                              int *length) {
     const Piece *p = &t->pieces.list[token];

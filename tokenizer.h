@@ -69,6 +69,10 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
                      const bool *open, bool space, Tokens *out);
 
+/* Whether a text ends before this token. BOS always ends it, EOS if `eos_ends`
+ * (Model). */
+bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends);
+
 /* The bytes of a token that follows `previous`; after BOS without the leading space. Not
  * zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token,

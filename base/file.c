@@ -61,8 +61,11 @@ int file_map(File *file, const char *path) {
         error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
         error = strerror(errno);
-    const bool sparse = !error && st.st_blocks < st.st_size / 1024 &&
-                        lseek(fd, 0, SEEK_HOLE) < st.st_size;
+    bool sparse = false;
+#ifdef SEEK_HOLE
+    sparse = !error && st.st_blocks < st.st_size / 1024 &&
+             lseek(fd, 0, SEEK_HOLE) < st.st_size;
+#endif
     close(fd);
     if (error)
         return fail("%s: %s", path, error);

@@ -22,7 +22,6 @@ static size_t number_in(const char *folder, const char *name, const char *key,
 
 size_t memory_available(const char *root) {
     char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
-    struct rlimit limit;
     size_t min =
         number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
     find_line(root, "proc/self/cgroup", "0::", group);
@@ -41,9 +40,13 @@ size_t memory_available(const char *root) {
         if (end)
             *end = '\0';
     } while (end);
-    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return min;
-    const size_t mapped =
-        number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
-    return smaller(min, limit.rlim_cur - smaller(limit.rlim_cur, mapped));
+#ifdef RLIMIT_AS
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
+        const size_t mapped =
+            number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
+        min = smaller(min, limit.rlim_cur - smaller(limit.rlim_cur, mapped));
+    }
+#endif
+    return min;
 }

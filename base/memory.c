@@ -1,6 +1,7 @@
 /* memory.c: allocation with alignment, huge pages and messages. */
 #include "base/memory.h"
 #include "base/error.h"
+#include "base/platform.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ void *allocate_quietly(size_t count, size_t size) {
 #ifdef MADV_HUGEPAGE
     /* may fail; 23: MADV_POPULATE_WRITE, Linux 5.14 */
     if (p && unit > CACHE_LINE)
-        madvise(p, bytes, unit == PAGE ? 23 : MADV_HUGEPAGE);
+        advise_pages(p, bytes, unit == PAGE ? 23 : MADV_HUGEPAGE);
 #endif
     return p;
 }
@@ -67,8 +68,8 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
     /* the kernel reads only the beginning of a longer range ahead */
     const size_t step = soon ? 1 << 17 : end - first;
     for (uintptr_t at = first; at < end; at += step) /* may fail */
-        madvise((void *)at, end - at < step ? end - at : step,
-                soon ? MADV_WILLNEED : MADV_DONTNEED);
+        advise_pages((void *)at, end - at < step ? end - at : step,
+                     soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 
 void buffer_append(Buffer *b, const void *bytes, size_t n) {

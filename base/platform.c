@@ -1,7 +1,6 @@
 /* platform.c: Linux and macOS, side by side.
  *
- * Owns every non-POSIX call except madvise() in memory.c. Signals, threads and
- * clocks are in process.c.
+ * Owns every non-POSIX call. Signals and threads are in process.c.
  */
 #include "base/platform.h"
 #include <errno.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <linux/futex.h>
@@ -37,6 +37,14 @@ void wake_sleepers(atomic_uint *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 #else
     (void)word;
+#endif
+}
+
+void advise_pages(void *data, size_t bytes, int advice) {
+#ifndef __wasi__
+    madvise(data, bytes, advice);
+#else
+    (void)data, (void)bytes, (void)advice;
 #endif
 }
 

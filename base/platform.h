@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The name by which the program was started, without folders. */
 const char *program_name(void);
@@ -21,6 +22,9 @@ const char *program_file(const char *name);
  * not `value`. */
 void sleep_while(atomic_uint *word, unsigned value);
 void wake_sleepers(atomic_uint *word);
+
+/* madvise(), whose failure does not matter. */
+void advise_pages(void *data, size_t bytes, int advice);
 
 /* Tells the processor that the thread waits in a loop. */
 void relax_processor(void);

@@ -163,16 +163,6 @@ int start_threads(int n) {
     return n_threads;
 }
 
-uint64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-double now(void) {
-    return 1e-9 * (double)nanoseconds();
-}
-
 size_t format_today(char *to, size_t size, const char *format) {
     const time_t seconds = time(NULL);
     struct tm local = {0};

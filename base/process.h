@@ -48,10 +48,6 @@ int usual_threads(void);
  * OMP_THREAD_LIMIT may reduce. */
 int start_threads(int n);
 
-/* The time on a monotonic clock, in nanoseconds and in seconds. */
-uint64_t nanoseconds(void);
-double now(void);
-
 /* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of
  * strftime(). Returns the number of bytes; 0 if they do not fit. */
 size_t format_today(char *to, size_t size, const char *format);

@@ -5,6 +5,7 @@
  * it.
  */
 #include "lab/limits.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "kernels/simd.h"

@@ -6,6 +6,7 @@
  * themselves, belongs to SITE_PROFILE, so the sites add up to the total.
  */
 #include "lab/profile.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"

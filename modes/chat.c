@@ -4,6 +4,7 @@
  * context; the longest cached prefix does not run again. template.c formats a turn as tokens,
  * text.c generates the answer, input.c reads messages.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"

@@ -7,6 +7,7 @@
  * The samples are forks of the root and start with that last token.
  */
 #include "modes/generate.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "base/process.h"

@@ -4,6 +4,7 @@
  * the same threads in the same run. With a model it also measures the norms' share of the time,
  * unchanged and with all norms of one kind.
  */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"

@@ -4,6 +4,7 @@
  * overlap. Each has the length of the context and begins with BOS; all its other tokens are scored.
  * Perplexity is exp(mean NLL).
  */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"

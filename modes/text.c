@@ -14,6 +14,7 @@
 #include "session.h"
 #include "text/merges.h"
 #include "text/stream.h"
+#include "tokenizer.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -158,16 +159,6 @@ int text_show(Run *run, Text *t) {
 
 /* ---- sampling ----------------------------------------------------------- */
 
-/* Whether a text ends before this token. */
-static bool is_end(const Run *run, int token) {
-    const Tokenizer *t = &run->tokenizer;
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i])
-            return true;
-    return token == t->bos || token == t->eot ||
-           (token == t->eos && run->model.eos_ends);
-}
-
 /* Samples the token after the last id, and after each accepted draft token, from the text's rows of
  * logits. Returns -1 on failure. */
 static int sample(const Run *run, Text *t, const float *logits) {
@@ -175,7 +166,7 @@ static int sample(const Run *run, Text *t, const float *logits) {
     for (bool accepted = true; accepted; right += accepted) {
         const int token = sampler_next(&t->sampler, logits);
         sampler_accept(&t->sampler, token);
-        if (is_end(run, token))
+        if (tokenizer_is_end(&run->tokenizer, token, run->model.eos_ends))
             t->ended = STOP;
         else if (append(t, token) || add_logprobs(run, t, logits) ||
                  text_decode(run, t))

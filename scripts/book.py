@@ -11,6 +11,8 @@ web/requirements.txt go into an environment of their own, build/book/env.
 """
 
 import argparse
+import base64
+import gzip
 import html
 import json
 import re
@@ -131,6 +133,7 @@ class Site:
         def cell(match):  # the last column of a table of claims
             return match[1] + re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[2])
 
+        text = re.sub(r"^<!-- figure: (\w+) -->$", r'<div data-figure="\1"></div>', text, flags=re.MULTILINE)
         text = re.sub(r"^!\[(.*?)\]\((\w+)((?:\.zh)?\.svg)\)$", figure, text, flags=re.MULTILINE)
         text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
         text = re.sub(r"`(\w+)`", code, text)
@@ -227,6 +230,71 @@ def write_sources(paths):
         )
 
 
+# norma as WebAssembly: these sources and web/page.c; web/app/norma.js answers the calls of WASI's C library. Without FMA, as ARCH=x86-64, whose bits it has.
+WASM_SOURCES = "*.c", "kernels/*.c", "text/*.c", "formats/*.c", "lab/norm_spec.c", "lab/norm_backward.c", "web/page.c"
+WASM_BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "utf8"
+WASM_WITHOUT = "run.c", "formats/jinja.c", "formats/gguf_write.c"
+WASM_EXPORTS = "malloc", "free", "model_swap_norms", "norm_token", "norm_backward", "sum_squares"
+WASM_FLAGS = (
+    "-target wasm32-wasi -mexec-model=reactor -msimd128 -O3 -std=gnu11 -D_GNU_SOURCE -I. -fno-math-errno -Ibuild/book "
+    "-ffp-contract=off -Wno-unknown-pragmas -Wno-pass-failed -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_MMAN "
+    "-D_WASI_EMULATED_PROCESS_CLOCKS -s "
+    "-Dumask(mask)=0 -Dmkostemp(name,flags)=-1 -lwasi-emulated-signal -lwasi-emulated-mman -Wl,--max-memory=1073741824"
+)
+OMP_H = "".join(
+    f"#define omp_{name} {value}\n"
+    for name, value in (
+        ("get_thread_num()", 0),
+        ("get_num_threads()", 1),
+        ("get_max_threads()", 1),
+        ("get_num_procs()", 1),
+        ("set_dynamic(on)", "((void)(on))"),
+        ("set_max_active_levels(n)", "((void)(n))"),
+    )
+)
+
+
+# Functions that the figure of a token's way shows: (file, name) of each key of its boxes.
+PLAIN = {
+    "layer": ("plain.c", "run_layer"),
+    "norm": ("norm.c", "rmsnorm_plain"),
+    "attention": ("plain.c", "self_attention"),
+    "attend": ("plain.c", "attend_head"),
+    "swiglu": ("plain.c", "swiglu"),
+    "logits": ("plain.c", "compute_logits"),
+}
+
+
+def function(path, name):
+    """The text of a function, with the comment before it."""
+    pattern = rf"^(?:/\*(?:(?!\*/)[\s\S])*\*/\n)?\w[^;{{}}]*?\b{name}\([^;]*?\) \{{\n[\s\S]*?^\}}\n"
+    return re.search(pattern, (TOP / path).read_text(), re.MULTILINE)[0]
+
+
+def write_program():
+    """norma.wasm and the bundled model as q8_0, in scripts, since a page on a disk may not fetch."""
+    wasm, model = WORK / "norma.wasm", WORK / "stories_q8_0.gguf"
+    sources = sorted(p.relative_to(TOP).as_posix() for pattern in WASM_SOURCES for p in TOP.glob(pattern))
+    sources = [p for p in sources if p not in WASM_WITHOUT] + [f"base/{name}.c" for name in WASM_BASE]
+    exports = re.findall(r"^\w[\w *]*?\b(page_\w+)\([^;]*?\{", (TOP / "web" / "page.c").read_text(), re.MULTILINE)
+    flags = WASM_FLAGS.split() + [f"-Wl,--export={name}" for name in (*WASM_EXPORTS, *exports)]
+    (WORK / "omp.h").write_text(OMP_H)
+    subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags, "-o", wasm, *sources], check=True, cwd=TOP)
+    subprocess.run(
+        ["./run", "models/stories.gguf", "-m", "convert", "-q", "q8_0", "-o", model],
+        check=True,
+        cwd=TOP,
+        capture_output=True,
+    )
+    shutil.copytree(TOP / "web" / "app", BOOK / "app", ignore=shutil.ignore_patterns(".*", "*.html"))
+    shutil.copy(TOP / "web" / "app" / "figure.html", BOOK)
+    plain = {key: function(*place) for key, place in PLAIN.items()}
+    (BOOK / "app" / "plain.js").write_text(f"window.normaPlain = {json.dumps(plain)};\n")
+    for name, path in ("wasm", wasm), ("model", model):
+        text = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+        (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
+
+
 def build(base):
     """Runs inside the environment of web/requirements.txt."""
     shutil.rmtree(BOOK, ignore_errors=True)
@@ -251,6 +319,7 @@ def build(base):
         )  # fmt: skip
         shutil.rmtree(BOOK / language / "_sources", ignore_errors=True)
     write_sources(sorted(sources))
+    write_program()
     shutil.copy(TOP / "web" / "index.html", BOOK / "index.html")
     print(f"book/index.html: {sum(len(s.pages) for s in sites.values())} pages, {len(sources)} source files")
 

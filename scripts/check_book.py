@@ -89,6 +89,22 @@ class Browser:
             raise ValueError(result["exceptionDetails"].get("exception", {}).get("description", text))
         return result["result"].get("value")
 
+    def figures(self):
+        """Starts the figures that compute and waits for them. Returns those that failed."""
+        self.evaluate("for (const e of document.querySelectorAll('[data-figure]')) e.scrollIntoView()")
+        for _ in range(600):
+            left = self.evaluate(
+                "(() => { const e = [...document.querySelectorAll('[data-figure]')].find(e => !e.dataset.ready);"
+                " if (e) e.scrollIntoView(); return !!e; })()"
+            )
+            if not left:
+                break
+            time.sleep(0.1)
+        return self.evaluate(
+            "[...document.querySelectorAll('[data-figure]')].filter(e => e.dataset.ready !== 'yes')"
+            ".map(e => e.dataset.figure + ': ' + e.textContent.slice(-60))"
+        )
+
     def view(self, width, media, scheme):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -143,9 +159,11 @@ def main():
             for name, width, media, scheme in VIEWS:
                 browser.view(width, media, scheme)
                 browser.open(path.as_uri())
+                failed = browser.figures()
                 outside = browser.evaluate(OUTSIDE)
                 muted = browser.evaluate(MUTED)
                 for fault in [
+                    *(f"figure {f}" for f in failed),
                     *(f"outside: {o}" for o in outside),
                     *(f"no key reaches {m}" for m in muted),
                     *browser.faults(),

@@ -4,6 +4,7 @@
  * a failed write (full disk, closed pipe).
  */
 #include "text/stream.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/utf8.h"

@@ -4,6 +4,7 @@
  * here again; that profiling does not change the results; and the formats of the files. The only
  * real times compared are the total and the sum of its parts.
  */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/open.h"

@@ -7,6 +7,7 @@
  * NORMA_JOBS limits the number of processes. The suite `growth` runs in the program tests/growth,
  * which counts the steps of the code that reads files (steps.c).
  */
+#include "base/clock.h"
 #include "base/process.h"
 #include "base/ranks.h"
 

@@ -17,6 +17,7 @@
  *   "K+" all from the K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file.
  *   Allocations inside the C library never fail.
  */
+#include "base/clock.h"
 #include "session.h"
 
 #include "tests/support/test.h"

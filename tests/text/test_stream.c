@@ -2,6 +2,7 @@
  *
  * Writes to a pseudo-terminal and checks the bytes at its other end.
  */
+#include "base/clock.h"
 #include "base/process.h"
 #include "text/stream.h"
 

@@ -1,0 +1,7 @@
+/* clock.h: the time on a monotonic clock. */
+#pragma once
+
+#include <stdint.h>
+
+uint64_t nanoseconds(void);
+double now(void); /* in seconds */
