@@ -47,7 +47,7 @@ BINARY  := $(BUILD)/run
 # The transformer is in the top-level folder, everything else in subfolders (docs/architecture.md).
 FOLDERS := base kernels text formats lab cluster modes
 SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
-TESTS   := $(filter-out tests/core.c tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
+TESTS   := $(filter-out tests/core.c tests/course.c tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/lab/page_html.o
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 # Readers of files and texts. The suite `growth` compiles them again, to count their steps (tests/support/steps.c).
