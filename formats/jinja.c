@@ -57,19 +57,17 @@ typedef struct {
     uint32_t n_globals; /* number of variables of the top level */
 } Scope;
 
-enum {
-    OUTPUT = JINJA_OUTPUT + 64, /* for a final zero byte */
-    MEMORY = OUTPUT + JINJA_MEMORY
-};
+enum { OUTPUT = JINJA_OUTPUT / 2, MEMORY = OUTPUT + JINJA_MEMORY / 2 };
 
 static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 
+size_t jinja_steps;
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
 /* The output and the strings that are being built: [n_text]. From OUTPUT to n_bytes: the values.
  * text[MEMORY + i] is the mark of text[i]. */
 static char *text;
-static size_t n_text, n_bytes, n_steps;
+static size_t n_text, n_bytes;
 static int depth;
 static bool live;
 static bool breaks; /* the loop that runs ends after this iteration */
@@ -92,9 +90,12 @@ static void stop_if(bool refused, const char *error) {
         stop_at(error, undefined);
 }
 
-static void work(size_t bytes) {
-    n_steps += 1 + bytes / 64;
-    stop_if(n_steps > JINJA_STEPS, "takes too many steps");
+/* Counts a step, and n more: the bytes, characters, items or names that a loop visits. */
+static void work(size_t n) {
+    jinja_steps += 1 + n;
+    if (interrupted)
+        longjmp(stopped, 1);
+    stop_if(jinja_steps > JINJA_STEPS, "takes too many steps");
 }
 
 static void enter(void) {
@@ -115,7 +116,7 @@ static Value string(const char *s, size_t n) {
     return (Value){STRING, (uint32_t)n, .text = s};
 }
 
-static Value constant(const char *s) {
+static Value string_of(const char *s) {
     return string(s, strlen(s));
 }
 
@@ -143,6 +144,7 @@ static bool is_true(Value v) {
 }
 
 static void add(Value *list, Value key, Value value) {
+    work(0);
     if (list->n == list->room) {
         const Item *old = list->items;
         list->room = 2 * list->room + 4;
@@ -151,6 +153,10 @@ static void add(Value *list, Value key, Value value) {
             memcpy(list->items, old, list->n * sizeof *old);
     }
     list->items[list->n++] = (Item){key, value};
+}
+
+static void define(Value *list, const char *name, Value value) {
+    add(list, string_of(name), value);
 }
 
 static void push(Value *list, Value value) {
@@ -163,18 +169,17 @@ static Value map_of(Value list) {
     return v;
 }
 
-static void define(Value *list, const char *name, Value value) {
-    add(list, constant(name), value);
-}
-
 static bool equal(Value a, Value b) {
+    work(0);
     if (is_number(a) && is_number(b))
         return a.number == b.number;
     if (a.kind != b.kind)
         return false;
     if (a.kind == STRING) {
-        n_steps += a.n / 64;
-        return a.n == b.n && !memcmp(a.text, b.text, a.n);
+        if (a.n != b.n)
+            return false;
+        work(a.n);
+        return !memcmp(a.text, b.text, a.n);
     }
     const bool same = a.number == b.number && a.n == b.n; /* a pointer, or 0 */
     stop_if(!same && a.kind < MACRO, "compares lists or maps");
@@ -186,7 +191,6 @@ static Item *find(Value list, Value key, size_t from) {
     size_t i = list.n;
     while (i > from && !equal(list.items[i - 1].key, key))
         i--;
-    work(list.n - i);
     return i > from ? &list.items[i - 1] : NULL;
 }
 
@@ -200,20 +204,27 @@ static void set(Value *list, Value key, Value value, size_t from) {
 
 /* ---- building strings --------------------------------------------------- */
 
-/* Copies text and its marks. What is outside this file's memory comes from the program. */
+/* Copies text and its marks. Text outside this file's memory is a message's. */
 static void copy(char *to, const char *from, size_t n) {
     memcpy(to, from, n);
     if (from >= text && from < text + MEMORY)
         memcpy(to + MEMORY, from + MEMORY, n);
     else
-        memset(to + MEMORY, true, n);
+        memset(to + MEMORY, false, n);
 }
 
 static void write_bytes(const char *s, size_t n) {
-    work(n);
-    stop_if(n > JINJA_OUTPUT - n_text, "writes too much text");
+    work(n / 64);
+    /* with a final zero byte */
+    stop_if(n >= OUTPUT - n_text, "writes too much text");
     copy(text + n_text, s, n);
     n_text += n;
+}
+
+/* Writes text of the template or of the program. */
+static void write_own(const char *s, size_t n) {
+    write_bytes(s, n);
+    memset(text + MEMORY + n_text - n, true, n);
 }
 
 /* Takes what was written from `start` on out of the output; a zero byte follows. */
@@ -226,27 +237,33 @@ static Value take(size_t start) {
     return string(s, n);
 }
 
-/* A string with these marks; NULL: all are false. */
+/* A copy of a message with its marks; NULL: all are false. */
 static Value marked(const char *s, const bool *marks, size_t n) {
-    char *to = text + MEMORY + n_text;
     write_bytes(s, n);
-    memset(to, false, n);
     if (marks)
-        memcpy(to, marks, n);
+        memcpy(text + MEMORY + n_text - n, marks, n);
     return take(n_text - n);
+}
+
+/* A copy of a text of the program. */
+static Value own(const char *s, size_t n) {
+    write_own(s, n);
+    return take(n_text - n);
+}
+
+static Value constant(const char *s) {
+    return own(s, strlen(s));
 }
 
 static Value to_string(Value v) {
     static const char *const WORDS[] = {"", "None", "False", "True"};
-    const size_t start = n_text;
     stop_if(v.kind > STRING, "prints a list, a map or a macro");
     if (v.kind == STRING)
         return v;
     if (v.kind < INTEGER)
         return constant(WORDS[v.kind]);
     char digits[16];
-    write_bytes(digits, sprintf(digits, "%d", (int)v.number));
-    return take(start);
+    return own(digits, sprintf(digits, "%d", (int)v.number));
 }
 
 static void put(Value v) {
@@ -266,6 +283,7 @@ static Value concatenate(Value a, Value b) {
 /* Index of the first byte of the character after `at`. */
 static size_t next_character(Value s, size_t at) {
     size_t n;
+    work(0);
     utf8_read(s.text + at, s.n - at, &n);
     return at + n;
 }
@@ -283,7 +301,6 @@ static int64_t count(Value v) {
     int64_t n = 0;
     if (v.kind != STRING)
         return iterate(v).n;
-    work(v.n);
     for (size_t at = 0; at < v.n; at = next_character(v, at))
         n++;
     return n;
@@ -414,6 +431,7 @@ static void check_arguments(size_t max) {
 /* Whether a character is in the argument or, without one, white space. */
 static bool is_stripped(Value character) {
     size_t n;
+    work(0);
     if (args.n)
         return contains(string_arg(0), character);
     return is_white_space(utf8_read(character.text, character.n, &n));
@@ -424,7 +442,6 @@ enum { LEFT = 1, RIGHT = 2 };
 static Value strip(void) {
     const Value s = to_string(self);
     size_t from = 0, to = s.n;
-    work(s.n);
     for (size_t next; option & LEFT && from < to; from = next) {
         next = next_character(s, from);
         if (!is_stripped(part(s, from, next)))
@@ -487,6 +504,7 @@ enum { UPPER_FIRST = 1, UPPER_REST = 2 };
 static Value change_case(void) {
     const size_t start = n_text;
     put(self);
+    work(n_text - start);
     for (size_t i = start; i < n_text; i++) {
         const uint8_t c = text[i];
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
@@ -570,8 +588,9 @@ static Value refuse(void) {
 /* The marks of a date are false: its format may come from a message. */
 static Value date(void) {
     char today[64];
-    const char *format = concatenate(arg(0), undefined).text;
-    return marked(today, NULL, format_today(today, sizeof today, format));
+    const Value format = concatenate(arg(0), undefined);
+    work(sizeof today + format.n);
+    return marked(today, NULL, format_today(today, sizeof today, format.text));
 }
 
 static Value range(void) {
@@ -636,11 +655,12 @@ static const struct {
 
 static Value call_function(Value name, Value on, Value with, bool is_test) {
     for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
+        work(0);
         self = on;
         args = with;
         option = FUNCTIONS[i].option;
         if ((*FUNCTIONS[i].name == '?') == is_test &&
-            equal(name, constant(FUNCTIONS[i].name + is_test)))
+            equal(name, string_of(FUNCTIONS[i].name + is_test)))
             return FUNCTIONS[i].call();
     }
     stop_at("unsupported function, filter, method or test ", to_string(name));
@@ -657,7 +677,7 @@ static void skip_space(void) {
     const char *start = cursor;
     while (isspace((uint8_t)*cursor))
         cursor++;
-    n_steps += (size_t)(cursor - start) / 64;
+    work(cursor - start);
 }
 
 /* The end of this word or symbol; NULL: it does not follow. */
@@ -674,13 +694,12 @@ static bool accept(const char *symbol) {
     if (!end)
         return false;
     cursor = end;
-    work(0);
     return true;
 }
 
 static void expect(const char *symbol) {
     if (!accept(symbol))
-        stop_at("expected ", constant(symbol));
+        stop_at("expected ", string_of(symbol));
 }
 
 /* Reads the end of a tag and the white space that belongs to it. */
@@ -767,6 +786,7 @@ static Value read_string(void) {
     do {
         const char quote = *cursor++;
         for (; *cursor != quote; cursor++) {
+            work(0);
             const char *s = cursor;
             if (*s == '\\') {
                 s = strchr(from, *++cursor);
@@ -775,7 +795,7 @@ static Value read_string(void) {
             }
             stop_if(!*cursor, "a string without an end");
             if (live)
-                write_bytes(s, 1);
+                write_own(s, 1);
         }
         cursor++;
     } while (after("'") || after("\""));
@@ -839,6 +859,7 @@ static Value read_primary(void) {
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
+        work(end - cursor);
         cursor = end;
         return integer(number);
     }
@@ -973,17 +994,17 @@ static void run_if(void) {
     expect("endif");
 }
 
-static Value loop_of(Value items, size_t index) {
+/* Sets the members of a loop's variable. */
+static void set_loop(Value *loop, Value items, size_t index) {
     const int64_t i = index, n = items.n;
-    Value loop = empty;
-    define(&loop, "index0", integer(i));
-    define(&loop, "index", integer(i + 1));
-    define(&loop, "length", integer(n));
-    define(&loop, "first", boolean(i == 0));
-    define(&loop, "last", boolean(i + 1 == n));
-    define(&loop, "previtem", i > 0 ? items.items[i - 1].key : undefined);
-    define(&loop, "nextitem", i + 1 < n ? items.items[i + 1].key : undefined);
-    return map_of(loop);
+    loop->n = 0;
+    define(loop, "index0", integer(i));
+    define(loop, "index", integer(i + 1));
+    define(loop, "length", integer(n));
+    define(loop, "first", boolean(i == 0));
+    define(loop, "last", boolean(i + 1 == n));
+    define(loop, "previtem", i > 0 ? items.items[i - 1].key : undefined);
+    define(loop, "nextitem", i + 1 < n ? items.items[i + 1].key : undefined);
 }
 
 static void run_for(void) {
@@ -1009,10 +1030,12 @@ static void run_for(void) {
         read_level(OR, false);
     }
     const char *body = cursor;
+    const Value loop = map_of(empty);
     bool ends = false;
     for (size_t i = 0; i < over.n && !ends; i++) {
         scope.variables.n = outer.variables.n;
-        add(&scope.variables, constant("loop"), loop_of(over, i));
+        set_loop(loop.map, over, i);
+        define(&scope.variables, "loop", loop);
         add(&scope.variables, name, over.items[i].key);
         cursor = body;
         run_block(true);
@@ -1166,8 +1189,8 @@ static void define_variables(const JinjaInput *in) {
     for (int i = 0; i < N_GLOBAL; i++)
         define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
     define(v, "messages", messages_of(in));
-    define(v, "bos_token", string(in->bos, in->n_bos));
-    define(v, "eos_token", string(in->eos, in->n_eos));
+    define(v, "bos_token", own(in->bos, in->n_bos));
+    define(v, "eos_token", own(in->eos, in->n_eos));
     define(v, "add_generation_prompt", boolean(in->opens_answer));
     if (in->think)
         define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));
@@ -1180,7 +1203,7 @@ static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n')
-            write_bytes(s, 1);
+            write_own(s, 1);
     if (n_text && text[n_text - 1] == '\n')
         n_text--;
     source = cursor = take(0).text;
@@ -1190,7 +1213,7 @@ int jinja_render(const JinjaInput *in, JinjaText *out) {
     path = in->path;
     source = cursor = "";
     scope = (Scope){0};
-    n_text = n_steps = 0;
+    n_text = jinja_steps = 0;
     n_bytes = OUTPUT;
     depth = 0;
     live = true;

@@ -6,12 +6,15 @@
 
 enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
-    /* max words and symbols that are read, and blocks of 64 bytes that are written */
-    JINJA_STEPS = 10000000,
+    /* max steps: bytes, characters, items, names and symbols that are compared or read, and blocks
+     * of 64 bytes that are copied */
+    JINJA_STEPS = 150000000,
     /* max nesting of statements, calls, parentheses and lists */
     JINJA_DEPTH = 64,
-    JINJA_OUTPUT = 16 << 20, /* max bytes of text that is being written */
-    JINJA_MEMORY = 64 << 20  /* max bytes of all values */
+    JINJA_OUTPUT =
+        16 << 20, /* max bytes of text that is being written, with its marks */
+    JINJA_MEMORY =
+        64 << 20 /* max bytes of all values, with as many bytes of marks */
 };
 
 /* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program,
@@ -36,6 +39,9 @@ typedef struct {
     bool opens_answer; /* the text ends with the beginning of an answer */
     const char *think; /* "on", "off"; NULL: undefined */
 } JinjaInput;
+
+/* The steps of the last rendering. */
+extern size_t jinja_steps;
 
 /* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. The
  * template is hostile: the limits above hold. One template runs at a time. Returns -1 and a message

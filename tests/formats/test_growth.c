@@ -4,14 +4,17 @@
  * The inputs once took quadratic time, or are worst cases of a table or a search. Basic blocks are
  * counted (support/steps.c), not seconds.
  */
+#include "base/file.h"
 #include "cluster/share.h"
 #include "formats/folder.h"
+#include "formats/jinja.h"
 #include "formats/json.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "model.h"
 #include "tokenizer.h"
 
+#include "tests/support/expressions.h"
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -359,7 +362,132 @@ static void splitting_grows_with_the_text(void) {
         }
 }
 
+/* ---- chat templates ------------------------------------------------------ */
+
+enum {
+    MESSAGE = 1 << 18 /* bytes; its parts fill most of the memory of values */
+};
+
+/* Renders with two messages of many commas; *steps: the steps that are counted. Returns the basic
+ * blocks; 0: the template is refused. */
+static uint64_t render_blocks(const char *template, size_t *steps) {
+    static char wide[MESSAGE], narrow[MESSAGE];
+    static bool none[MESSAGE];
+    JinjaText text;
+    for (int i = 0; i < MESSAGE; i++) {
+        wide[i] = "\xe4\xb8\xad,"[i % 4];
+        narrow[i] = "ab,"[i % 3];
+    }
+    const JinjaText messages[] = {{wide, none, MESSAGE},
+                                  {narrow, none, MESSAGE}};
+    const JinjaInput in = {.path = "growth",
+                           .template = template,
+                           .bos = "",
+                           .eos = "",
+                           .messages = messages,
+                           .n = 2};
+    stderr_hide();
+    const uint64_t before = steps_taken;
+    const int status = jinja_render(&in, &text);
+    const uint64_t after = steps_taken;
+    stderr_show();
+    *steps = jinja_steps;
+    if (status)
+        return 0;
+    free(text.text);
+    return after - before;
+}
+
+/* A template is refused after JINJA_STEPS steps, so each must be worth a few basic blocks and, since
+ * blocks of the C library are not counted, there must be one for each byte, character or item that
+ * an expression visits. */
+static void work_of_templates_is_counted(void) {
+    static const size_t visits[128] = {['s'] = MESSAGE,
+                                       ['a'] = MESSAGE,
+                                       ['c'] = MESSAGE / 2,
+                                       ['i'] = MESSAGE / 4};
+    size_t none, steps;
+    const uint64_t begin = render_blocks(EXPRESSIONS_BEGIN, &none);
+    for (int i = 0; i < N_EXPRESSIONS; i++) {
+        const Expression *e = &EXPRESSIONS[i];
+        char template[1024];
+        snprintf(template, sizeof template, "%s%s", EXPRESSIONS_BEGIN, e->text);
+        const uint64_t all = render_blocks(template, &steps),
+                       blocks = all - begin;
+        CHECK(all, "%s: %s", e->text, stderr_text());
+        CHECK(steps - none >= visits[(int)e->visits],
+              "%s: %zu steps, expected %zu", e->text, steps - none,
+              visits[(int)e->visits]);
+        CHECK(blocks <= 24 * (steps - none) + 2000,
+              "%s: %llu basic blocks, %zu steps", e->text,
+              (unsigned long long)blocks, steps - none);
+    }
+}
+
+/* Text that only the template has: it is read many times, also where it does not run. */
+static void reading_of_templates_is_counted(void) {
+    static const struct {
+        const char *before, *one, *after;
+    } cases[] = {
+        {"{{ 1 or '", "a", "' }}"},
+        {"{{ 1 or 0", "0", " }}"},
+        {"{{ 1", " ", " }}"},
+        {"{% if 0 %}", "a", "{% endif %}"},
+        {"{#", "#", "#}"},
+        {"{% if 0 %}", "{ ", "{% endif %}"},
+        {"{{ 1 or a", "a", " }}"},
+        {"{% if 0 %}", " \n", "{% endif %}"},
+        {"{{ 1 or ", "(1)+", "1 }}"},
+    };
+    enum { N = 100000 };
+    static char template[4 * N + 100];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t steps,
+            at = (size_t)sprintf(template, "{%% for i in range(3) %%}%s",
+                                 cases[i].before);
+        const size_t n = strlen(cases[i].one);
+        for (int k = 0; k < N; k++)
+            at += (size_t)sprintf(template + at, "%s", cases[i].one);
+        sprintf(template + at, "%s{%% endfor %%}", cases[i].after);
+        const uint64_t blocks = render_blocks(template, &steps);
+        CHECK(blocks && steps >= 3 * N * n && blocks <= 24 * steps + 20 * N * n,
+              "%s: %llu basic blocks, %zu steps", cases[i].before,
+              (unsigned long long)blocks, steps);
+    }
+}
+
+/* The names in a table of formats/jinja.c. */
+static void check_table(const char *source, const char *table) {
+    const char *s = strstr(source, table), *end = s ? strstr(s, "};") : NULL;
+    int n = 0;
+    CHECK(end, "%s is missing", table);
+    while ((s = strstr(s, "{\"")) && s < end) {
+        char name[32];
+        bool found = false;
+        s += strspn(s, "{\"?");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(s, "\""), s);
+        for (int i = 0; i < N_EXPRESSIONS; i++)
+            found |= strstr(EXPRESSIONS[i].text, name) != NULL;
+        CHECK(found || !strcmp(name, "raise_exception"), "no expression has %s",
+              name);
+        n++;
+    }
+    CHECK(n > 10, "%s: %d names", table, n);
+}
+
+static void every_function_has_an_expression(void) {
+    size_t size;
+    char *source = file_read("formats/jinja.c", &size);
+    CHECK(source, "formats/jinja.c is missing");
+    check_table(source, "} FUNCTIONS[] = {");
+    check_table(source, "OPERATORS[] = {");
+    free(source);
+}
+
 void suite_growth(void) {
+    TEST(work_of_templates_is_counted);
+    TEST(reading_of_templates_is_counted);
+    TEST(every_function_has_an_expression);
     TEST(opening_grows_with_the_bytes);
     TEST(encoding_grows_with_the_text);
     TEST(splitting_grows_with_the_text);

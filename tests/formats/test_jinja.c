@@ -5,14 +5,19 @@
  */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "formats/jinja.h"
 #include "formats/json.h"
 
+#include "tests/support/expressions.h"
 #include "tests/support/test.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* A conversation: the messages of scripts/golden_chat.py, or one message. */
 typedef struct {
@@ -212,6 +217,95 @@ static void bytes_keep_their_origin(void) {
     }
 }
 
+/* Every function applied to a message: no byte that only messages have is taken for the template's,
+ * and none that only templates have for a message's. */
+static void no_function_takes_a_message_for_the_template(void) {
+    static char message[] = " #,<|#@|>,<#>&@,@";
+    static bool none[sizeof message];
+    const size_t n = sizeof message - 1;
+    const JinjaText messages[] = {{message, none, n}, {message, none, n}};
+    setenv("NORMA_DATE", "26 Jul 2024", 1);
+    for (int i = 0; i < N_EXPRESSIONS; i++) {
+        char template[1024];
+        JinjaText text;
+        snprintf(template, sizeof template, "%s%s", EXPRESSIONS_BEGIN,
+                 EXPRESSIONS[i].text);
+        CHECK(!jinja_render(&(JinjaInput){.path = "test",
+                                          .template = template,
+                                          .bos = "<s>",
+                                          .n_bos = 3,
+                                          .eos = "",
+                                          .messages = messages,
+                                          .n = 2},
+                            &text),
+              "%s is refused", EXPRESSIONS[i].text);
+        for (size_t k = 0; k < text.n; k++)
+            CHECK(!strchr("#<|@>&", text.text[k]) || !text.marks[k],
+                  "%s: byte %zu of '%s' is taken for the template's",
+                  EXPRESSIONS[i].text, k, text.text);
+        free(text.text);
+    }
+    unsetenv("NORMA_DATE");
+}
+
+/* Texts that the program has: they can be parts of markers, unless a message chose them. */
+static void the_program_s_own_texts(void) {
+    static const struct {
+        const char *template, *text;
+        bool own;
+    } cases[] = {
+        {"{{ messages[0].role }}", "user", true},
+        {"{{ messages[1].role }}", "assistant", true},
+        {"{{ bos_token }}{{ eos_token }}", "<s></s>", true},
+        {"{{ true }}{{ 12 }}{{ none }}", "True12None", true},
+        {"{{ 'a\\n' }}", "a\n", true},
+        {"{{ strftime_now('<|%Y|>') }}", "<|2024|>", false},
+        {"{{ strftime_now(messages[0].content) }}", "hello there", false},
+    };
+    setenv("NORMA_DATE", "26 Jul 2024", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool *marks;
+        char *text = render(cases[i].template, &(Case){.turns = 2}, &marks);
+        CHECK(text && !strcmp(text, cases[i].text), "%s: %s", cases[i].template,
+              text);
+        for (size_t k = 0; text[k]; k++)
+            CHECK(marks[k] == cases[i].own, "%s: byte %zu has the mark %d",
+                  cases[i].template, k, marks[k]);
+        free(text);
+    }
+    unsetenv("NORMA_DATE");
+}
+
+/* After Ctrl-C no template goes on, and nothing is reported. */
+static void ctrl_c_ends_a_template(void) {
+    stderr_hide();
+    interrupted = 1;
+    char *text = render("{% for a in range(9) %}{% endfor %}",
+                        &(Case){.turns = 2}, NULL);
+    interrupted = 0;
+    CHECK(stderr_show() == 0 && !text, "%s%s", text ? text : "refused",
+          stderr_text());
+}
+
+/* Rendering takes 80 MB of address space: 16 MB of text and 64 MB of values, with their marks. */
+static void rendering_takes_bounded_memory(void) {
+#ifndef SANITIZED
+    size_t pages = 0;
+    FILE *in = fopen("/proc/self/statm", "r");
+    CHECK(in && fscanf(in, "%zu", &pages) == 1, "no statm");
+    fclose(in);
+    const size_t max = pages * (size_t)sysconf(_SC_PAGESIZE) + (85 << 20);
+    int state = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setrlimit(RLIMIT_AS, &(struct rlimit){max, max});
+        _exit(!render("{{ 1 }}", &(Case){.turns = 2}, NULL));
+    }
+    waitpid(pid, &state, 0);
+    CHECK(state == 0, "state %d", state);
+#endif
+}
+
 static void check_refusal(const char *template, const char *mention) {
     const Case c = {.turns = 2};
     stderr_hide();
@@ -286,8 +380,13 @@ static void hostile_templates_end_by_a_limit(void) {
     } cases[] = {
         {"{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
          "", "", "needs too much memory", 0},
-        {"{% for a in range(20000) %}", "{{ 1 }}", "{% endfor %}",
+        {"{% for a in range(20000) %}", "{% if 1 %}{% endif %}", "{% endfor %}",
          "takes too many steps", 1000},
+        {"{% set big = range(200000) %}{% for x in big if big|rejectattr('a','undefined') %}{% endfor %}",
+         "", "", "takes too many steps", 0},
+        {"{% set h = '", "a",
+         "' %}{% for a in range(9999) %}{{ 'b' in h }}{% endfor %}",
+         "takes too many steps", 100000},
         {"{% set l = range(99999) %}{% for a in l %}{% for b in l %}{{ 'a' in l }}",
          "", "{% endfor %}{% endfor %}", "takes too many steps", 0},
         {"{{ range(2000000000) }}", "", "", "needs too much memory", 0},
@@ -383,6 +482,10 @@ void suite_jinja(void) {
         TEST(other_templates_match_transformers);
     TEST(the_language_matches_jinja);
     TEST(bytes_keep_their_origin);
+    TEST(no_function_takes_a_message_for_the_template);
+    TEST(the_program_s_own_texts);
+    TEST(ctrl_c_ends_a_template);
+    TEST(rendering_takes_bounded_memory);
     TEST(other_templates_are_refused);
     TEST(hostile_templates_end_by_a_limit);
     TEST(long_templates_run);
