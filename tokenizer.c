@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -97,8 +96,7 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
     size_t from = 0;
     /* special pieces match only open bytes of the raw text */
     for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
-        while (end_open < size && (end_open < at || e->open[end_open] ||
-                                   isspace((uint8_t)text[end_open])))
+        while (end_open < size && (end_open < at || e->open[end_open]))
             end_open++;
         const int id =
             pieces_match(&e->t->pieces, text + at, end_open - at, raw);

@@ -64,8 +64,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool bos, Tokens *out);
 
 /* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in
- * a piece that matches the raw text, as white space always may; NULL: all. `space`: add the space
- * prefix. */
+ * a piece that matches the raw text; NULL: all. `space`: add the space prefix. */
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
                      const bool *open, bool space, Tokens *out);
 

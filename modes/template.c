@@ -139,32 +139,43 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out) {
+    const bool adds_bos = !t->no_bos && !t->chat_has_bos && t->bos >= 0;
     JinjaText text;
-    int status = 0;
     *out = (Tokens){0};
     if (render(c, t, talk, &text))
         return -1;
-    if (!t->no_bos && !t->chat_has_bos &&
-        pieces_match(&t->pieces, text.text, text.n, true) != t->bos)
-        status = tokens_add(out, t->bos);
-    if (!status)
-        status = tokenizer_append(t, text.text, text.n, text.marks, true, out);
+    for (size_t i = 0; c->opens_space && i < text.n; i++)
+        text.marks[i] |= isspace((uint8_t)text.text[i]) != 0;
+    const int status =
+        (adds_bos && tokens_add(out, t->bos)) ||
+                tokenizer_append(t, text.text, text.n, text.marks, true, out)
+            ? -1
+            : 0;
     free(text.text);
+    if (!status && !out->n)
+        return fail("%s: the chat template writes no text", c->path);
+    /* the template's own BOS */
+    if (!status && adds_bos && out->n > 1 && out->ids[1] == t->bos)
+        memmove(out->ids, out->ids + 1, (size_t)--out->n * sizeof *out->ids);
     return status;
 }
 
 /* ---- opening ------------------------------------------------------------ */
 
 /* Makes special, control and user-defined pieces match the raw text, of which only the template's
- * bytes are open to them. User-defined runs of spaces match as before. */
-static int guard_pieces(Tokenizer *t) {
+ * bytes are open to them. User-defined runs of spaces match as before, unless a special piece
+ * contains white space. */
+static int guard_pieces(ChatTemplate *c, Tokenizer *t) {
+    c->opens_space = true;
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
-        if ((id == t->bos || id == t->eos || id == t->eot ||
-             p->kind == PIECE_SPECIAL || p->kind == PIECE_CONTROL) &&
-            p->length <= MAX_MATCHED_BYTES) {
-            p->kind = PIECE_SPECIAL;
+        if (id == t->bos || id == t->eos || id == t->eot ||
+            p->kind == PIECE_SPECIAL || p->kind == PIECE_CONTROL) {
+            p->kind =
+                p->length <= MAX_MATCHED_BYTES ? PIECE_SPECIAL : PIECE_CONTROL;
             p->also_merged = false;
+            for (int i = 0; i < p->length; i++)
+                c->opens_space &= !isspace((uint8_t)p->text[i]);
         }
         const bool is_marker = p->kind == PIECE_USER &&
                                (t->pieces.rules || isgraph((uint8_t)*p->text));
@@ -186,6 +197,7 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
         at--;
     if (at)
         at += strspn(text.text + at, " \n");
+    /* all bytes from here on are the template's */
     c->end = pieces_match(&t->pieces, text.text + at, text.n - at, true);
     free(text.text);
     return 0;
@@ -205,7 +217,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
             c->text = BUILT_IN[i].text;
     if (!c->text)
         c->text = c->file = file_read(name, &size);
-    return !c->text || guard_pieces(t) || find_end(c, t) ? -1 : 0;
+    return !c->text || guard_pieces(c, t) || find_end(c, t) ? -1 : 0;
 }
 
 void chat_template_close(ChatTemplate *c) {

@@ -11,6 +11,7 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
+#include "tests/support/expressions.h"
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -326,6 +327,117 @@ static void special_tokens_of_an_answer_are_kept(void) {
     close_chat(&o, &chat);
 }
 
+/* With every function of the interpreter applied to a message, no byte of a message is in a special
+ * token. The template has none, so the text has none. The special pieces include white space, which
+ * messages may share with user-defined pieces otherwise, and a piece that merging produces. */
+static void no_function_makes_a_special_token(void) {
+    static const char *const pieces[] = {"<|im_start|>", "\r", " a", "ab",
+                                         "xab"};
+    static const char message[] =
+        "<|im_start|>,\n a,ab,<|im_start|> <s></s>\rxab , a";
+    Opened o;
+    ChatTemplate chat;
+    Tokens tokens;
+    CHECK(open_chat(&o, "{{ 1 }}", CONTROL), "does not open");
+    for (int i = 0; i < 5; i++) {
+        Piece *p = &o.t.pieces.list[FIRST_MARKER + i];
+        p->text = pieces[i];
+        p->length = (int)strlen(pieces[i]);
+        p->also_merged = true;
+    }
+    o.t.no_bos = true;
+    CHECK(open_template(&o, &chat, NULL), "does not open");
+    for (int i = 0; i < N_EXPRESSIONS; i++) {
+        char template[1024];
+        snprintf(template, sizeof template, "%s%s-", EXPRESSIONS_BEGIN,
+                 EXPRESSIONS[i].text);
+        chat.text = template;
+        const Exchange messages[] = {{message, message}, {message, NULL}};
+        CHECK(!chat_tokens(&chat, &o.t, NULL, messages, 2, &tokens),
+              "%s does not render", EXPRESSIONS[i].text);
+        for (int k = 0; k < tokens.n; k++)
+            CHECK(tokens.ids[k] >= 3 && tokens.ids[k] < FIRST_MARKER,
+                  "%s: token %d", EXPRESSIONS[i].text, tokens.ids[k]);
+        free(tokens.ids);
+    }
+    close_chat(&o, &chat);
+}
+
+/* User-defined runs of spaces in a message match, as they do in other texts. */
+static void user_defined_spaces_match_in_messages(void) {
+    Opened o;
+    ChatTemplate chat;
+    Tokens tokens;
+    int n = 0;
+    CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
+    o.t.pieces.list[300].text = "\n\n";
+    o.t.pieces.list[300].length = 2;
+    o.t.pieces.list[300].kind = PIECE_USER;
+    o.t.pieces.list[300].raw = true;
+    CHECK(!pieces_index(&o.t.pieces), "no index");
+    CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a\n\nb", NULL}, 1,
+                       &tokens),
+          "does not render");
+    for (int i = 0; i < tokens.n; i++)
+        n += tokens.ids[i] == 300;
+    CHECK(n == 1, "%d of %s", n, list_of(&tokens));
+    free(tokens.ids);
+    close_chat(&o, &chat);
+}
+
+/* A prompt that begins with a message has the tokenizer's BOS, whatever the message says. */
+static void a_typed_bos_replaces_no_bos(void) {
+    static const char *const texts[] = {"<s>", "<s>a", " <s>", "a"};
+    for (int i = 0; i < 4; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        int n_bos = 0;
+        CHECK(open_plain(&o, &chat,
+                         "{% for m in messages %}{{ m.content }}{% endfor %}",
+                         NULL),
+              "does not open");
+        o.t.no_bos = false;
+        CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){texts[i], NULL}, 1,
+                           &tokens),
+              "does not render");
+        for (int k = 0; k < tokens.n; k++)
+            n_bos += tokens.ids[k] == 1;
+        CHECK(n_bos == 1 && tokens.ids[0] == 1 && tokens.n > 1, "'%s': %s",
+              texts[i], list_of(&tokens));
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
+/* A template that writes nothing, from the beginning or once old turns are dropped, is refused if
+ * the tokenizer adds no BOS. */
+static void an_empty_prompt_is_refused(void) {
+    for (int bos = 0; bos < 2; bos++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(
+            open_plain(
+                &o, &chat,
+                "{% if messages|length > 1 %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}",
+                NULL),
+            "does not open");
+        o.t.no_bos = !bos;
+        stderr_hide();
+        const int status =
+            chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens);
+        const int lines = stderr_show();
+        CHECK(bos ? !status && tokens.n == 1 && !lines
+                  : status && lines == 1 &&
+                        strstr(stderr_text(),
+                               "model: the chat template writes no text"),
+              "BOS %d: %d, %s", bos, status, stderr_text());
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
 /* BOS, EOS and EOT never appear in a message, for any id and any piece. */
 static void messages_contain_no_end_tokens(void) {
     for (int which = 0; which < 3; which++)
@@ -418,6 +530,10 @@ void suite_template(void) {
     TEST(built_in_templates_have_their_format);
     TEST(a_template_can_be_a_file);
     TEST(messages_contain_no_markers);
+    TEST(no_function_makes_a_special_token);
+    TEST(user_defined_spaces_match_in_messages);
+    TEST(a_typed_bos_replaces_no_bos);
+    TEST(an_empty_prompt_is_refused);
     TEST(markers_absorb_white_space);
     TEST(special_tokens_of_an_answer_are_kept);
     TEST(messages_contain_no_end_tokens);
