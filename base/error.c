@@ -6,19 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_printable(uint32_t code) {
-    const bool line_or_direction = code == 0x61c || code == 0x200e ||
-                                   code == 0x200f ||
-                                   (code >= 0x2028 && code <= 0x202e) ||
-                                   (code >= 0x2066 && code <= 0x2069);
-    return !utf8_is_control(code) && !line_or_direction && code < UTF8_END;
-}
-
 void make_printable(char *text) {
     char *to = text;
     size_t n;
     for (const char *c = text, *end = text + strlen(text); c < end; c += n) {
-        const bool printable = is_printable(utf8_read(c, end - c, &n));
+        const bool printable = utf8_is_printable(utf8_read(c, end - c, &n));
         memmove(to, printable ? c : "?", printable ? n : 1);
         to += printable ? n : 1;
     }

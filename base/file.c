@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,22 +26,49 @@ int folder_create(const char *path) {
     return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0;
 }
 
-/* of the files that this run will write; zeros if they do not exist */
-static struct stat outputs[2];
+/* A regular file, by device and inode; {0}: none. */
+typedef struct {
+    dev_t device;
+    ino_t inode;
+} FileId;
 
-void outputs_announce(const char *first, const char *second) {
-    const char *const paths[] = {first, second};
-    for (int i = 0; i < 2; i++)
-        if (!paths[i] || stat(paths[i], &outputs[i]))
-            outputs[i] = (struct stat){0};
+/* the files that this run will write, and those that it has read */
+static FileId outputs[2], inputs[8192];
+static int n_inputs, max_inputs = sizeof inputs / sizeof *inputs;
+
+static FileId id_of(const char *path) {
+    struct stat st;
+    return path && !stat(path, &st) && S_ISREG(st.st_mode)
+               ? (FileId){st.st_dev, st.st_ino}
+               : (FileId){0};
 }
 
-/* Returns NULL if the file may be read. */
+static bool is_in(const FileId *list, int n, FileId file) {
+    while (n && memcmp(&list[n - 1], &file, sizeof file))
+        n--;
+    return n && file.inode;
+}
+
+void outputs_announce(const char *first, const char *second) {
+    outputs[0] = id_of(first);
+    outputs[1] = id_of(second);
+}
+
+void inputs_end(void) {
+    max_inputs = n_inputs;
+}
+
+bool is_input(const char *path) {
+    return is_in(inputs, n_inputs, id_of(path));
+}
+
+/* Returns NULL if the file may be read; then it is an input. */
 static const char *refuse_output(const struct stat *st) {
-    for (int i = 0; i < 2; i++)
-        if (S_ISREG(outputs[i].st_mode) && st->st_ino == outputs[i].st_ino &&
-            st->st_dev == outputs[i].st_dev)
-            return "is also an output of this run; name another file to write";
+    const FileId file = {st->st_dev, st->st_ino};
+    if (is_in(outputs, 2, file))
+        return "is also an output of this run; name another file to write";
+    if (n_inputs < max_inputs)
+        inputs[n_inputs++] = file;
     return NULL;
 }
 
@@ -154,6 +182,19 @@ static void free_names(OutputFile *out) {
     free(out->real);
 }
 
+/* The path that symbolic links lead to, also to a missing file. path has less
+ * than PATH_MAX bytes and no cycle of links. */
+static char *follow_links(const char *path) {
+    char at[2 * PATH_MAX], link[PATH_MAX];
+    strcpy(at, path);
+    for (ssize_t n; (n = readlink(at, link, PATH_MAX - 1)) >= 0;) {
+        char *end = *link == '/' ? NULL : strrchr(at, '/');
+        link[n] = '\0';
+        strcpy(end ? end + 1 : at, link);
+    }
+    return strdup(at);
+}
+
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
@@ -162,7 +203,7 @@ int output_open(OutputFile *out, const char *path) {
     *out = (OutputFile){.path = path};
     if (exists && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
-    else if ((out->real = exists ? realpath(path, NULL) : strdup(path)))
+    else if ((exists || errno == ENOENT) && (out->real = follow_links(path)))
         out->stream =
             open_temporary(out, exists ? st.st_mode & 0777 : 0666 & ~mask);
     if (out->stream)

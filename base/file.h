@@ -36,9 +36,13 @@ char *file_read(const char *path, size_t *size);
  * read: reading one of them fails, under any name. */
 void outputs_announce(const char *first, const char *second);
 
+/* Whether this is one of the files that were read before inputs_end(). */
+bool is_input(const char *path);
+void inputs_end(void);
+
 /* A file being written. It appears under its name whole or not at all: the
  * bytes go to a temporary file in the same folder, which is renamed when they
- * are on disk. Symbolic links are followed; an existing file's permissions are
+ * are on disk. Symbolic links are followed, also to a missing file; an existing file's permissions are
  * kept. A pipe or a device is written directly. One file is written at a time
  * (temporary_file in process.h). */
 typedef struct {

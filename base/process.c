@@ -28,25 +28,38 @@ void open_standard_streams(void) {
 
 /* ---- signals ------------------------------------------------------------ */
 
-volatile sig_atomic_t interrupted;
-const char *volatile temporary_file;
+volatile sig_atomic_t interrupted, ends_soon;
+const char *volatile temporary_file, *volatile temporary_names = "";
+
+void remove_all(const char *names) {
+    for (; *names; names += strlen(names) + 1)
+        if (unlink(names))
+            rmdir(names);
+}
 
 static void clean_up(void) {
     terminal_close();
     if (temporary_file)
         unlink(temporary_file);
+    remove_all(temporary_names);
 }
 
+/* The signal must not be blocked. */
 static void die(int signal_number) {
     clean_up();
     signal(signal_number, SIG_DFL);
     raise(signal_number);
+    _exit(128 + signal_number); /* only PID 1 is still alive */
 }
 
 static void on_interrupt(int signal_number) {
-    if (interrupted && n_ranks == 1)
+    if (n_ranks == 1 && interrupted)
         die(signal_number); /* mpirun sends several signals */
     interrupted = 1;
+    if (n_ranks > 1 || ends_soon)
+        return;
+    clean_up();
+    _exit(EXIT_INTERRUPTED);
 }
 
 /* Handles SIGBUS: a page of a mapped file is missing. */
@@ -73,9 +86,10 @@ static void handle(int signal_number, void (*handler)(int)) {
     if (sigaction(signal_number, NULL, &old) || old.sa_handler == SIG_IGN)
         return;
     sigaction(signal_number,
-              &(struct sigaction){
-                  .sa_handler = handler,
-                  .sa_flags = signal_number == SIGTSTP ? SA_RESTART : 0},
+              &(struct sigaction){.sa_handler = handler,
+                                  .sa_flags = signal_number == SIGTSTP
+                                                  ? SA_RESTART
+                                                  : SA_NODEFER},
               NULL);
 }
 
@@ -86,7 +100,7 @@ void handle_signals(void) {
     signal(SIGXFSZ, SIG_IGN);
     sigaction(SIGBUS,
               &(struct sigaction){.sa_sigaction = on_lost_page,
-                                  .sa_flags = SA_SIGINFO},
+                                  .sa_flags = SA_SIGINFO | SA_NODEFER},
               NULL);
     handle(SIGHUP, die);
     handle(SIGQUIT, die);

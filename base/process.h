@@ -10,6 +10,10 @@
  * because a signal handler cannot be passed a context. */
 extern volatile sig_atomic_t interrupted;
 
+/* Set by modes that check `interrupted` several times a second, to keep what
+ * they have. Until then the first Ctrl-C ends the program. */
+extern volatile sig_atomic_t ends_soon;
+
 /* Exit status of a run that Ctrl-C ended. */
 enum { EXIT_INTERRUPTED = 130 };
 
@@ -17,12 +21,18 @@ enum { EXIT_INTERRUPTED = 130 };
  * takes its descriptor. */
 void open_standard_streams(void);
 
-/* The temporary file of the output that is being written; NULL: none. Signals
- * that end the program remove it. */
-extern const char *volatile temporary_file;
+/* The temporary file of the output that is being written, and the names of the
+ * files in a temporary folder, then of the folder, each with a zero byte, then
+ * an empty name. NULL, "": none. Signals that end the program remove them. */
+extern const char *volatile temporary_file, *volatile temporary_names;
 
-/* Installs handlers. The first Ctrl-C sets `interrupted`; the second, and HUP,
- * QUIT and TERM end the program and remove the temporary file. Ignored signals
+/* Removes the files and folders of such a list. */
+void remove_all(const char *names);
+
+/* Installs handlers. The first Ctrl-C sets `interrupted` if `ends_soon`; else
+ * it ends the program with status 130. The second one, and HUP, QUIT and TERM
+ * end it by the signal, or as PID 1 of a container, which no signal ends, with
+ * status 128 + the signal. Temporary files are removed then. Ignored signals
  * stay ignored. Writing to a closed pipe or beyond `ulimit -f` is an ordinary
  * error. If a mapped file is truncated, the program ends with one line on
  * stderr and status 1. With several ranks, rank 0 treats TERM and CONT like
@@ -38,6 +48,8 @@ void terminal_close(void);
 
 /* Discards the lines that the terminal has sent or is sending. */
 void terminal_discard(void);
+
+enum { MAX_THREADS = 1024 };
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of
  * processors, divided among the ranks of a machine unless each rank is bound

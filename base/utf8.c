@@ -29,8 +29,13 @@ uint32_t utf8_read(const char *s, size_t left, size_t *length) {
     return valid ? code : (uint32_t)UTF8_END + (uint8_t)s[0];
 }
 
-bool utf8_is_control(uint32_t code) {
-    return code < ' ' || (code >= 0x7f && code < 0xa0);
+bool utf8_is_printable(uint32_t code) {
+    const bool control = code < ' ' || (code >= 0x7f && code < 0xa0);
+    const bool line_or_direction = code == 0x61c || code == 0x200e ||
+                                   code == 0x200f ||
+                                   (code >= 0x2028 && code <= 0x202e) ||
+                                   (code >= 0x2066 && code <= 0x2069);
+    return !control && !line_or_direction && code < UTF8_END;
 }
 
 int utf8_encode(char *to, uint32_t code) {

@@ -24,5 +24,6 @@ int utf8_length(uint8_t lead);
 
 bool utf8_is_continuation(uint8_t byte);
 
-/* Whether a code point is a C0 or C1 control character. */
-bool utf8_is_control(uint32_t code);
+/* Whether a result of utf8_read() may be shown on a terminal: no control
+ * character, line end, change of writing direction or invalid byte. */
+bool utf8_is_printable(uint32_t code);

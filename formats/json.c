@@ -285,8 +285,7 @@ const char *json_escape(const char *s, size_t left, size_t *length) {
     const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
     if (place)
         snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
-    /* terminals can interpret C1 controls, too */
-    else if (utf8_is_control(code) || code >= UTF8_END)
+    else if (!utf8_is_printable(code))
         snprintf(text, sizeof text, "\\u%04x", code < UTF8_END ? code : 0xfffd);
     else
         snprintf(text, sizeof text, "%.*s", (int)*length, s);

@@ -7,8 +7,11 @@
 #include "lab/dump.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "formats/parts.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { NPY_HEADER = 128, PATH_SIZE = sizeof((Dump *)0)->folder + 64 };
 
@@ -22,7 +25,7 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer,
     return path;
 }
 
-/* Creates or deletes the files of all norms. Returns the size of their arrays in bytes. */
+/* Lists the files of all norms, or creates them. Returns the size of their arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
@@ -41,7 +44,9 @@ static double all_arrays(Dump *d, bool create) {
                 d->n, width);
             if (file)
                 fprintf(file, "\x93NUMPY\x01%cv%c%-117s\n", 0, 0, about);
-            if (create ? !file || fclose(file) : remove(path))
+            if (!create)
+                buffer_append(&d->names, path, strlen(path) + 1);
+            else if (!file || fclose(file))
                 d->failed = true;
             bytes += 4.0 * d->n * width;
         }
@@ -57,8 +62,13 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
         return fail(
             "--dump %s: the path exists or is too long; choose another one",
             path);
-    if (folder_create(d->folder))
+    all_arrays(d, false);
+    buffer_append(&d->names, d->folder, strlen(d->folder) + 1);
+    if (d->names.failed || folder_create(d->folder)) {
+        free(d->names.bytes);
         return -1;
+    }
+    temporary_names = d->names.bytes;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }
@@ -66,22 +76,25 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
 void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
                const Step *steps) {
     char path[PATH_SIZE];
-    FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
+    const size_t width = (size_t)v->heads * v->dim;
+    FILE *file =
+        width ? fopen(path_of(d, path, layer, site, out), "r+b") : NULL;
     for (int t = 0; file && t < v->n; t++) {
-        const size_t at = (size_t)steps[t].pos * v->stride + v->channel,
-                     width = (size_t)v->heads * v->dim;
+        const size_t at = (size_t)steps[t].pos * v->stride + v->channel;
         if (fseek(file, NPY_HEADER + (long)(at * sizeof *v->x), SEEK_SET) ||
             !fwrite(v->x + t * v->stride, width * sizeof *v->x, 1, file))
             d->failed = true;
     }
-    if (!file || fclose(file))
+    /* a thread may have no heads */
+    if (width && (!file || fclose(file)))
         d->failed = true;
 }
 
 int dump_close(Dump *d, bool keep) {
-    if (keep && !d->failed && !rename(d->folder, d->path))
-        return 0;
-    all_arrays(d, false);
-    remove(d->folder);
-    return keep ? fail("--dump %s: cannot write it", d->path) : 0;
+    const bool kept = keep && !d->failed && !rename(d->folder, d->path);
+    if (!kept)
+        remove_all(d->names.bytes);
+    temporary_names = "";
+    free(d->names.bytes);
+    return keep && !kept ? fail("--dump %s: cannot write it", d->path) : 0;
 }

@@ -1,13 +1,15 @@
 /* dump.h: writes inputs and outputs of norms as NumPy files (--dump). */
 #pragma once
 
+#include "base/memory.h"
 #include "session.h"
 
 typedef struct {
     const char *path;  /* not owned */
     char folder[1000]; /* PATH.part, renamed to PATH when complete */
     const Model *model;
-    int n; /* tokens of the text */
+    int n;        /* tokens of the text */
+    Buffer names; /* see temporary_names; owned */
     bool failed;
 } Dump;
 

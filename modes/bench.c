@@ -112,6 +112,7 @@ int mode_bench(Run *run) {
         note("shortened to %d + %d tokens, because the context is %d", t.prompt,
              t.steps, context);
     }
+    ends_soon = run->profile != NULL;
     const int rounds = measure(time_round, &t, N_VALUES, o->seconds, rates);
     if (rounds < 0)
         return -1;

@@ -168,6 +168,31 @@ static void write_message(FILE *out, const char *before, const char *role,
     fputc('}', out);
 }
 
+/* Replaces a conversation with that of a file. Returns -1 and a message on failure. */
+static int load(const Chat *c, Conversation *talk, const char *path) {
+    JsonFile json;
+    if (json_open(&json, path))
+        return -1;
+    Conversation read = {.system = c->run->options->system};
+    const int status = conversation_read(&read, path, json.values);
+    conversation_close(status ? &read : talk);
+    if (!status)
+        *talk = read;
+    json_close(&json);
+    return status;
+}
+
+/* Returns -1 and a message if the file may not be written: it is an input or, unless `replaces`, no
+ * conversation. */
+static int check_saving(const Chat *c, const char *path, bool replaces) {
+    Conversation old = {0};
+    if (is_input(path))
+        return fail("%s: is an input of this run; name another file", path);
+    if (replaces || !file_exists(path) || !load(c, &old, path))
+        return conversation_close(&old), 0;
+    return fail("%s: is no conversation; /save! replaces it", path);
+}
+
 static void save(const Chat *c, const char *path) {
     OutputFile file;
     if (output_open(&file, path))
@@ -184,22 +209,10 @@ static void save(const Chat *c, const char *path) {
     output_close(&file, true);
 }
 
-/* Replaces the conversation with that of a file. */
-static void load(Chat *c, const char *path) {
-    JsonFile json;
-    if (json_open(&json, path))
-        return;
-    Conversation read = {.system = c->run->options->system};
-    const bool failed = conversation_read(&read, path, json.values);
-    conversation_close(failed ? &read : &c->talk);
-    if (!failed)
-        c->talk = read;
-    json_close(&json);
-}
-
 static const char help[] =
     "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
     "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
+    "/save! FILE replaces a file that is no conversation,\n"
     "\"\"\" begins and ends a message of several lines\n";
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
@@ -209,14 +222,15 @@ static int command(Chat *c, const char *line) {
     if (!strcmp(line, "/clear")) {
         conversation_cut(&c->talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
-        load(c, line + 6);
+        load(c, &c->talk, line + 6);
     } else if (!strcmp(line, "/regen") && c->talk.n) {
         conversation_cut(&c->talk, c->talk.n - 1);
     } else {
-        if (!strncmp(line, "/save ", 6))
-            save(c, line + 6);
-        else
+        const bool replaces = !strncmp(line, "/save! ", 7);
+        if (!replaces && strncmp(line, "/save ", 6))
             fputs(help, stderr);
+        else if (!check_saving(c, line + 6 + replaces, replaces))
+            save(c, line + 6 + replaces);
         return 0;
     }
     return c->talk.n % 2 ? answer(c) : 0;
@@ -258,6 +272,8 @@ static int chat(Chat *c) {
             o->model);
     if (chat_template_open(&c->template, t, o))
         return -1;
+    inputs_end();
+    ends_soon = true;
     /* these end an answer, even if they do not end other texts of this model */
     run->model.eos_ends = true;
     t->ends[t->n_ends++] = c->template.end;

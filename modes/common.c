@@ -101,8 +101,20 @@ const char *run_token_text(const Run *run, int previous, int token, int *n) {
     return number;
 }
 
+int run_piece(Run *run, int n) {
+    const double products = 8e9; /* of the first piece */
+    const Session *s = &run->session;
+    if (!run->piece)
+        run->piece =
+            (int)fmin(1 + products / (double)run->model.parameters, s->batch);
+    else if (n >= run->piece)
+        run->piece = (int)fmax(1, fmin(0.2 * n / s->seconds, s->batch));
+    return run->piece;
+}
+
 const float *run_logits(Run *run, const int *tokens, int n, int pos) {
     const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
+    run_piece(run, n);
     return logits && check_logits(logits,
                                   (size_t)n * run->model.config.vocab_size)
                ? NULL

@@ -20,8 +20,8 @@ struct Run {
     Tokenizer tokenizer; /* no pieces: no tokenizer */
     Session session;
     Tuning tuning;
-    Buffer steps; /* Step of the last forward pass, by text.c */
-    int piece; /* max steps of a forward pass, so that it takes about 0.2 s; set by text.c */
+    Buffer steps;    /* Step of the last forward pass, by text.c */
+    int piece;       /* see run_piece() */
     bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
     Stream out;       /* generated text, on stdout */
@@ -50,7 +50,11 @@ const char *run_token_text(const Run *run, int previous, int token, int *n);
  * (tokenize.c). */
 void run_show_piece(const Run *run, Stream *out, int token);
 
-/* Runs tokens[n] at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all
+/* Sets and returns run->piece, the max steps of the next forward pass, so that it takes about 0.2 s
+ * and Ctrl-C ends the mode soon. n: the steps of the last pass; 0: none. */
+int run_piece(Run *run, int n);
+
+/* Runs tokens[n], n <= run->piece, at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all
  * finite; NULL and a message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 

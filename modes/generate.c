@@ -275,6 +275,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     Generation g = {.run = run,
                     .many = o->samples || o->prompts || o->json,
                     .max = template ? run->session.context : run_steps(run)};
+    ends_soon = true;
     stream_open(&run->out, stdout);
     int status = open_generation(&g, template) || generate(&g) ? -1 : 0;
     if (g.n_written < g.n_samples && sample_at(&g, g.n_written)->begun)

@@ -1,9 +1,11 @@
 /* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running
  * the model. */
+#include "base/error.h"
 #include "base/file.h"
 #include "formats/parts.h"
 #include "modes/common.h"
 #include "norm.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -51,6 +53,7 @@ typedef struct {
 static void show_facts(const Run *run, const char *before, const Fact *facts,
                        int n) {
     const bool json = run->options->json;
+    char text[PATH_MAX];
     for (const Fact *f = facts; f < facts + n; f++) {
         if (!f->text && f->number == 0)
             continue;
@@ -58,9 +61,11 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
             fputs(f == facts ? before : ", ", stdout);
         if (json && f->text)
             write_json_string(stdout, f->name, f->text, strlen(f->text));
-        else if (f->text)
-            printf("%-15s %s\n", f->name, f->text);
-        else
+        else if (f->text) {
+            snprintf(text, sizeof text, "%s", f->text);
+            make_printable(text);
+            printf("%-15s %s\n", f->name, text);
+        } else
             printf(json ? "\"%s\": %.*g" : "%-15s %.*g\n", f->name,
                    f->number == floor(f->number) ? 15 : 6, f->number);
     }

@@ -19,10 +19,11 @@ int mode_logits(Run *run) {
                          !(status = output_open(&out, run->options->output));
     if (dumps)
         run->profile->dump = &dump;
+    ends_soon = true;
     const size_t row = sizeof(float) * run->model.config.vocab_size;
     for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted;
          pos += n) {
-        n = min_int(tokens.n - pos, run->session.batch);
+        n = min_int(tokens.n - pos, run_piece(run, 0));
         const float *logits = run_logits(run, tokens.ids + pos, n, pos);
         if (!logits)
             status = -1;

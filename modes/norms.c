@@ -366,6 +366,7 @@ int mode_norms(Run *run) {
     const Options *o = run->options;
     const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
     int status = o->model ? measure_model(run, o->seconds - kernels) : 0;
+    ends_soon = true;
     if (!status)
         status = measure_kernels(run, kernels);
     return status || stdout_finish() ? -1 : 0;

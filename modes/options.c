@@ -135,7 +135,7 @@ static const Option OPTIONS[] = {
     {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
      "convert: multiply gamma into the weights that follow it"},
     {.usage = "All modes that run a model:"},
-    {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, 1024),
+    {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, MAX_THREADS),
      "[OMP_NUM_THREADS, else the number of cores]"},
     {"-b, --batch N", INT, RUNS_MODEL, RANGE(batch, 1, 1 << 16),
      "prompt tokens per forward pass [512]"},
@@ -393,6 +393,9 @@ int options_parse(Options *o, char **argv) {
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage(
             "-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->threads > MAX_THREADS)
+        return bad_usage("OMP_NUM_THREADS is %d, expected at most %d",
+                         o->threads, MAX_THREADS);
     if (o->logprobs && !o->json)
         return bad_usage("--logprobs requires --json");
     if (!o->sampling.seed)

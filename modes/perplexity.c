@@ -26,7 +26,7 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll,
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
         const int pos = at % scored, left = min_int(text->n - at, scored - pos);
-        n = min_int(left, run->session.batch);
+        n = min_int(left, run_piece(run, 0));
         const float *logits = run_logits(run, inputs + at, n, pos);
         if (!logits && interrupted)
             break; /* within a pass of plain.c */
@@ -140,6 +140,7 @@ int mode_perplexity(Run *run) {
     Tokens text;
     if (run_tokens(run, false, &text))
         return -1;
+    ends_soon = true;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
     const double start = now();

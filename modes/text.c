@@ -20,9 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* products of the first piece of a prompt */
-static const size_t FIRST_PIECE = (size_t)8e9;
-
 bool texts_stopped(const Run *run) {
     return interrupted || run->out.error;
 }
@@ -196,9 +193,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     int left = 0;
     if (texts_stopped(run))
         return 0;
-    if (!run->piece)
-        run->piece = (int)smaller(1 + FIRST_PIECE / run->model.parameters,
-                                  run->session.batch);
+    run_piece(run, 0);
     steps->n = 0;
     for (int i = 0; i < n; i++)
         if (texts[i])
@@ -211,9 +206,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     if (!next) /* Ctrl-C ends a pass of plain.c */
         return interrupted ? 0 : -1;
     tune(&run->tuning, n_steps);
-    if (n_steps >= run->piece) /* the next piece takes about 0.2 s */
-        run->piece = (int)fmax(
-            1, fmin(0.2 * n_steps / run->session.seconds, run->session.batch));
+    run_piece(run, n_steps);
     show_left(run, left);
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];

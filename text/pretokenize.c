@@ -10,6 +10,7 @@
 #include "text/pretokenize.h"
 #include "base/memory.h"
 #include "base/order.h"
+#include "base/process.h"
 #include "base/utf8.h"
 #include "text/nfc.h"
 #include "text/unicode.h"
@@ -317,6 +318,8 @@ static const char *match_any(const Subject *t, const char *p, const char *s) {
 int pretokenize(const char *const *steps, const char *text, size_t size,
                 WordFunction word, void *arg) {
     const Subject t = {.end = text + size};
+    if (interrupted)
+        return -1;
     if (!*steps)
         return size ? word(arg, text, size) : 0;
     for (const char *from = text, *at = text; from < t.end;) {

@@ -47,7 +47,7 @@ const char *pretokenizer_names(const Pretokenizer *p);
 typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 
 /* Calls word(arg, s, n) for each word s[n] of the text in order. Stops and returns -1 if a call
- * returns non-zero. The steps must be of PRETOKENIZERS or the patterns above: the matcher knows
+ * returns non-zero, or after Ctrl-C. The steps must be of PRETOKENIZERS or the patterns above: the matcher knows
  * only their syntax, and takes O(size). */
 int pretokenize(const char *const *steps, const char *text, size_t size,
                 WordFunction word, void *arg);

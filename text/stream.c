@@ -20,8 +20,7 @@ static void write_held(Stream *s) {
     const char *bytes = s->held;
     size_t n = s->n_held, length;
     const uint32_t code = utf8_read(s->held, n, &length);
-    const bool space = code >= '\t' && code <= '\r';
-    if (s->terminal && utf8_is_control(code) && !space)
+    if (s->terminal && !utf8_is_printable(code) && code != '\t' && code != '\n')
         n = 0;
     if (s->terminal && code >= UTF8_END)
         bytes = "\xef\xbf\xbd", n = 3;

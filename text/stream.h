@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Writes text in whole UTF-8 characters. On a terminal, control characters other than white space
- * are dropped and invalid UTF-8 becomes U+FFFD; a pipe or a file gets every byte unchanged. */
+/* Writes text in whole UTF-8 characters. On a terminal, control characters other than newline and
+ * tab, and changes of writing direction, are dropped and invalid UTF-8 becomes U+FFFD; a pipe or a file gets every byte unchanged. */
 typedef struct {
     FILE *out;
     bool terminal;

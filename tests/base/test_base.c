@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -432,12 +433,81 @@ static void an_output_follows_links_and_keeps_permissions(void) {
     umask(mask);
     CHECK(files_in_folder("there") == 1 && files_in_folder("links") == 1,
           "%d, %d files", files_in_folder("there"), files_in_folder("links"));
-    CHECK(!symlink("nothing", temporary("links/to nothing")), "no link");
-    CHECK(!write_output(temporary("links/to nothing"), "new"),
-          "a link to a missing file is not replaced");
-    CHECK(mode_of(temporary("links/to nothing")) == (S_IFREG | 0644) &&
-              files_in_folder("links") == 2,
-          "%d files", files_in_folder("links"));
+}
+
+/* A link, or a chain of links, to a missing file: the file is written, as by fopen(). */
+static void an_output_follows_links_to_missing_files(void) {
+    static const struct {
+        const char *link, *to, *file;
+    } cases[] = {
+        {"missing/first", "new1", "missing/new1"},
+        {"missing/second", "third", "target/new2"},
+        {"missing/third", "../target/new2", "target/new2"},
+        {"missing/fourth", "", "target/new3"}, /* an absolute path */
+        {"missing/fifth", "away/new4", "target/new4"},
+    };
+    char absolute[PATH_MAX];
+    make_folder("missing");
+    make_folder("target");
+    CHECK(realpath(temporary("target"), absolute) &&
+              !symlink("../target", temporary("missing/away")),
+          "no link");
+    strcat(absolute, "/new3");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(!symlink(*cases[i].to ? cases[i].to : absolute,
+                       temporary(cases[i].link)),
+              "no link");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        OutputFile output;
+        CHECK(!output_open(&output, temporary(cases[i].link)),
+              "%s does not open", cases[i].link);
+        CHECK(i == 2 || !file_exists(temporary(cases[i].file)),
+              "%s exists before the close", cases[i].file);
+        fputs(cases[i].link, output.stream);
+        CHECK(!output_close(&output, true) &&
+                  S_ISLNK(mode_of(temporary(cases[i].link))) &&
+                  S_ISREG(mode_of(temporary(cases[i].file))) &&
+                  !strcmp(text_of(temporary(cases[i].file)), cases[i].link),
+              "%s: the link has mode %o, the file holds '%s'", cases[i].link,
+              mode_of(temporary(cases[i].link)),
+              text_of(temporary(cases[i].file)));
+    }
+    CHECK(files_in_folder("missing") == 7 && files_in_folder("target") == 3,
+          "%d and %d files", files_in_folder("missing"),
+          files_in_folder("target"));
+    CHECK(!symlink("no/such", temporary("missing/folder")) &&
+              !symlink("circle", temporary("missing/circle")),
+          "no links");
+    stderr_hide();
+    const int failed = write_output(temporary("missing/folder"), "new") +
+                       write_output(temporary("missing/circle"), "new");
+    CHECK(stderr_show() == 2 && failed == -2 && files_in_folder("missing") == 9,
+          "%d, %s", failed, stderr_text());
+}
+
+/* What was read is known by device and inode, until inputs_end(), which only chat calls: run it in
+ * a child. */
+static void inputs_are_remembered(void) {
+    make_folder("read");
+    int state = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        char path[PATH_MAX];
+        strcpy(path, write_bytes("read/file"));
+        int ok = !is_input(path) && read_input(path, true) && is_input(path) &&
+                 !link(path, temporary("read/other")) &&
+                 is_input(temporary("read/other")) &&
+                 !is_input(temporary("read/none"));
+        strcpy(path, write_bytes("read/text"));
+        ok = ok && read_input(path, false) && is_input(path);
+        inputs_end();
+        strcpy(path, write_bytes("read/later"));
+        ok = ok && read_input(path, false) && !is_input(path) &&
+             !is_input("/dev/null");
+        _exit(!ok);
+    }
+    waitpid(pid, &state, 0);
+    CHECK(state == 0, "state %d", state);
 }
 
 /* Replaces the system's fsync. */
@@ -561,6 +631,7 @@ static int deadly;
 
 static void begin_output(OutputFile *output) {
     handle_signals();
+    ends_soon = true;
     if (output_open(output, temporary("signals/output")))
         _exit(2);
     if (files_in_folder("signals") != 1)
@@ -574,6 +645,27 @@ static void die_while_writing(void) {
     raise(deadly);
     if (deadly == SIGINT && interrupted)
         raise(deadly); /* the first one only sets a flag */
+}
+
+/* A folder of temporary files. */
+static void die_with_a_folder(void) {
+    static char names[1024];
+    char *at = names;
+    static const char *const files[] = {"signals/folder/a", "signals/folder/b",
+                                        "signals/folder/none",
+                                        "signals/folder"};
+    signal(deadly, SIG_DFL);
+    handle_signals();
+    make_folder("signals/folder");
+    for (int i = 0; i < 4; i++) {
+        if (i < 2)
+            write_bytes(files[i]);
+        at += sprintf(at, "%s", temporary(files[i])) + 1;
+    }
+    temporary_names = names;
+    raise(deadly);
+    if (deadly == SIGINT)
+        raise(deadly);
 }
 
 static void ignore_a_signal(void) {
@@ -599,10 +691,45 @@ static void deadly_signals_leave_no_temporary_file(void) {
               stderr_text());
         CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly,
               files_in_folder("signals"));
+        CHECK(status_of(die_with_a_folder) ==
+                      (deadly == SIGINT ? EXIT_INTERRUPTED : KILLED + deadly) &&
+                  files_in_folder("signals") == 0,
+              "signal %d: %d files", deadly, files_in_folder("signals"));
     }
     CHECK(status_of(ignore_a_signal) == 0 && files_in_folder("signals") == 1,
           "nohup: %d files", files_in_folder("signals"));
     unlink(temporary("signals/output"));
+}
+
+/* As PID 1 of a container, which no signal ends by itself. */
+static void die_as_pid_1(void) {
+    int state = 0;
+    if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
+        _exit(77);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (getpid() != 1)
+            _exit(78);
+        die_while_writing();
+        _exit(79);
+    }
+    waitpid(pid, &state, 0);
+    _exit(WIFEXITED(state) ? WEXITSTATUS(state) : 80);
+}
+
+static void signals_end_pid_1(void) {
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGBUS};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        deadly = signals[i];
+        const int died = status_of(die_as_pid_1);
+        if (died == 77) {
+            test_skip("no permission to make a PID namespace");
+            return;
+        }
+        CHECK(died == 128 + deadly && files_in_folder("signals") == 0,
+              "signal %d: status %d, %d files", deadly, died,
+              files_in_folder("signals"));
+    }
 }
 
 static void read_a_file_that_shrinks(void) {
@@ -634,6 +761,7 @@ static void interrupt_reading(void) {
     int ends[2];
     size_t size;
     handle_signals();
+    ends_soon = true;
     if (pipe(ends) || dup2(ends[0], STDIN_FILENO))
         _exit(2);
     if (!interrupt_comes_later)
@@ -689,7 +817,10 @@ void suite_base(void) {
     TEST(no_output_is_an_input);
     TEST(an_output_follows_links_and_keeps_permissions);
     TEST(a_failed_output_leaves_no_file);
+    TEST(an_output_follows_links_to_missing_files);
+    TEST(inputs_are_remembered);
     TEST(deadly_signals_leave_no_temporary_file);
+    TEST(signals_end_pid_1);
     TEST(a_file_that_shrinks_is_an_error);
     TEST(ctrl_c_ends_reading_without_a_message);
     TEST(closed_streams_are_opened);

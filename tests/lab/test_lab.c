@@ -22,6 +22,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TOKENS = 12, N_SITES_HERE = 7 };
@@ -872,7 +874,55 @@ static void a_dump_has_head_norms(void) {
     free(bytes);
     model_close(&m);
     folder_remove(inside("out/d"));
+    /* threads without heads */
+    for (int threads = 4; threads <= 9; threads++) {
+        CHECK_RUN(
+            "heads.gguf -m logits --tokens 1,2,3,4,5,6,7 -j %d -o out/l --dump out/d",
+            threads);
+        folder_remove(inside("out/d"));
+    }
     unlink(inside("out/l"));
+}
+
+/* TERM and HUP, at many times: neither the output nor the folder remains, and the next run can use
+ * the path. */
+static void a_signal_leaves_no_dump(void) {
+    static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+    char program[PATH_MAX], stories[PATH_MAX], text[1024] = "";
+    int n_killed = 0;
+    for (int i = 0; i < 100; i++)
+        strcat(text, "the cat ");
+    CHECK(realpath("models/stories.gguf", stories) &&
+              realpath(getenv("NORMA_RUN") ? getenv("NORMA_RUN") : "./run",
+                       program),
+          "no program");
+    for (int i = 0; i < 12; i++) {
+        int state;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            if (chdir(folder) || !freopen("/dev/null", "w", stderr))
+                _exit(127);
+            for (int k = 0; k < 4; k++)
+                signal(signals[k], SIG_DFL);
+            execl(program, program, stories, "-m", "logits", "-i", text, "-b",
+                  "1", "-o", "out/l", "--dump", "out/d", NULL);
+            _exit(127);
+        }
+        for (int k = 0; k < 3000 && access(inside("out/d.part"), F_OK); k++)
+            usleep(1000);
+        usleep(1000 * (useconds_t)i);
+        kill(pid, signals[i % 4]);
+        waitpid(pid, &state, 0);
+        n_killed += WIFSIGNALED(state) || WEXITSTATUS(state) == 130;
+        CHECK(access(inside("out/d.part"), F_OK), "signal %d: a folder is left",
+              signals[i % 4]);
+        if (!access(inside("out/d"), F_OK))
+            folder_remove(inside("out/d"));
+        unlink(inside("out/l"));
+        CHECK(files_in("out") == 0, "signal %d: %d files are left",
+              signals[i % 4], files_in("out"));
+    }
+    CHECK(n_killed >= 6, "%d runs were killed", n_killed);
 }
 
 /* After Ctrl-C the finished cases are whole lines. */
@@ -917,6 +967,7 @@ void suite_lab(void) {
     TEST(a_sweep_equals_separate_runs);
     TEST(a_dump_has_every_norm);
     TEST(a_dump_has_head_norms);
+    TEST(a_signal_leaves_no_dump);
     TEST(ctrl_c_ends_the_bench_cleanly);
     TEST(the_bench_reports_a_full_disk);
 }

@@ -6,9 +6,11 @@
 #include "tests/support/test.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static char model[PATH_MAX];
 
@@ -106,6 +108,147 @@ static void conversations_are_saved_and_loaded(void) {
     CHECK(!strcmp(message("g.json", 2, "assistant"),
                   message("f.json", 2, "assistant")),
           "a bad file cleared it: %s", err);
+}
+
+/* The bytes of a file, at most 4095. */
+static const char *text_of(const char *name) {
+    static char text[1 << 12];
+    FILE *in = fopen(inside(name), "rb");
+    text[in ? fread(text, 1, sizeof text - 1, in) : 0] = '\0';
+    if (in)
+        fclose(in);
+    return text;
+}
+
+/* Neither an input, under any name, nor a file that is no conversation is replaced; the latter is,
+ * if "!" asks for it. A conversation that was loaded can be saved again. */
+static void saving_replaces_no_other_file(void) {
+    static const char *const typed[] = {"/save in.gguf\n",
+                                        "/save! in.gguf\n",
+                                        "/save! same.gguf\n",
+                                        "/save in.jinja\n",
+                                        "/save! in.jinja\n",
+                                        "/save notes.txt\n",
+                                        "/save list.json\n",
+                                        "/load old.json\n",
+                                        "/save old.json\n",
+                                        "/save! more.txt\n",
+                                        "/save new.json\n",
+                                        "/save new.json\n",
+                                        "/bye\n",
+                                        NULL};
+    char command[2 * PATH_MAX + 64];
+    CHECK(open_model(), "models/stories.gguf is missing");
+    snprintf(command, sizeof command, "cp %s %s", model, inside("in.gguf"));
+    CHECK(!system(command) && !link(inside("in.gguf"), inside("same.gguf")),
+          "no copy");
+    /* a template that could be a conversation */
+    write_file("in.jinja", "[]");
+    write_file("notes.txt", "notes");
+    write_file("more.txt", "more");
+    write_file("list.json", "[1]");
+    write_file("old.json", "[{\"role\": \"user\", \"content\": \"U\"}]");
+    setup.terminal = true;
+    setup.typed = typed;
+    CHECK_RUN("in.gguf -m chat --template in.jinja -n 3 -s 3");
+    CHECK(!strncmp(text_of("in.gguf"), "GGUF", 4) &&
+              !strncmp(text_of("same.gguf"), "GGUF", 4),
+          "the model is replaced");
+    CHECK(!strcmp(text_of("in.jinja"), "[]"), "the template is replaced");
+    CHECK(!strcmp(text_of("notes.txt"), "notes"), "%s", text_of("notes.txt"));
+    CHECK(!strcmp(text_of("list.json"), "[1]"), "%s", text_of("list.json"));
+    CHECK(*message("old.json", 1, "assistant"), "%s", text_of("old.json"));
+    CHECK(*message("more.txt", 1, "assistant"), "%s", text_of("more.txt"));
+    CHECK(*message("new.json", 1, "assistant"), "%s", text_of("new.json"));
+    int inputs = 0, others = 0;
+    for (const char *s = err; (s = strstr(s, ": is an input of this run")); s++)
+        inputs++;
+    for (const char *s = err; (s = strstr(s, ": is no conversation")); s++)
+        others++;
+    CHECK(inputs == 5 && others == 2, "%d inputs, %d others: %s", inputs,
+          others, err);
+}
+
+/* A template that writes nothing for a single message, so that no prompt is left after the oldest
+ * turns are dropped, and a tokenizer without BOS. */
+static void an_empty_prompt_ends_a_chat(void) {
+    static GgufFile file;
+    static const HashModel tiny = {16, 16, 1, 2, 1, 1600, 64, false, 9};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    gguf_make(&file, &tiny, 0);
+    gguf_add_tokenizer(&file, 1600, &(GgufPiece){"\xc2\xb7", 1}, 1);
+    gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "", 1);
+    gguf_set_text(
+        &file, "tokenizer.chat_template",
+        "{% if messages|length > 1 or messages[0].content == 'a' %}{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% endif %}");
+    gguf_write(&file, inside("empty.gguf"));
+    gguf_free(&file);
+    setup.input = "a\naa ba aa ba\naa ba aa ba\naa ba aa ba\n";
+    run("empty.gguf -m chat -n 0 -s 3 -t 3");
+    CHECK(status == 1 && strstr(err, "the chat template writes no text"),
+          "status %d, %s", status, err);
+}
+
+/* A stop string at the beginning of a long token: the token's bytes are not in the answer. (The token
+ * is so long that a write beyond the answer ends the program.) */
+static void an_answer_ends_in_a_long_token(void) {
+    enum { VOCAB = 1000, LENGTH = 3000 };
+    static char text[LENGTH + 1];
+    static const HashModel tiny = {16, 16, 1, 2, 1, VOCAB, 64, false, 9};
+    const int max_length = LENGTH;
+    CHECK(open_model(), "models/stories.gguf is missing");
+    hashmodel_write(&tiny, inside("long.bin"), 0, 0);
+    FILE *tokenizer = fopen(inside("long.tok"), "wb");
+    CHECK(tokenizer, "no tokenizer");
+    fwrite(&max_length, sizeof max_length, 1, tokenizer);
+    for (int i = 0; i < VOCAB; i++) {
+        const float score = -(float)i;
+        if (i < 3 || i >= 259 + 95) { /* after the bytes and ASCII */
+            memset(text, 'z', LENGTH);
+            sprintf(text + LENGTH - 4, "%d", i);
+        } else
+            sprintf(text, i < 259 ? "<0x%02X>" : "%c",
+                    i < 259 ? i - 3 : ' ' + i - 259);
+        const int n = (int)strlen(text);
+        fwrite(&score, sizeof score, 1, tokenizer);
+        fwrite(&n, sizeof n, 1, tokenizer);
+        fwrite(text, 1, (size_t)n, tokenizer);
+    }
+    fclose(tokenizer);
+    setup.input = "a\nb\nc\nd\n";
+    CHECK_RUN(
+        "long.bin -z long.tok -m chat --template chatml -n 9 -s 3 -t 5 --stop z");
+    CHECK(!strchr(out, 'z') && n_out > 4, "%s", out);
+}
+
+/* A zero byte ends a C string: what follows it would be lost. */
+static void zero_bytes_are_refused(void) {
+    CHECK(open_model(), "models/stories.gguf is missing");
+    write_file(
+        "z.jsonl",
+        "{\"prompt\": \"a\\u0000b\"}\n{\"messages\": [{\"role\": \"user\", \"content\": "
+        "\"a\\u0000b\"}]}\n{\"prompt\": \"a\"}\n");
+    run("%s -m chat --prompts z.jsonl -t 0 -n 3", model);
+    CHECK(status == 1 && strstr(err, "z.jsonl: line 1: a zero byte") &&
+              strstr(err, "z.jsonl: line 2: \"content\" is a, expected a text"),
+          "status %d: %s", status, err);
+    CHECK(strstr(out, "=== prompt 3") && !strstr(out, "=== prompt 1"), "%s",
+          out);
+}
+
+/* TERM at the prompt leaves the terminal with its first settings. */
+static void a_signal_restores_the_terminal(void) {
+    static const int signals[] = {SIGTERM, SIGHUP, SIGQUIT};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 3; i++) {
+        setup.terminal = true;
+        setup.interrupt = AT_PROMPT;
+        setup.signal = signals[i];
+        run("%s -m chat", model);
+        CHECK(status == KILLED + signals[i] && suspended_echo,
+              "status %d, echo %d", status, suspended_echo);
+    }
 }
 
 /* Ctrl-Z stops the program with the terminal as it was before; afterwards the conversation goes
@@ -269,10 +412,15 @@ void suite_chat(void) {
     TEST(n_limits_an_answer_at_the_end_of_the_context);
     TEST(prompts_are_messages);
     TEST(prompts_are_conversations);
+    TEST(an_empty_prompt_ends_a_chat);
+    TEST(an_answer_ends_in_a_long_token);
+    TEST(zero_bytes_are_refused);
     if (test_fast())
         return;
     TEST(a_paste_is_one_message);
     TEST(conversations_are_saved_and_loaded);
+    TEST(saving_replaces_no_other_file);
+    TEST(a_signal_restores_the_terminal);
     TEST(a_cut_line_is_reported);
     TEST(a_stop_string_is_no_part_of_an_answer);
     TEST(ctrl_z_suspends_a_chat);

@@ -1680,6 +1680,59 @@ static void ctrl_c_stops_a_prompt(void) {
     CHECK(!strcmp(out, "\n"), "'%s', %s", out, err);
 }
 
+/* Until a mode can stop by itself, Ctrl-C ends the program at once: while it encodes an endless text,
+ * in one pass of many tokens, at the end of a file. */
+static void ctrl_c_ends_a_long_pass(void) {
+    static char text[1 << 20];
+    CHECK(realpath("models/stories.gguf", text), "models/stories.gguf");
+    char model[PATH_MAX];
+    strcpy(model, text);
+    memset(text, 'a', sizeof text - 1);
+    for (size_t i = 7; i < sizeof text; i += 8)
+        text[i] = ' ';
+    text[sizeof text - 1] = '\0';
+    write_file("text", text);
+    static const char *const modes[] = {
+        "-m tokenize -f text", "-m perplexity -f text",
+        "-m logits -f text -o out/a", "-m generate -f text",
+        "-m bench --prompt-tokens 400 -n 9"};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        setup.interrupt = WHEN_HANDLED;
+        run("%s %s", model, modes[i]);
+        CHECK(status == 130 && !*err, "%s: status %d, %s", modes[i], status,
+              err);
+    }
+    CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
+}
+
+/* -j and OMP_NUM_THREADS have the same limit. */
+static void too_many_threads_are_refused(void) {
+    static const char *const values[] = {"OMP_NUM_THREADS=1025",
+                                         "OMP_NUM_THREADS=100000",
+                                         "OMP_NUM_THREADS=2147483647"};
+    for (int i = 0; i < 3; i++) {
+        setup.environment = values[i];
+        check_refused(2, "expected at most 1024", "m/model.bin -i aa -n 3");
+        setup.environment = values[i];
+        CHECK_RUN("m/model.bin -i aa -n 3 -j 2");
+    }
+    check_refused(2, "from 1 to 1024", "m/model.bin -i aa -n 3 -j 1025");
+}
+
+/* Names of files are shown without control characters. */
+static void names_cannot_control_a_terminal(void) {
+    static const char name[] = "m/a\x1b]0;b\a\r\xc2\x9b\xe2\x80\xae.bin";
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", inside(name));
+    CHECK(!link(inside("m/model.bin"), path), "no link");
+    CHECK_RUN("%s -m info", name);
+    CHECK(strstr(out, "m/a?]0;b????.bin") && !strpbrk(out, "\x1b\a\r"), "%s",
+          out);
+    CHECK_RUN("%s -m info --json", name);
+    CHECK(strstr(out, "m/a\\u001b]0;b\\u0007\\r\\u009b\\u202e.bin"), "%s", out);
+    unlink(path);
+}
+
 /* In a chat a newline follows. */
 static void ctrl_c_ends_every_mode(void) {
     static const char *const runs[] = {
@@ -1775,4 +1828,7 @@ void suite_cli(void) {
     TEST(commands_at_a_terminal);
     TEST(ctrl_c_stops_a_prompt);
     TEST(ctrl_c_ends_every_mode);
+    TEST(ctrl_c_ends_a_long_pass);
+    TEST(too_many_threads_are_refused);
+    TEST(names_cannot_control_a_terminal);
 }

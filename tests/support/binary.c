@@ -162,8 +162,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         if (n < times)
             usleep(10000);
     }
-    if (setup.interrupt != AT_PROMPT)
-        kill(pid, SIGINT);
+    if (setup.interrupt != AT_PROMPT || setup.signal)
+        kill(pid, setup.signal ? setup.signal : SIGINT);
     else if (write(terminal, "\x03", 1) != 1)
         abort();
 }
@@ -184,15 +184,19 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times,
     return false;
 }
 
+static void look_at(int terminal) {
+    struct termios settings;
+    suspended_echo =
+        !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+}
+
 /* Waits until the program has stopped itself, looks at its terminal, and lets it go on. */
 static void resume(pid_t pid, int terminal) {
-    struct termios settings;
     siginfo_t stopped = {0};
     while (!stopped.si_pid &&
            !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
         usleep(10000);
-    suspended_echo =
-        !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+    look_at(terminal);
     kill(pid, SIGCONT);
 }
 
@@ -278,6 +282,8 @@ int run(const char *format, ...) {
         close(output[0]);
     close(input[0]);
     close(input[1]);
+    if (setup.terminal && setup.interrupt)
+        look_at(terminal);
     if (setup.terminal)
         close(terminal);
     status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);

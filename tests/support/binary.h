@@ -35,6 +35,7 @@ typedef struct {
     long file_size; /* max bytes of a file (ulimit -f); 0: no limit */
     const char *environment; /* "NAME=VALUE" */
     Interrupt interrupt;
+    int signal;    /* the signal that is sent; 0: Ctrl-C */
     size_t memory; /* max bytes of address space; 0: no limit */
 } Setup;
 extern Setup setup;
@@ -43,7 +44,7 @@ extern Setup setup;
 enum { KILLED = 1000 };
 extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
-/* after Ctrl-Z the terminal had its first settings */
+/* after Ctrl-Z, or at the end, the terminal had its first settings */
 extern bool suspended_echo;
 extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
