@@ -32,9 +32,10 @@ volatile sig_atomic_t interrupted, ends_soon;
 const char *volatile temporary_file, *volatile temporary_names = "";
 
 void remove_all(const char *names) {
-    for (; *names; names += strlen(names) + 1)
-        if (unlink(names))
-            rmdir(names);
+    bool more = true; /* another thread may still create files */
+    for (int tries = 0; more && tries < 1000; tries++)
+        for (const char *name = names; *name; name += strlen(name) + 1)
+            more = unlink(name) && rmdir(name) && errno == ENOTEMPTY;
 }
 
 static void clean_up(void) {

@@ -26,7 +26,7 @@ void open_standard_streams(void);
  * an empty name. NULL, "": none. Signals that end the program remove them. */
 extern const char *volatile temporary_file, *volatile temporary_names;
 
-/* Removes the files and folders of such a list. */
+/* Removes the files and the folder of such a list. */
 void remove_all(const char *names);
 
 /* Installs handlers. The first Ctrl-C sets `interrupted` if `ends_soon`; else
