@@ -182,20 +182,21 @@ static int load(const Chat *c, Conversation *talk, const char *path) {
     return status;
 }
 
-/* Returns -1 and a message if the file may not be written: it is an input or, unless `replaces`, no
- * conversation. */
-static int check_saving(const Chat *c, const char *path, bool replaces) {
-    Conversation old = {0};
-    if (is_input(path))
-        return fail("%s: is an input of this run; name another file", path);
-    if (replaces || !file_exists(path) || !load(c, &old, path))
-        return conversation_close(&old), 0;
-    return fail("%s: is no conversation; /save! replaces it", path);
-}
-
-static void save(const Chat *c, const char *path) {
+/* `replaces`: also a file that is no conversation. */
+static void save(const Chat *c, const char *path, bool replaces) {
     OutputFile file;
-    if (output_open(&file, path))
+    Conversation old = {0};
+    hold_messages(true);
+    const char *error = is_input(path)
+                            ? "is an input of this run; name another file"
+                        : !replaces && file_exists(path) && load(c, &old, path)
+                            ? "is no conversation; /save! replaces it"
+                            : NULL;
+    hold_messages(false);
+    conversation_close(&old);
+    if (error)
+        fail("%s: %s", path, error);
+    if (error || output_open(&file, path))
         return;
     fputc('[', file.stream);
     if (c->talk.system)
@@ -227,10 +228,10 @@ static int command(Chat *c, const char *line) {
         conversation_cut(&c->talk, c->talk.n - 1);
     } else {
         const bool replaces = !strncmp(line, "/save! ", 7);
-        if (!replaces && strncmp(line, "/save ", 6))
+        if (replaces || !strncmp(line, "/save ", 6))
+            save(c, line + 6 + replaces, replaces);
+        else
             fputs(help, stderr);
-        else if (!check_saving(c, line + 6 + replaces, replaces))
-            save(c, line + 6 + replaces);
         return 0;
     }
     return c->talk.n % 2 ? answer(c) : 0;

@@ -139,34 +139,31 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
 
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out) {
-    const bool adds_bos = !t->no_bos && !t->chat_has_bos && t->bos >= 0;
     JinjaText text;
+    size_t own =
+        0; /* bytes of the template before the first one of a message */
+    int status = 0;
     *out = (Tokens){0};
     if (render(c, t, talk, &text))
         return -1;
-    for (size_t i = 0; c->opens_space && i < text.n; i++)
-        text.marks[i] |= isspace((uint8_t)text.text[i]) != 0;
-    const int status =
-        (adds_bos && tokens_add(out, t->bos)) ||
-                tokenizer_append(t, text.text, text.n, text.marks, true, out)
-            ? -1
-            : 0;
+    while (own < text.n && text.marks[own])
+        own++;
+    if (!t->no_bos && !t->chat_has_bos &&
+        pieces_match(&t->pieces, text.text, own, true) != t->bos)
+        status = tokens_add(out, t->bos);
+    if (!status)
+        status = tokenizer_append(t, text.text, text.n, text.marks, true, out);
     free(text.text);
-    if (!status && !out->n)
-        return fail("%s: the chat template writes no text", c->path);
-    /* the template's own BOS */
-    if (!status && adds_bos && out->n > 1 && out->ids[1] == t->bos)
-        memmove(out->ids, out->ids + 1, (size_t)--out->n * sizeof *out->ids);
-    return status;
+    return status || out->n
+               ? status
+               : fail("%s: the chat template writes no text", c->path);
 }
 
 /* ---- opening ------------------------------------------------------------ */
 
 /* Makes special, control and user-defined pieces match the raw text, of which only the template's
- * bytes are open to them. User-defined runs of spaces match as before, unless a special piece
- * contains white space. */
-static int guard_pieces(ChatTemplate *c, Tokenizer *t) {
-    c->opens_space = true;
+ * bytes are open to them. User-defined white space matches later, in all normalized text. */
+static int guard_pieces(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
         if (id == t->bos || id == t->eos || id == t->eot ||
@@ -174,13 +171,14 @@ static int guard_pieces(ChatTemplate *c, Tokenizer *t) {
             p->kind =
                 p->length <= MAX_MATCHED_BYTES ? PIECE_SPECIAL : PIECE_CONTROL;
             p->also_merged = false;
-            for (int i = 0; i < p->length; i++)
-                c->opens_space &= !isspace((uint8_t)p->text[i]);
         }
-        const bool is_marker = p->kind == PIECE_USER &&
+        int spaces = 0;
+        while (spaces < p->length && isspace((uint8_t)p->text[spaces]))
+            spaces++;
+        const bool is_marker = p->kind == PIECE_USER && spaces < p->length &&
                                (t->pieces.rules || isgraph((uint8_t)*p->text));
-        if (p->kind == PIECE_SPECIAL || is_marker)
-            p->raw = true;
+        p->raw = p->kind == PIECE_SPECIAL || is_marker ||
+                 (p->raw && spaces < p->length);
     }
     return pieces_index(&t->pieces);
 }
@@ -217,7 +215,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
             c->text = BUILT_IN[i].text;
     if (!c->text)
         c->text = c->file = file_read(name, &size);
-    return !c->text || guard_pieces(c, t) || find_end(c, t) ? -1 : 0;
+    return !c->text || guard_pieces(t) || find_end(c, t) ? -1 : 0;
 }
 
 void chat_template_close(ChatTemplate *c) {

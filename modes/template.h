@@ -11,8 +11,6 @@ typedef struct {
     const char *think;       /* --think */
     char *file; /* the template of --template FILE, owned; NULL: none */
     int end;    /* token that ends an answer; -1: the vocabulary has none */
-    bool
-        opens_space; /* white space of messages may be in user-defined pieces */
 } ChatTemplate;
 
 typedef struct {

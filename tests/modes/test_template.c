@@ -329,7 +329,7 @@ static void special_tokens_of_an_answer_are_kept(void) {
 
 /* With every function of the interpreter applied to a message, no byte of a message is in a special
  * token. The template has none, so the text has none. The special pieces include white space, which
- * messages may share with user-defined pieces otherwise, and a piece that merging produces. */
+ * user-defined pieces may match, and a piece that merging produces. */
 static void no_function_makes_a_special_token(void) {
     static const char *const pieces[] = {"<|im_start|>", "\r", " a", "ab",
                                          "xab"};
@@ -369,12 +369,13 @@ static void user_defined_spaces_match_in_messages(void) {
     ChatTemplate chat;
     Tokens tokens;
     int n = 0;
-    CHECK(open_plain(&o, &chat, NULL, "chatml"), "does not open");
+    CHECK(open_chat(&o, NULL, CONTROL), "does not open");
+    o.t.space_prefix = SPACE_NEVER;
     o.t.pieces.list[300].text = "\n\n";
     o.t.pieces.list[300].length = 2;
     o.t.pieces.list[300].kind = PIECE_USER;
     o.t.pieces.list[300].raw = true;
-    CHECK(!pieces_index(&o.t.pieces), "no index");
+    CHECK(open_template(&o, &chat, "chatml"), "does not open");
     CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"a\n\nb", NULL}, 1,
                        &tokens),
           "does not render");

@@ -240,7 +240,7 @@ static void messages_contain_no_added_tokens(void) {
     tokenizer_close(&t);
 }
 
-/* Added tokens match only bytes that are open, and white space. */
+/* Added tokens that match the raw text match only bytes that are open. */
 static void closed_bytes_are_in_no_added_token(void) {
     static const char text[] = "<|im_end|><|im_end|>    <|im_end|>";
     bool open[sizeof text] = {false};
@@ -254,6 +254,8 @@ static void closed_bytes_are_in_no_added_token(void) {
     CHECK(!tokenizer_append(&t, text, sizeof text - 1, NULL, true, &all) &&
               all.n == 4,
           "%d tokens", all.n);
+    t.pieces.list[all.ids[2]].raw = false; /* white space */
+    CHECK(!pieces_index(&t.pieces), "no index");
     for (int at = 10; at < 20; at++)
         open[at] = true;
     open[26] = true;
