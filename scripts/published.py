@@ -141,10 +141,10 @@ class Model:
             act = gate / (1 + np.exp(-gate))
         return self.project(act * up, l, "ffn_down")
 
-    def forward(self, tokens, kind=swap(rms_norm), see=None, start=None, logits=True):
-        """Logits [n, vocabulary]. kind(site, layer): the norm. see(site, layer, x, gamma): called at each norm.
-        start: (layer, x) to begin with the stream before that layer. Without logits: the streams before each layer and
-        the last norm."""
+    def forward(self, tokens, kind=swap(rms_norm), see=None, start=None, rows=None, streams=None):
+        """Logits [n, vocabulary], or of these rows. kind(site, layer): the norm. see(site, layer, x, gamma): called at each
+        norm. start: (layer, x) to begin with the stream before that layer. streams: a list that receives the streams
+        before each layer and the last norm."""
 
         def norm(site, layer, x, name):
             gamma = self.w(name)
@@ -153,7 +153,7 @@ class Model:
             return kind(site, layer)(x, gamma, self.eps)
 
         first, x = start or (0, self.w("token_embd")[tokens] * (self.dim**0.5 if self.arch == "gemma3" else 1))
-        x, streams, sandwich = x.astype(self.dtype), [], self.arch == "gemma3"
+        x, streams, sandwich = x.astype(self.dtype), [] if streams is None else streams, self.arch == "gemma3"
         for l in range(first, self.layers):
             streams.append(x)
             y = self.attention(norm("attn", l, x, f"blk.{l}.attn_norm"), l, norm)
@@ -161,15 +161,15 @@ class Model:
             y = self.mlp(norm("mlp", l, x, f"blk.{l}.ffn_norm"), l)
             x = x + (norm("mlp_post", l, y, f"blk.{l}.post_ffw_norm") if sandwich else y)
         streams.append(x)
-        if not logits:
-            return streams
+        x = x if rows is None else x[rows]
         return norm("final", self.layers, x, "output_norm") @ self.w("token_embd" if self.tied else "output").T
 
-    def nll(self, tokens, kind=swap(rms_norm), **options):
-        """Nats of each token but the first, as in `-m perplexity`."""
-        logits = self.forward(tokens, kind, **options)[:-1]
+    def nll(self, tokens, kind=swap(rms_norm), rows=None, **options):
+        """Nats of each token but the first, as in `-m perplexity`, or of those after these rows."""
+        rows = np.arange(len(tokens) - 1) if rows is None else rows
+        logits = self.forward(tokens, kind, rows=rows, **options)
         top = logits.max(-1)
-        return np.log(np.exp(logits - top[:, None]).sum(-1)) + top - logits[np.arange(len(logits)), tokens[1:]]
+        return np.log(np.exp(logits - top[:, None]).sum(-1)) + top - logits[np.arange(len(rows)), np.take(tokens, rows + 1)]
 
 
 def tokenize(path, text):

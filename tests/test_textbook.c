@@ -971,8 +971,9 @@ static const double SAMPLED_NATS = 1.3015561, SAMPLED_NONE = 4.7074946;
 static bool price_of_norms(Draws *price, Draws *nats, const char *norms) {
     const char *path = real_checkpoint("stories260K.bin");
     double losses[2][N_STORIES];
-    if (!path || losses_of_stories(losses[0], path, "rms") != N_STORIES ||
-        losses_of_stories(losses[1], path, norms) != N_STORIES)
+    if (!path ||
+        losses_of_stories(losses[0], SAMPLED, path, "rms") != N_STORIES ||
+        losses_of_stories(losses[1], SAMPLED, path, norms) != N_STORIES)
         return false;
     for (int i = 0; i < N_STORIES; i++) {
         add_draw(price, losses[1][i] - losses[0][i]);
@@ -1005,8 +1006,7 @@ static const char *exchange_at(int i) {
 /* |mean| / RMS at each site, over the sampled stories. False: failed. */
 static bool means_of_stories(double means[STORY_SITES]) {
     size_t size;
-    char *text = file_read("tests/golden/stories260K_sampled.txt", &size),
-         *rest = text, *line, options[8192];
+    char *text = file_read(SAMPLED, &size), *rest = text, *line, options[8192];
     bool found = text;
     for (int i = 0; i < STORY_SITES; i++)
         means[i] = 0;

@@ -498,11 +498,10 @@ static double nats_of(Session *session, const int *tokens, int n) {
     return nats;
 }
 
-int losses_of_stories(double losses[N_STORIES], const char *path,
-                      const char *norms) {
+int losses_of_stories(double losses[N_STORIES], const char *stories,
+                      const char *path, const char *norms) {
     size_t size;
-    char *text = file_read("tests/golden/stories260K_sampled.txt", &size),
-         *at = text;
+    char *text = file_read(stories, &size), *at = text;
     Model m;
     Session session;
     int tokens[512], n, found = 0;

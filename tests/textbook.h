@@ -44,11 +44,15 @@ double story_loss_converted(const char *type, bool fold);
 void four_places_with_attention(void);
 void weights_before_a_norm_may_shrink(void);
 
-/* Nats per token of stories that stories260K sampled (tests/golden), with the model at `path` and
- * these norms (`--norm`). Returns their number; 0 on failure. */
+/* Stories that stories260K and models/stories.gguf sampled: lines of token ids. */
+#define SAMPLED         "tests/golden/stories260K_sampled.txt"
+#define BUNDLED_SAMPLED "tests/golden/bundled_sampled.txt"
 enum { N_STORIES = 20 };
-int losses_of_stories(double losses[N_STORIES], const char *path,
-                      const char *norms);
+
+/* Nats per token of these stories, with the model at `path` and these norms
+ * (`--norm`). Returns their number; 0 on failure. */
+int losses_of_stories(double losses[N_STORIES], const char *stories,
+                      const char *path, const char *norms);
 
 /* Values of random draws: their mean, and its standard error. */
 typedef struct {
