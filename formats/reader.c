@@ -126,7 +126,8 @@ void reader_begin(Reader *r) {
         const size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1)
             n += cols;
-        if (cols > r->widest)
+        /* a tensor without rows has no bytes, but may claim columns */
+        if (cols > r->widest && t->dims[0] && t->dims[1])
             r->widest = cols;
     }
     r->ones = r->model->vectors = allocate(r->widest + n, sizeof(float));

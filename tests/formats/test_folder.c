@@ -20,7 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TOKENS = 40, MAX_VOCAB = 131 };
@@ -498,7 +500,8 @@ void no_rope_factors_before_the_weights_fit(void) {
 }
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
-static bool open_with_tensor(const char *name) {
+static bool open_with_tensor(const char *name, const char *shape,
+                             size_t bytes_of) {
     size_t size;
     char entry[160];
     Model m;
@@ -510,8 +513,8 @@ static bool open_with_tensor(const char *name) {
     const size_t end = sizeof header + header, data = size - end;
     const int n = snprintf(
         entry, sizeof entry,
-        ", \"%s\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [%zu, %zu]}}",
-        name, data, data + 8);
+        ", \"%s\": {\"dtype\": \"F32\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}}",
+        name, shape, data, data + bytes_of);
     size_t last = end;
     while (bytes[last - 1] != '}')
         last--;
@@ -523,7 +526,7 @@ static bool open_with_tensor(const char *name) {
     fwrite(bytes + sizeof header, 1, last - 1 - sizeof header, out);
     fwrite(entry, 1, (size_t)n, out);
     fwrite(bytes + end, 1, data, out);
-    fwrite((float[2]){1, 2}, sizeof(float), 2, out);
+    fwrite((float[2]){1, 2}, 1, bytes_of, out);
     fclose(out);
     free(bytes);
     stderr_hide();
@@ -549,12 +552,27 @@ static void stored_inv_freq_is_ignored(void) {
                  {"a.inv_freq", false},
                  {"model.layers.0.self_attn.other", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bool opens = open_with_tensor(cases[i].name);
+        const bool opens = open_with_tensor(cases[i].name, "2", 8);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens,
               stderr_text());
         CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s",
               cases[i].name, stderr_text());
     }
+}
+
+/* A tensor of no bytes may claim any number of columns. */
+static void columns_without_rows_take_no_memory(void) {
+#ifndef SANITIZED
+    const struct rlimit limit = {(rlim_t)4 << 30, (rlim_t)4 << 30};
+    int state = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setrlimit(RLIMIT_AS, &limit);
+        _exit(!open_with_tensor("a.rotary_emb.inv_freq", "0, 2147483647", 0));
+    }
+    waitpid(pid, &state, 0);
+    CHECK(state == 0, "does not open: %d", state);
+#endif
 }
 
 /* The defaults of transformers' configurations. LLaMA 1's key is older than they are. */
@@ -1233,6 +1251,7 @@ void suite_folder(void) {
     TEST(rope_matches_transformers);
     TEST(options_are_applied_or_refused_by_name);
     TEST(stored_inv_freq_is_ignored);
+    TEST(columns_without_rows_take_no_memory);
     TEST(the_context_has_a_default);
     TEST(windows_of_each_layer);
     TEST(windows_of_qwen2_begin_at_layer_28);
