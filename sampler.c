@@ -1,7 +1,8 @@
 /* sampler.c: from logits to the next token.
  *
- * Owns the sampling methods and the random number generator. With temperature and top-p only, it
- * draws the same tokens as llama2.c from the same seed: same generator, same nucleus rule.
+ * Owns the sampling methods and the random number generator. With temperature
+ * and top-p only, it draws the same tokens as llama2.c from the same seed: same
+ * generator, same nucleus rule. /
  */
 #include "sampler.h"
 #include "base/memory.h"
@@ -29,8 +30,8 @@ void sampler_accept(Sampler *s, int token) {
     s->recent[s->n_recent++ % REPEAT_WINDOW] = token;
 }
 
-/* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give similar first
- * numbers. */
+/* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give
+ * similar first numbers. */
 uint64_t sample_seed(uint64_t seed, int i) {
     if (i == 0)
         return seed;
@@ -62,8 +63,8 @@ static int argmax(const float *v, int n) {
     return start;
 }
 
-/* Divides the logit of each distinct recent token by the repeat penalty; negative logits are
- * multiplied (Keskar et al. 2019, sec. 4.1). */
+/* Divides the logit of each distinct recent token by the repeat penalty;
+ * negative logits are multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
     const int n =
         s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
@@ -117,7 +118,8 @@ static int draw_truncated(Sampler *s, float coin) {
     const int n = s->vocab_size,
               k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
     const float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
-    /* less likely tokens cannot be in the nucleus of all tokens and stay out of the heap */
+    /* less likely tokens cannot be in the nucleus of all tokens and stay out of
+     * the heap */
     const float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
@@ -127,8 +129,8 @@ static int draw_truncated(Sampler *s, float coin) {
     if (n_candidates == 0)
         return argmax(s->p, n);
 
-    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to the end of the
-     * array */
+    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to
+     * the end of the array */
     /* in descending order: top[0], top[-1], ... */
     const HeapItem *top = s->candidates + n_candidates - 1;
     float popped = 0, sum = 0;

@@ -25,18 +25,19 @@ typedef struct {
     uint64_t n_recent; /* tokens seen so far */
 } Sampler;
 
-/* The seed of sample i of a prompt: `seed` if i is 0, else a hash of both from 1 to 2^53 - 1, which
- * JSON numbers represent exactly. */
+/* The seed of sample i of a prompt: `seed` if i is 0, else a hash of both from
+ * 1 to 2^53 - 1, which JSON numbers represent exactly. */
 uint64_t sample_seed(uint64_t seed, int i);
 
-/* Allocates memory. Returns -1 and a message on failure. The caller closes the sampler in either
- * case. */
+/* Allocates memory. Returns -1 and a message on failure. The caller closes the
+ * sampler in either case. */
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size);
 void sampler_close(Sampler *s); /* keeps the options */
 
 /* Remembers a token (of the prompt or sampled) for the repeat penalty. */
 void sampler_accept(Sampler *s, int token);
 
-/* Picks the next token from logits[vocab_size]: repeat penalty, temperature, top-k, top-p, min-p,
- * draw. Draws one random number per token unless greedy. */
+/* Picks the next token from logits[vocab_size]: repeat penalty, temperature,
+ * top-k, top-p, min-p, draw. Draws one random number per token unless
+ * greedy. */
 int sampler_next(Sampler *s, const float *logits);

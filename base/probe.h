@@ -1,12 +1,12 @@
-/* probe.h: the hooks through which the forward pass reports its sites to an observer
- * (lab/profile.c). */
+/* probe.h: the hooks through which the forward pass reports its sites to an
+ * observer (lab/profile.c). */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The places of the forward pass, in order: SITE(name, text), and NORM(name, text) for a norm. Fused
- * operations are one site. */
+/* The places of the forward pass, in order: SITE(name, text), and NORM(name,
+ * text) for a norm. Fused operations are one site. */
 #define SITE_LIST(SITE, NORM)                                                  \
     SITE(START, "(start)") /* start of threads and memory */                   \
     SITE(EMBED, "embed")                                                       \
@@ -48,15 +48,17 @@ typedef struct {
     int token, channel; /* of the first vector, in the chunk and in its row */
 } Vectors;
 
-/* An observer of forward passes. Every thread of the region calls `mark` and `norm`. */
+/* An observer of forward passes. Every thread of the region calls `mark` and
+ * `norm`. */
 typedef struct Probe Probe;
 struct Probe {
-    /* A forward pass begins. `decode`: one step per sequence, plus draft tokens; else a prompt. */
+    /* A forward pass begins. `decode`: one step per sequence, plus draft
+     * tokens; else a prompt. */
     void (*begin)(Probe *p, bool decode);
     void (*end)(Probe *p);
 
-    /* This thread has done its share of the site, or waited (SITE_WAIT); the time since its last
-     * mark belongs to the site. */
+    /* This thread has done its share of the site, or waited (SITE_WAIT); the
+     * time since its last mark belongs to the site. */
     void (*mark)(Probe *p, int layer, Site site);
 
     /* Input of a norm, or its output if `out`. Of head norms the vectors are

@@ -1,10 +1,12 @@
-/* ranks.c: the only file that calls MPI (MPI: A Message-Passing Interface Standard 3.1).
+/* ranks.c: the only file that calls MPI (MPI: A Message-Passing Interface
+ * Standard 3.1).
  *
- * Owns how ranks start, agree, receive commands and end, and the exchange of outputs. Each rank
- * sends its outputs to all others at once, so a gather takes as long as one message, whatever the
- * number of ranks. (MPI_Allgatherv uses a ring, or several steps, and requires each rank's part to
- * be contiguous, which it is not for several tokens.) cluster/share.c divides the rows. The state
- * is global: one process is one rank.
+ * Owns how ranks start, agree, receive commands and end, and the exchange of
+ * outputs. Each rank sends its outputs to all others at once, so a gather takes
+ * as long as one message, whatever the number of ranks. (MPI_Allgatherv uses a
+ * ring, or several steps, and requires each rank's part to be contiguous, which
+ * it is not for several tokens.) cluster/share.c divides the rows. The state is
+ * global: one process is one rank. /
  */
 #include "base/ranks.h"
 #include "base/error.h"
@@ -37,8 +39,8 @@ bool ranks_launched(void) {
            getenv("PMI_RANK");
 }
 
-/* Allocates buffers; redirects the standard streams of ranks other than 0 to /dev/null. Returns -1
- * and a message on failure. */
+/* Allocates buffers; redirects the standard streams of ranks other than 0 to
+ * /dev/null. Returns -1 and a message on failure. */
 static int make_ready(void) {
     const size_t n = (size_t)n_ranks;
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -127,7 +129,8 @@ void ranks_tell(const void *message, size_t bytes) {
         MPI_Send(message, (int)bytes, MPI_BYTE, r, TELLING, MPI_COMM_WORLD);
 }
 
-/* Rank 0 may be waiting for its user, so after a while this rank sleeps between polls. */
+/* Rank 0 may be waiting for its user, so after a while this rank sleeps between
+ * polls. */
 void *ranks_hear(void) {
     MPI_Status status;
     int arrived = 0, bytes;
@@ -149,8 +152,9 @@ void *ranks_hear(void) {
 
 /* ---- gathering ---------------------------------------------------------- */
 
-/* Starts sending this rank's columns to rank `with`, or receiving rank r's columns from it: n
- * pieces, a row apart. Returns the number of requests, 0 if the rank has no columns. */
+/* Starts sending this rank's columns to rank `with`, or receiving rank r's
+ * columns from it: n pieces, a row apart. Returns the number of requests, 0 if
+ * the rank has no columns. */
 static int exchange(float *y, int n, int columns, int unit, int r, int with,
                     MPI_Request *request) {
     const int start = ranks_start(columns, unit, r),
@@ -170,7 +174,8 @@ static int exchange(float *y, int n, int columns, int unit, int r, int with,
 
 void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     int n_requests = 0;
-    /* each starts with the next rank, so no rank receives all messages at once */
+    /* each starts with the next rank, so no rank receives all messages at
+     * once */
     for (int i = 1; i < n_ranks; i++) {
         const int from = (own_rank + n_ranks - i) % n_ranks,
                   to = (own_rank + i) % n_ranks;

@@ -1,24 +1,27 @@
 /* amx.c: products in the tile registers of Intel AMX, a unit for tile_unit.h.
  *
- * To remove it, delete this file, its row in tile_unit.c, its line in tile_unit.h and
- * tests/kernels/test_amx.c.
+ * To remove it, delete this file, its row in tile_unit.c, its line in
+ * tile_unit.h and tests/kernels/test_amx.c.
  *
- * int8: used for 16 tokens or more. Groups are unpacked to signed bytes and multiplied by 16 tokens
- * at a time. Sums of a group are exact, so the result has the same bits as the vector code's.
+ * int8: used for 16 tokens or more. Groups are unpacked to signed bytes and
+ * multiplied by 16 tokens at a time. Sums of a group are exact, so the result
+ * has the same bits as the vector code's.
  *
- * BF16: used for any number of tokens. The instruction multiplies bfloat16 by bfloat16. The 24-bit
- * mantissa of a float32 is split into three parts of 8 bits: three bfloat16 numbers whose sum is
- * exact, so no activation is rounded.
+ * BF16: used for any number of tokens. The instruction multiplies bfloat16 by
+ * bfloat16. The 24-bit mantissa of a float32 is split into three parts of 8
+ * bits: three bfloat16 numbers whose sum is exact, so no activation is rounded.
  *
- * A step is 32 columns: 16 rows of a packed panel by the same columns of up to 16 tokens. In a step
- * the instruction sums the products of the even columns in ascending order, with fused
- * multiply-adds, and likewise those of the odd columns; it adds the two sums, then adds the result
- * to the sum of the preceding steps. A short last step is padded with zeros. The sums of the three
- * parts are added last, the smallest first. This order is the same for any number of tokens.
+ * A step is 32 columns: 16 rows of a packed panel by the same columns of up to
+ * 16 tokens. In a step the instruction sums the products of the even columns in
+ * ascending order, with fused multiply-adds, and likewise those of the odd
+ * columns; it adds the two sums, then adds the result to the sum of the
+ * preceding steps. A short last step is padded with zeros. The sums of the
+ * three parts are added last, the smallest first. This order is the same for
+ * any number of tokens.
  *
- * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs and outputs, so an
- * activation may lose up to 2^-126. The parts of an infinite activation contain NaN, so its token's
- * outputs are NaN.
+ * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs
+ * and outputs, so an activation may lose up to 2^-126. The parts of an infinite
+ * activation contain NaN, so its token's outputs are NaN. /
  */
 #include "base/platform.h"
 #include "kernels/input.h"
@@ -60,16 +63,16 @@ typedef struct {
                      : "memory")
 #define TILE_CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 
-/* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two bfloat16 numbers or
- * four bytes. */
+/* sum[i][j] += x[i] . w[j] for rows x[i] and lanes w[j] of quads. A quad is two
+ * bfloat16 numbers or four bytes. */
 #define TILE_MULTIPLY(sum, x, w)                                               \
     __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #define TILE_MULTIPLY_BYTES(sum, x, w)                                         \
     __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #endif
 
-/* Tiles 0 to 5 hold sums and tile 6 activations, a row for each token; tile 7 holds quads of
- * weights. */
+/* Tiles 0 to 5 hold sums and tile 6 activations, a row for each token; tile 7
+ * holds quads of weights. */
 static void tiles_open(int tokens, int quads) {
     TileShapes shapes = {.palette = 1};
     for (int tile = 0; tile < 8; tile++) {
@@ -88,8 +91,9 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
     TILE_MULTIPLY_BYTES(0, 6, 7);
 }
 
-/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a group is
- * multiplied, the previous one is stored and the one before that is scaled. */
+/* A Tile of one panel, unpacked to signed bytes, and AMX_TOKENS tokens. While a
+ * group is multiplied, the previous one is stored and the one before that is
+ * scaled. */
 static void byte_tile_16(vf *sums, Operands o) {
     const int group = TYPES[o.w->type].group, n_groups = o.n / group,
               halves = INPUT_GROUP / group;
@@ -123,13 +127,14 @@ static void multiply_bytes(const Task *p) {
 
 /* ---- the three parts of activations ------------------------------------- */
 
-/* Bytes of a token's parts, plus one cache line, so that different tokens do not fall into the same
- * cache sets. */
+/* Bytes of a token's parts, plus one cache line, so that different tokens do
+ * not fall into the same cache sets. */
 static size_t parts_bytes(int cols) {
     return (size_t)((cols - 1) / STEP + 1) * PARTS * PART_BYTES + CACHE_LINE;
 }
 
-/* Writes the upper 8 mantissa bits of x as bfloat16 and returns the remainder. */
+/* Writes the upper 8 mantissa bits of x as bfloat16 and returns the
+ * remainder. */
 INLINE vf cut(uint8_t *part, vf x) {
     vstore_cut(part, x);
     return x - (vf)((vi)x & ~0xffff);
@@ -150,8 +155,8 @@ static void split(uint8_t *parts, const float *x, int cols) {
 
 /* ---- BF16 --------------------------------------------------------------- */
 
-/* Returns the outputs of one token and one panel. The token's parts are the rows of tile 0, so one
- * product serves all three. */
+/* Returns the outputs of one token and one panel. The token's parts are the
+ * rows of tile 0, so one product serves all three. */
 static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols) {
     vf sums[PARTS];
     TILE_CLEAR(0);
@@ -165,9 +170,9 @@ static vf one_token(const uint8_t *panel, const uint8_t *parts, int cols) {
     return sums[0] + (sums[1] + sums[2]);
 }
 
-/* Multiplies a step of one or two panels by the parts of several tokens and adds it to the sums.
- * Tiles 0 to 2 are the sums of the first panel, a tile for each part and a row for each token;
- * tiles 3 to 5, of the second. */
+/* Multiplies a step of one or two panels by the parts of several tokens and
+ * adds it to the sums. Tiles 0 to 2 are the sums of the first panel, a tile for
+ * each part and a row for each token; tiles 3 to 5, of the second. */
 INLINE void add_step(const uint8_t *panel, const uint8_t *second,
                      const uint8_t *x, size_t next_token) {
     TILE_LOAD(7, panel, VBYTES);
@@ -187,8 +192,8 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second,
     TILE_MULTIPLY(3, 6, 7);
 }
 
-/* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with the parts of n > 1
- * tokens. */
+/* sums[n_panels][n] = the products of packed panels, `stride` bytes apart, with
+ * the parts of n > 1 tokens. */
 static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
                            int n_panels, const uint8_t *parts, int n,
                            int cols) {
@@ -216,8 +221,8 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
             *sums++ = by_part[i][0][t] + (by_part[i][1][t] + by_part[i][2][t]);
 }
 
-/* Number of panels of w that fit into the second-level cache and into the scratch, for many
- * tokens. */
+/* Number of panels of w that fit into the second-level cache and into the
+ * scratch, for many tokens. */
 static int cached_panels(const Tensor *w) {
     const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
               max = 2 * SCRATCH_PANELS * VBYTES / (2 * LANES);
@@ -226,7 +231,8 @@ static int cached_panels(const Tensor *w) {
                             : fit / AMX_PANELS * AMX_PANELS;
 }
 
-/* The outputs of tokens [t, t + tokens) for packed panels [panel, end) at `panels`. */
+/* The outputs of tokens [t, t + tokens) for packed panels [panel, end) at
+ * `panels`. */
 static void multiply_block(const Task *p, const uint8_t *panels, size_t stride,
                            int panel, int end, int t, int tokens) {
     const Input from_t = input_from(p->in, t);

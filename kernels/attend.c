@@ -2,10 +2,11 @@
  *
  *     out = softmax(scale q k) v, under a mask
  *
- * Owns the vector code and the order in which the cache is read. attention.c decides
- * which queries attend to which head; attend.h has the layout of the cache. Each score is computed
- * separately, and values are summed in vectors of LANES positions from the first visible one up, in
- * the same order for every query: the result does not depend on the other queries.
+ * Owns the vector code and the order in which the cache is read. attention.c
+ * decides which queries attend to which head; attend.h has the layout of the
+ * cache. Each score is computed separately, and values are summed in vectors of
+ * LANES positions from the first visible one up, in the same order for every
+ * query: the result does not depend on the other queries. /
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"
@@ -29,8 +30,8 @@ INLINE vf load_cached(KvType type, const void *cache, size_t at) {
                           : vload_f16((const uint16_t *)cache + at);
 }
 
-/* The index of element i of vector v of positions; a head is divided into parts of `part` elements.
- * Element i + 1 is KV_BLOCK after it. */
+/* The index of element i of vector v of positions; a head is divided into parts
+ * of `part` elements. Element i + 1 is KV_BLOCK after it. */
 INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
     int block = v / BLOCK_VECTORS - a->wrapped; /* the blocks may be a ring */
     if (block >= a->kv->blocks)
@@ -39,14 +40,16 @@ INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
            v % BLOCK_VECTORS * LANES;
 }
 
-/* The causal mask and the window: the lanes of vector v whose keys query k sees. */
+/* The causal mask and the window: the lanes of vector v whose keys query k
+ * sees. */
 INLINE vi visible(const Reading *a, int v, int k) {
     const vi lane = vlane();
     return (lane < a->queries->n_keys[k] - v * LANES) &
            (lane >= a->queries->first_key[k] - v * LANES);
 }
 
-/* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors apart. */
+/* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors
+ * apart. */
 INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
                           const int count, const int n) {
     const int size = a->queries->size;
@@ -72,8 +75,8 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
             vstore(a->queries->scores[k] + (v + j * apart) * LANES, sums[k][j]);
 }
 
-/* Applies the cap and the mask to the scores of query k, and the softmax: e^(scale (scores - max)).
- * Returns 1 / their sum. */
+/* Applies the cap and the mask to the scores of query k, and the softmax:
+ * e^(scale (scores - max)). Returns 1 / their sum. */
 static float softmax(const Reading *a, int k) {
     float *const scores = a->queries->scores[k], cap = a->queries->cap;
     const float scale = cap != 0 ? 1 : a->queries->scale;
@@ -96,9 +99,10 @@ static float softmax(const Reading *a, int k) {
     return 1.0f / vsum(sum);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index of the first value's
- * element. `masked`: some query does not see all positions. Hidden values are replaced by 0,
- * because the cache may contain NaN there, and NaN times 0 is NaN. */
+/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index
+ * of the first value's element. `masked`: some query does not see all
+ * positions. Hidden values are replaced by 0, because the cache may contain NaN
+ * there, and NaN times 0 is NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
                        KvType type, size_t at, int v, const bool masked,
                        const int count, const int n) {
@@ -118,8 +122,8 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
     }
 }
 
-/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n queries k and `count`
- * elements i from `first` on, all in one part. */
+/* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n
+ * queries k and `count` elements i from `first` on, all in one part. */
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
     vf sums[KV_QUERIES][KV_VALUE_PART];
@@ -147,7 +151,8 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
     }
 }
 
-/* out = softmax(scale q k) v for n queries. The result of a query does not depend on the others. */
+/* out = softmax(scale q k) v for n queries. The result of a query does not
+ * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
     const int size = a->queries->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
     const int streams = n == 1 ? 4 : 2; /* concurrent read streams */
@@ -168,7 +173,8 @@ INLINE void attend_group(const Reading *a, KvType type, const int n) {
         sum_values(a, type, scales, i, 2, n);
 }
 
-/* One function for each type of cache and number of queries, so that sums stay in registers. */
+/* One function for each type of cache and number of queries, so that sums stay
+ * in registers. */
 #define ATTEND(name, type, n)                                                  \
     NOINLINE void name(const Reading *a) {                                     \
         attend_group(a, type, n);                                              \

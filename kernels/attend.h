@@ -1,12 +1,13 @@
-/* attend.h: attention of a few queries to one KV head, and the layout of the keys and values that
- * it reads.
+/* attend.h: attention of a few queries to one KV head, and the layout of the
+ * keys and values that it reads.
  *
- * The layout of keys, and of values, is [heads][parts of a head][blocks of positions][elements of
- * the part][KV_BLOCK positions]. Positions are innermost, so that one vector holds the same element
- * of neighbouring positions. A key is one part, since a score reads all of its elements; a value
- * has parts of KV_VALUE_PART elements, which are summed at once. Both are therefore read
- * sequentially. A layer with a window has fewer blocks than positions: a ring, in which block b of
- * positions is at b % blocks.
+ * The layout of keys, and of values, is [heads][parts of a head][blocks of
+ * positions][elements of the part][KV_BLOCK positions]. Positions are
+ * innermost, so that one vector holds the same element of neighbouring
+ * positions. A key is one part, since a score reads all of its elements; a
+ * value has parts of KV_VALUE_PART elements, which are summed at once. Both are
+ * therefore read sequentially. A layer with a window has fewer blocks than
+ * positions: a ring, in which block b of positions is at b % blocks. /
  */
 #pragma once
 
@@ -25,12 +26,14 @@ enum {
 typedef struct {
     void *keys, *values; /* float or float16; one allocation */
     int blocks;          /* capacity, in blocks */
-    /* min number of most recent positions to keep, set before the first run; 0: all */
+    /* min number of most recent positions to keep, set before the first run; 0:
+     * all */
     int kept;
 } KvLayer;
 
-/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring positions and of the
- * query heads that share it, in the order of their positions. */
+/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring
+ * positions and of the query heads that share it, in the order of their
+ * positions. */
 typedef struct {
     int size;    /* elements of a head */
     int head;    /* the KV head */
@@ -43,16 +46,18 @@ typedef struct {
     int first_key[KV_QUERIES], n_keys[KV_QUERIES];
 } Queries;
 
-/* out[k][size] = softmax(scale q[k] keys) values over the keys that query k sees, for n = 1, 2 or 4
- * queries. */
+/* out[k][size] = softmax(scale q[k] keys) values over the keys that query k
+ * sees, for n = 1, 2 or 4 queries. */
 void attend(const Queries *queries, const KvLayer *kv, KvType type, int n);
 
-/* Elements of the part that begins at element `start` of a head; the last part may be short. */
+/* Elements of the part that begins at element `start` of a head; the last part
+ * may be short. */
 static inline int kv_part_width(int head_size, int part, int start) {
     return start + part < head_size ? part : head_size - start;
 }
 
-/* Index of element i of a block of positions, relative to the start of the head. */
+/* Index of element i of a block of positions, relative to the start of the
+ * head. */
 static inline size_t kv_at(int head_size, int part, int blocks, int block,
                            int i) {
     const int start = i / part * part,

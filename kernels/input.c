@@ -1,5 +1,6 @@
-/* input.c: the left operand of products. Owns its memory and its conversion to int8 groups (quant.c
- * does the arithmetic) and to the form of a unit that multiplies tiles. */
+/* input.c: the left operand of products. Owns its memory and its conversion to
+ * int8 groups (quant.c does the arithmetic) and to the form of a unit that
+ * multiplies tiles. */
 #include "kernels/input.h"
 #include "base/memory.h"
 #include "kernels/simd.h"
@@ -16,9 +17,10 @@ void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols,
     const size_t unit_row =
         buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
     buffer->unit_rows = unit_row ? arena_take(a, rows, unit_row) : NULL;
-    /* Half of the scratch is for packed panels, half for unpacked ones; each has room for the
-     * panels of any tile (tiles.h). TYPE_I8 with groups of one weight fills both halves, because
-     * each column takes a quad and a scale; it is never unpacked. */
+    /* Half of the scratch is for packed panels, half for unpacked ones; each
+     * has room for the panels of any tile (tiles.h). TYPE_I8 with groups of one
+     * weight fills both halves, because each column takes a quad and a scale;
+     * it is never unpacked. */
     buffer->scratch_bytes = 2 * SCRATCH_PANELS * ((size_t)cols + 32) * VBYTES;
     buffer->scratch = arena_take(a, n_threads, buffer->scratch_bytes);
 }

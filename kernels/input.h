@@ -1,4 +1,5 @@
-/* input.h: the left operand of products: activations in the forms that weights need. */
+/* input.h: the left operand of products: activations in the forms that weights
+ * need. */
 #pragma once
 
 #include "kernels/quant.h"
@@ -18,23 +19,25 @@ typedef struct {
     InputGroup *groups; /* [max_rows][max_cols] */
     /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
     uint8_t *unit_rows;
-    /* [n_threads][scratch_bytes], for panels that are packed or unpacked during a product */
+    /* [n_threads][scratch_bytes], for panels that are packed or unpacked during
+     * a product */
     uint8_t *scratch;
     size_t scratch_bytes;
-    /* used instead of the vector code where it supports a product; NULL: none */
+    /* used instead of the vector code where it supports a product; NULL:
+     * none */
     const TileUnit *unit;
     struct Probe *probe; /* the session's, set by the caller; or NULL */
 } InputBuffer;
 
 struct Arena; /* base/memory.h */
 
-/* Assigns memory for up to rows x cols activations and n_threads threads. `bf16`: some weights are
- * BF16. */
+/* Assigns memory for up to rows x cols activations and n_threads threads.
+ * `bf16`: some weights are BF16. */
 void input_lay_out(InputBuffer *buffer, struct Arena *a, double rows, int cols,
                    int n_threads, bool bf16);
 
-/* The left operand of a product: n rows of activations, in float32 and in the forms that weights
- * need. */
+/* The left operand of a product: n rows of activations, in float32 and in the
+ * forms that weights need. */
 typedef struct {
     const InputBuffer *buffer;
     const float *x;     /* [n][cols] */
@@ -44,19 +47,19 @@ typedef struct {
     int cols, group, row_groups;
 } Input;
 
-/* The weight that determines the form of an input shared by v and w: one that takes int8 if there
- * is one. */
+/* The weight that determines the form of an input shared by v and w: one that
+ * takes int8 if there is one. */
 static inline const Tensor *input_weight(const Tensor *v, const Tensor *w) {
     return type_takes_int8(v->type) ? v : w;
 }
 
-/* Prepares x[n][w->cols] for products with w. The result also serves weights that take float32
- * activations, and weights with the same cols and group as w. Every thread of a parallel region
- * calls it, or one thread outside a region. The threads share the work and meet at a barrier (the
- * end of SITE_INPUT), except for n = 1: then each thread makes its own copy (buffer row = thread
- * number), which costs less than a barrier. max_rows of the buffer must be at least max(n, number
- * of threads).
- */
+/* Prepares x[n][w->cols] for products with w. The result also serves weights
+ * that take float32 activations, and weights with the same cols and group as w.
+ * Every thread of a parallel region calls it, or one thread outside a region.
+ * The threads share the work and meet at a barrier (the end of SITE_INPUT),
+ * except for n = 1: then each thread makes its own copy (buffer row = thread
+ * number), which costs less than a barrier. max_rows of the buffer must be at
+ * least max(n, number of threads). / */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
                     int n);
 

@@ -1,11 +1,13 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks, groups and quads.
- * The caller opens the parallel region; the worksharing loops are here.
+ * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks,
+ * groups and quads. The caller opens the parallel region; the worksharing loops
+ * are here.
  *
- * There are three ways to compute a product. For a few tokens, a packed panel is multiplied as it
- * is read from memory. For many tokens, panels are unpacked first, once for all tokens. A unit of
- * the processor that multiplies tiles (tile_unit.h) computes the products that it supports.
+ * There are three ways to compute a product. For a few tokens, a packed panel
+ * is multiplied as it is read from memory. For many tokens, panels are unpacked
+ * first, once for all tokens. A unit of the processor that multiplies tiles
+ * (tile_unit.h) computes the products that it supports. /
  */
 #include "kernels/matmul.h"
 #include "kernels/tile_unit.h"

@@ -1,9 +1,10 @@
-/* panels.c: packs rows of a file into panels: whole weights, or some columns during a product.
- * panels.h defines the layout of a panel; formats/pack.c decides which weights are packed. */
+/* panels.c: packs rows of a file into panels: whole weights, or some columns
+ * during a product. panels.h defines the layout of a panel; formats/pack.c
+ * decides which weights are packed. */
 #include "kernels/panels.h"
 
-/* Sets rows[] to the LANES rows of a panel in `data`. Lanes after the last row of w repeat the last
- * row. */
+/* Sets rows[] to the LANES rows of a panel in `data`. Lanes after the last row
+ * of w repeat the last row. */
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
                       size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
@@ -13,8 +14,8 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
     }
 }
 
-/* Packs n bytes of every row, from byte `at` of the row on, as words. The last word is padded with
- * zeros. */
+/* Packs n bytes of every row, from byte `at` of the row on, as words. The last
+ * word is padded with zeros. */
 INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at,
                        int n) {
     int i = 0;
@@ -31,16 +32,16 @@ INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at,
         }
 }
 
-/* Quad q of group i of a Q6_K block as stored in the file, with low and high bits in different
- * places (quant.c). */
+/* Quad q of group i of a Q6_K block as stored in the file, with low and high
+ * bits in different places (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
     const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
     return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
            bits_at(words[32 + half * 8 + at], part * 2, 2) << 4;
 }
 
-/* The words of a Q6_K block: its scales, then for each group two words of low bits and one of high
- * bits. */
+/* The words of a Q6_K block: its scales, then for each group two words of low
+ * bits and one of high bits. */
 INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     vi words[48];
     pack_bytes((uint8_t *)words, rows, at, 192);
@@ -64,8 +65,9 @@ INLINE vi q3_quad(const vi *words, int i, int q) {
            bits_at(words[at], i / 2, 1) << 2;
 }
 
-/* The words of a Q3_K block: its scales, then for each two groups three words, whose bytes have
- * three bits of a quad of either group and two bits of their fourth quads. */
+/* The words of a Q3_K block: its scales, then for each two groups three words,
+ * whose bytes have three bits of a quad of either group and two bits of their
+ * fourth quads. */
 INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
     vi words[24];
     pack_bytes((uint8_t *)words, rows, at, 96);
@@ -82,8 +84,8 @@ INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
     }
 }
 
-/* Packs n blocks of every row, from byte `at` of the row on. Adds the offset of vdot to signed
- * bytes. */
+/* Packs n blocks of every row, from byte `at` of the row on. Adds the offset of
+ * vdot to signed bytes. */
 static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows,
                         size_t at, int n) {
     const int halves = block_halves(type), words = block_words(type),
@@ -106,8 +108,9 @@ static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows,
     }
 }
 
-/* Packs n columns of TYPE_I8, whole groups, and their scales; adds the offset of vdot. The padding
- * bytes of an incomplete quad are 0, so their products are 0. */
+/* Packs n columns of TYPE_I8, whole groups, and their scales; adds the offset
+ * of vdot. The padding bytes of an incomplete quad are 0, so their products are
+ * 0. */
 static void pack_groups(uint8_t *out, const Tensor *w,
                         const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];

@@ -1,27 +1,29 @@
 /* panels.h: weights as the products read them, LANES rows side by side.
  *
- * Owns the two layouts of a panel, and the code that turns its parts into vectors. A panel holds
- * LANES rows of a weight: lane j of every vector belongs to row j.
+ * Owns the two layouts of a panel, and the code that turns its parts into
+ * vectors. A panel holds LANES rows of a weight: lane j of every vector belongs
+ * to row j.
  *
- * Packed: the bytes of the rows in another order. Float types are stored column by column (two-byte
- * types in pairs of columns). GGUF's types are stored block by block: the float16 numbers of a
- * block, then its words of four bytes, each stored for all rows before the next.
+ * Packed: the bytes of the rows in another order. Float types are stored column
+ * by column (two-byte types in pairs of columns). GGUF's types are stored block
+ * by block: the float16 numbers of a block, then its words of four bytes, each
+ * stored for all rows before the next.
  *
- * Unpacked: ready to be multiplied. Float types are columns of float32. Other types are groups,
- * that is, weights that share a scale. A group is stored as quads (four bytes of each row), then
- * its scale, then its min if the type has one. TYPE_F32 and TYPE_I8 have the same layout packed and
- * unpacked.
+ * Unpacked: ready to be multiplied. Float types are columns of float32. Other
+ * types are groups, that is, weights that share a scale. A group is stored as
+ * quads (four bytes of each row), then its scale, then its min if the type has
+ * one. TYPE_F32 and TYPE_I8 have the same layout packed and unpacked.
  *
- * quant.c defines in plain code what the bits of a block mean. panels.c makes panels from rows,
- * tiles.h multiplies them.
+ * quant.c defines in plain code what the bits of a block mean. panels.c makes
+ * panels from rows, tiles.h multiplies them. /
  */
 #pragma once
 
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 
-/* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits of scales), and of
- * its words of four bytes. */
+/* Number of float16 numbers of a block (the scale, and the min or IQ4_XS's bits
+ * of scales), and of its words of four bytes. */
 INLINE int block_halves(Type type) {
     return TYPES[type].mins || type == TYPE_IQ4_XS ? 2 : 1;
 }
@@ -61,9 +63,9 @@ INLINE vi fifth_bits(vi v, int i) {
     return ((v | v << 7 | v << 14 | v << 21) & 0x01010101) << 4;
 }
 
-/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of four groups are
- * computed at once, in the bytes of a word; for the other three groups the compiler reuses the
- * word. */
+/* The 6-bit scale, or min, of group i of a Q4_K or Q5_K block. The scales of
+ * four groups are computed at once, in the bytes of a word; for the other three
+ * groups the compiler reuses the word. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     const vi high = block_word(type, block, min),
              low = block_word(type, block, 2);
@@ -72,14 +74,15 @@ INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
     return four >> 8 * (i % 4) & 255;
 }
 
-/* The byte that stands for a weight of 0. Signed bytes are packed with the offset of vdot. */
+/* The byte that stands for a weight of 0. Signed bytes are packed with the
+ * offset of vdot. */
 INLINE int zero_byte(Type type) {
     return TYPES[type].mins || TYPES[type].zero ? TYPES[type].zero
                                                 : BYTE_OFFSET;
 }
 
-/* Quad q of a group in four words, from word `first` on: the lower halves of their bytes, then the
- * upper ones. */
+/* Quad q of a group in four words, from word `first` on: the lower halves of
+ * their bytes, then the upper ones. */
 INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {
     return bits_at(block_word(type, block, first + q % 4), q / 4 * 4, 4);
 }
@@ -90,21 +93,23 @@ INLINE vi iq4_bytes(vi indices) {
            (int32_t)(BYTE_OFFSET * 0x01010101u);
 }
 
-/* How far the bytes that block_quad returns for group i are shifted to the left. A tile shifts the
- * sum of a group back, which costs less than shifting every quad. */
+/* How far the bytes that block_quad returns for group i are shifted to the
+ * left. A tile shifts the sum of a group back, which costs less than shifting
+ * every quad. */
 INLINE int quad_shift(Type type, int i) {
     return type == TYPE_Q3_K ? i % 2 * 3 : 0;
 }
 
-/* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes of their three
- * words. */
+/* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes
+ * of their three words. */
 INLINE vi fourth_quads(const uint8_t *block, int first) {
     return byte_bits(block_word(TYPE_Q3_K, block, first) >> 6, 3) |
            byte_bits(block_word(TYPE_Q3_K, block, first + 1) >> 4, 12) |
            byte_bits(block_word(TYPE_Q3_K, block, first + 2) >> 2, 48);
 }
 
-/* The 4-bit scale of half i of the groups of Q2_K (shift 0), or its min (shift 4). */
+/* The 4-bit scale of half i of the groups of Q2_K (shift 0), or its min (shift
+ * 4). */
 INLINE vi half_scale(const uint8_t *block, int i, int shift) {
     return block_word(TYPE_Q2_K, block, i / 4) >> (i % 4 * 8 + shift) & 15;
 }
@@ -136,7 +141,8 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
         return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4,
                        4) |
                (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
-    /* after the scales two words of low bits and one of high bits for each group (panels.c) */
+    /* after the scales two words of low bits and one of high bits for each
+     * group (panels.c) */
     case TYPE_Q6_K:
         return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4,
                        4) |
@@ -153,8 +159,13 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, int part) {
     const vf d = vload_f16(block + min * 2 * LANES);
     vi scale = {0};
     switch (type) {
-    case TYPE_F32 ... TYPE_I8: /* have no blocks */
-    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
+    case TYPE_Q8_0:
+    case TYPE_Q4_0:
+    case TYPE_Q4_1:
+    case TYPE_Q5_0:
+    case TYPE_Q5_1:
+    case TYPE_IQ4_NL: return d;
     case TYPE_Q2_K:
         if (!min)
             return d;
@@ -178,7 +189,8 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, int part) {
     return (min ? -1.0f : 1.0f) * (d * vfloat(scale));
 }
 
-/* Bytes of n columns of a float type; two-byte types are stored in pairs of columns. */
+/* Bytes of n columns of a float type; two-byte types are stored in pairs of
+ * columns. */
 INLINE size_t columns_bytes(Type type, int n) {
     return (size_t)(TYPES[type].bytes == 4 ? n : (n + 1) / 2) * VBYTES;
 }
@@ -201,14 +213,15 @@ INLINE int group_quads(int n) {
     return (n + 3) / 4;
 }
 
-/* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0), scale, and min if the
- * type has one. */
+/* Bytes of an unpacked group: quads (BYTE_OFFSET stands for a weight of 0),
+ * scale, and min if the type has one. */
 INLINE size_t group_bytes(int quads, int mins) {
     return (size_t)(quads + 1 + mins) * VBYTES;
 }
 
-/* Bytes of n columns of a packed panel, whole blocks or groups. Columns of two-byte types are
- * padded with zeros to a multiple of 32, the columns that a tile unit multiplies together. */
+/* Bytes of n columns of a packed panel, whole blocks or groups. Columns of
+ * two-byte types are padded with zeros to a multiple of 32, the columns that a
+ * tile unit multiplies together. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     if (w->type == TYPE_I8)
         return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
@@ -226,12 +239,14 @@ INLINE size_t unpacked_bytes(const Tensor *w, int n) {
                  : (size_t)n * VBYTES;
 }
 
-/* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be unaligned. */
+/* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be
+ * unaligned. */
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n);
 
 /* Bytes of all panels of w, rounded up to whole cache lines. */
 size_t panels_bytes(const Tensor *w);
 
-/* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns. Products then read
- * them instead of w->data, with the same bits in the result. */
+/* Packs all of w into w->panels: panels_bytes(w) bytes that the caller owns.
+ * Products then read them instead of w->data, with the same bits in the
+ * result. */
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads);

@@ -1,9 +1,11 @@
-/* quant.c: conversion of weights and activations between float32 and their types.
+/* quant.c: conversion of weights and activations between float32 and their
+ * types.
  *
- * Defines what the bytes of each weight type mean, in plain code that converts one number at a
- * time, and quantizes activations to int8. panels.h has the vector code for blocks; the tests
- * compare it with this file. Compiled without contraction of a * b + c, so that results have the
- * same bits as the reference.
+ * Defines what the bytes of each weight type mean, in plain code that converts
+ * one number at a time, and quantizes activations to int8. panels.h has the
+ * vector code for blocks; the tests compare it with this file. Compiled without
+ * contraction of a * b + c, so that results have the same bits as the
+ * reference. /
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
@@ -11,8 +13,9 @@
 
 /* ---- float32 to int8 ---------------------------------------------------- */
 
-/* max|x|, found by comparing the bits of |x| as integers: the order is the same, NaN is larger than
- * infinity and so is not lost, and the compiler can vectorize it. */
+/* max|x|, found by comparing the bits of |x| as integers: the order is the
+ * same, NaN is larger than infinity and so is not lost, and the compiler can
+ * vectorize it. */
 INLINE float max_abs(const float *x, int n) {
     uint32_t max = 0;
     for (int i = 0; i < n; i++) {
@@ -31,7 +34,8 @@ static float inverse_of(float d) {
 /* adding it rounds |v| < 2^22 to an integer, ties to even */
 static const float MAGIC = 0x1.8p23f;
 
-/* Returns the sum of the bytes in each lane, exact up to 2^24. NaN becomes -127. */
+/* Returns the sum of the bytes in each lane, exact up to 2^24. NaN becomes
+ * -127. */
 INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     vf sums = {0};
     for (int i = 0; i < n; i += LANES) {
@@ -75,13 +79,14 @@ static uint16_t u16_at(const uint8_t *p) {
     return u;
 }
 
-/* 4-bit number i. Every `run` bytes hold first the numbers in their low halves, then those in their
- * high halves. */
+/* 4-bit number i. Every `run` bytes hold first the numbers in their low halves,
+ * then those in their high halves. */
 static int nibble(const uint8_t *p, int i, int run) {
     return p[i / (2 * run) * run + i % run] >> i / run % 2 * 4 & 15;
 }
 
-/* 2-bit number i. Every 32 bytes hold first the numbers in their lowest bits. */
+/* 2-bit number i. Every 32 bytes hold first the numbers in their lowest
+ * bits. */
 static int two_bits(const uint8_t *p, int i) {
     return p[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
 }
@@ -113,9 +118,9 @@ static int block_integer(Type type, const uint8_t *p, int i) {
     return 0;
 }
 
-/* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12 bytes at p, four have
- * scales and the upper bits of later scales, four have mins and the upper bits of later mins, four
- * have the lower bits of both. */
+/* The 6-bit scale of group i of a Q4_K or Q5_K block, or its min: of the 12
+ * bytes at p, four have scales and the upper bits of later scales, four have
+ * mins and the upper bits of later mins, four have the lower bits of both. */
 static int six_bits(const uint8_t *p, int i, bool min) {
     const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
@@ -127,8 +132,13 @@ static float block_scale(Type type, const uint8_t *p, int i, int part) {
     const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
     int scale = 0;
     switch (type) {
-    case TYPE_F32 ... TYPE_I8: /* have no blocks */
-    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d;
+    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
+    case TYPE_Q8_0:
+    case TYPE_Q4_0:
+    case TYPE_Q4_1:
+    case TYPE_Q5_0:
+    case TYPE_Q5_1:
+    case TYPE_IQ4_NL: return d;
     case TYPE_Q2_K: scale = min ? p[2 * i + part - 1] >> 4 : 1; break;
     case TYPE_Q3_K:
         scale =
@@ -206,8 +216,8 @@ static int four_bits(float v) {
     return v > 0 ? (v < 15 ? (int)v : 15) : 0;
 }
 
-/* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x / d) + 8 up to 15,
- * ties up. */
+/* 32 weights: d = x / -8 for the first x of the largest magnitude, q = round(x
+ * / d) + 8 up to 15, ties up. */
 static void quantize_q4_0(uint8_t *p, const float *x) {
     float extreme = x[0];
     for (int i = 1; i < 32; i++)

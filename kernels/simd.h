@@ -1,6 +1,6 @@
-/* simd.h: vectors of LANES floats, and every intrinsic in the program. Each function is a few
- * instructions. Matrix-vector and matrix-matrix products use the same functions, so their results
- * have the same bits. */
+/* simd.h: vectors of LANES floats, and every intrinsic in the program. Each
+ * function is a few instructions. Matrix-vector and matrix-matrix products use
+ * the same functions, so their results have the same bits. */
 #pragma once
 
 #include "base/memory.h"
@@ -31,8 +31,9 @@ typedef __m128i Halves;
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
-/* for i from 0 to n - 1, for a constant n: unrolled, so that arrays of vectors that it indexes stay
- * in registers. Builds for fuzzing define NO_UNROLL and compile faster. */
+/* for i from 0 to n - 1, for a constant n: unrolled, so that arrays of vectors
+ * that it indexes stay in registers. Builds for fuzzing define NO_UNROLL and
+ * compile faster. */
 #define UNROLL(i, n)                                                           \
     UNROLL_NEXT                                                                \
     for (int i = 0; i < (n); i++)
@@ -118,8 +119,9 @@ INLINE vf vfma(vf a, vf b, vf c) {
 #endif
 }
 
-/* a * b + c for one number. In a sum of two products the compiler may fuse either one or none; this
- * function fixes the choice, so that every compiler produces the same bits. */
+/* a * b + c for one number. In a sum of two products the compiler may fuse
+ * either one or none; this function fixes the choice, so that every compiler
+ * produces the same bits. */
 INLINE float fma_float(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
@@ -128,7 +130,8 @@ INLINE float fma_float(float a, float b, float c) {
 #endif
 }
 
-/* mask ? a : b; a lane of a mask is all ones or all zeros, as a comparison returns it. */
+/* mask ? a : b; a lane of a mask is all ones or all zeros, as a comparison
+ * returns it. */
 INLINE vf vselect(vi mask, vf a, vf b) {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
@@ -169,8 +172,9 @@ INLINE float vmax_lane(vf a) {
 #endif
 }
 
-/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b: FIRST_ONES {a0, b0, a1,
- * b1}, LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1, b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
+/* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b:
+ * FIRST_ONES {a0, b0, a1, b1}, LAST_ONES {a2, b2, a3, b3}, FIRST_PAIRS {a0, a1,
+ * b0, b1}, LAST_PAIRS {a2, a3, b2, b3}. */
 #define FOUR(i, p, q, r, s) (i) + (p), (i) + (q), (i) + (r), (i) + (s)
 #if LANES == 16
 #define ALL_FOURS(...)                                                         \
@@ -190,7 +194,8 @@ INLINE float vmax_lane(vf a) {
 #define LAST_PAIRS(a, b)                                                       \
     __builtin_shufflevector(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
-/* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree order. */
+/* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree
+ * order. */
 INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
     const vf ab = FIRST_ONES(a, b) + LAST_ONES(a, b),
              cd = FIRST_ONES(c, d) + LAST_ONES(c, d);
@@ -207,9 +212,10 @@ INLINE float vsum(vf a) {
     return vsum4(a, a, a, a)[0];
 }
 
-/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n. NaN for NaN, infinity
- * beyond the range, and 0 below 1e-30: attention has many such weights, and their products with
- * values would be subnormal, at a hundred cycles each. */
+/* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
+ * NaN for NaN, infinity beyond the range, and 0 below 1e-30: attention has many
+ * such weights, and their products with values would be subnormal, at a hundred
+ * cycles each. */
 INLINE vf vexp(vf x) {
     const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     const vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
@@ -335,8 +341,9 @@ INLINE vf vfrom_f16(vi v) {
 
 /* ---- int8 --------------------------------------------------------------- */
 
-/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to signed weights, and
- * the sums of products are too large by BYTE_OFFSET times the sum of the activations. */
+/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to
+ * signed weights, and the sums of products are too large by BYTE_OFFSET times
+ * the sum of the activations. */
 enum { VBYTES = sizeof(vb), BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 /* Makes the compiler assume that the bytes in v have changed. */
@@ -375,8 +382,8 @@ INLINE vb vset_quad(const int8_t *p) {
     return (vb)vset_int(quad);
 }
 
-/* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for any weights w
- * (offset included) and activations x in [-127, 127]. */
+/* Adds the dot product of the four bytes in lane j to lane j of sum. Exact for
+ * any weights w (offset included) and activations x in [-127, 127]. */
 INLINE vi vdot(vi sum, vb w, vb x) {
 #if SIMD_AVX512
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
@@ -419,7 +426,8 @@ INLINE vf vfloat(vi a) {
 
 /* ---- transposition ------------------------------------------------------ */
 
-/* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at` on. */
+/* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at`
+ * on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #if SIMD_AVX512
     const __m512i one =
@@ -438,8 +446,8 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 #endif
 }
 
-/* Transposes four words of each of LANES rows, from byte `at` on: columns[i] = {word i of rows[0],
- * of rows[1], ...}. */
+/* Transposes four words of each of LANES rows, from byte `at` on: columns[i] =
+ * {word i of rows[0], of rows[1], ...}. */
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
     const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
     const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);

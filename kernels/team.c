@@ -1,10 +1,12 @@
 /* team.c: the threads of a forward pass.
  *
- * Owns how the threads of OpenMP's team start and wait for each other. A sleeping thread takes up
- * to 60 us to wake on a virtual machine, so a waiting thread spins. But if other programs need the
- * processors, a spinning thread keeps its processor from the thread that it waits for. So after a
- * long spin without success the next waits spin briefly and then sleep. The threads of a kept team
- * wait for the next pass in the same way: while a user types, they sleep.
+ * Owns how the threads of OpenMP's team start and wait for each other. A
+ * sleeping thread takes up to 60 us to wake on a virtual machine, so a waiting
+ * thread spins. But if other programs need the processors, a spinning thread
+ * keeps its processor from the thread that it waits for. So after a long spin
+ * without success the next waits spin briefly and then sleep. The threads of a
+ * kept team wait for the next pass in the same way: while a user types, they
+ * sleep. /
  */
 #include "kernels/team.h"
 #include "base/platform.h"
@@ -13,8 +15,9 @@
 
 enum { LONG_SPIN = 10000, BRIEF_SPIN = 1000, BRIEF_WAITS = 1000 };
 
-/* The numbers of the next waits that are brief, within a pass and between passes. At first, threads
- * wait briefly for a pass: beside a busy program a long spin would delay the prompt. */
+/* The numbers of the next waits that are brief, within a pass and between
+ * passes. At first, threads wait briefly for a pass: beside a busy program a
+ * long spin would delay the prompt. */
 static atomic_int within, between = 100;
 
 /* The process has one team at a time, and so one barrier, as in OpenMP. */
@@ -27,8 +30,9 @@ static struct {
     void *context;
 } kept;
 
-/* Spins until the turn has changed. Returns false after too many attempts. Ranks may share the
- * processors of one machine, so their threads always spin briefly. */
+/* Spins until the turn has changed. Returns false after too many attempts.
+ * Ranks may share the processors of one machine, so their threads always spin
+ * briefly. */
 static bool spin(unsigned turn, atomic_int *brief) {
     const bool is_brief = atomic_load(brief) > 0;
     int left = is_brief || n_ranks > 1 ? BRIEF_SPIN : LONG_SPIN;
@@ -66,7 +70,8 @@ void team_barrier(void) {
 
 void team_run(int n, TeamWork *work, void *context) {
     if (n == 1 && !kept.n) {
-        /* without a region, which costs a small model 10 % (docs/performance.md) */
+        /* without a region, which costs a small model 10 %
+         * (docs/performance.md) */
         work(context);
     } else if (n == kept.n) {
         kept.work = work;

@@ -1,4 +1,5 @@
-/* tiles.c: the input and output of tiles: finds, packs and unpacks panels, stores sums. */
+/* tiles.c: the input and output of tiles: finds, packs and unpacks panels,
+ * stores sums. */
 #include "kernels/tiles.h"
 
 /* ---- panels ------------------------------------------------------------- */
@@ -14,8 +15,8 @@ const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
     return p->packed;
 }
 
-/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into the scratch.
- * `offset` as in Unpack. */
+/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into
+ * the scratch. `offset` as in Unpack. */
 static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
                                       int offset, size_t *stride) {
     const Tensor *w = p->w;

@@ -1,12 +1,14 @@
 /* tiles.h: the inner loops of the products.
  *
- * A tile is the outputs of a few panels for a few tokens, whose sums are all in vector registers.
- * This header owns the loops of a tile. tiles_float.c, tiles_int8.c and tiles_k.c compile them for
- * each weight type, in separate files because they are slow to compile. matmul.c calls them.
+ * A tile is the outputs of a few panels for a few tokens, whose sums are all in
+ * vector registers. This header owns the loops of a tile. tiles_float.c,
+ * tiles_int8.c and tiles_k.c compile them for each weight type, in separate
+ * files because they are slow to compile. matmul.c calls them.
  *
- * Each lane is one output, summed over the columns from 0 up; a group of int8 weights, or 16
- * columns of floats, is summed separately and then added. No tile changes that order, so the bits
- * of a result depend neither on chunks nor on threads.
+ * Each lane is one output, summed over the columns from 0 up; a group of int8
+ * weights, or 16 columns of floats, is summed separately and then added. No
+ * tile changes that order, so the bits of a result depend neither on chunks nor
+ * on threads. /
  */
 #pragma once
 
@@ -24,7 +26,8 @@ enum {
     MANY_SUMS = 16                         /* the same, of a unit's tile */
 };
 
-/* What a tile multiplies: columns [col, col + n) of its panels by its tokens, from token t on. */
+/* What a tile multiplies: columns [col, col + n) of its panels by its tokens,
+ * from token t on. */
 typedef struct {
     const uint8_t *panels; /* at column col of the first panel */
     size_t stride;         /* bytes from a panel to the next */
@@ -34,10 +37,12 @@ typedef struct {
     int t, col, n;
 } Operands;
 
-/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums start from 0. */
+/* Adds the products of a tile to sums[panels][tokens]; at column 0 the sums
+ * start from 0. */
 typedef void Tile(vf *sums, Operands o);
 
-/* Unpacks n columns of a packed panel. `offset` is the byte that stands for an int8 weight of 0. */
+/* Unpacks n columns of a packed panel. `offset` is the byte that stands for an
+ * int8 weight of 0. */
 typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset);
 
 /* The functions of a weight type. */
@@ -57,8 +62,8 @@ extern UnpackedTiles groups_32_0, groups_32_1, groups_32_2, groups_16_0;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
 
-/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row + n_rows) and n
- * tokens. */
+/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row +
+ * n_rows) and n tokens. */
 struct Task {
     float *y;
     size_t stride; /* floats from a token of y to the next */
@@ -69,23 +74,24 @@ struct Task {
     const Input *in;
     int n;
     bool add;
-    /* this thread's scratch: panels that are packed or unpacked during the product */
+    /* this thread's scratch: panels that are packed or unpacked during the
+     * product */
     uint8_t *packed, *unpacked;
 };
 
-/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes apart: from w, or packed
- * now into the scratch. */
+/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes
+ * apart: from w, or packed now into the scratch. */
 const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
                              int n, size_t *stride);
 
-/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the first `skip`
- * tokens. */
+/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the
+ * first `skip` tokens. */
 void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
                 int tokens, int skip);
 
-/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in Unpack), then runs the
- * tile, which computes tile_tokens tokens. The last tile ends at the last token, so it recomputes a
- * few. */
+/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in
+ * Unpack), then runs the tile, which computes tile_tokens tokens. The last tile
+ * ends at the last token, so it recomputes a few. */
 void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
                  int tile_tokens, int offset);
 
@@ -141,7 +147,8 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
 
 /* ---- int8 --------------------------------------------------------------- */
 
-/* The layout of a panel's groups. A compile-time constant in every tile, except for TYPE_I8. */
+/* The layout of a panel's groups. A compile-time constant in every tile, except
+ * for TYPE_I8. */
 typedef struct {
     Type type;   /* of packed blocks; TYPE_I8: unpacked groups */
     int weights; /* of a group */
@@ -211,8 +218,8 @@ INLINE float min_sum(const Layout *l, const InputGroup *x, int part) {
                         : x->sum - x->first_sum;
 }
 
-/* Adds the scaled dot products of group i with one panel to the sums, then its mins. The activation
- * groups of consecutive tokens are `next` apart. */
+/* Adds the scaled dot products of group i with one panel to the sums, then its
+ * mins. The activation groups of consecutive tokens are `next` apart. */
 INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
                        const uint8_t *block, int i, const InputGroup *x,
                        size_t next, const int tokens) {
@@ -227,8 +234,8 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
     }
 }
 
-/* Adds the products of quad k of group i of a block. q: the group's activations of the first
- * token. */
+/* Adds the products of quad k of group i of a block. q: the group's activations
+ * of the first token. */
 INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
                      const Layout *l, int i, int k, const int8_t *q,
                      const int n_panels, const int tokens) {
@@ -242,7 +249,8 @@ INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
     }
 }
 
-/* Adds the products of group i of a block. q and x: the group's activations of the first token. */
+/* Adds the products of group i of a block. q and x: the group's activations of
+ * the first token. */
 INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
                       const int8_t *q, const InputGroup *x, const int n_panels,
                       const int tokens) {
@@ -269,31 +277,27 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
                       const int tokens) {
-    /* of a group; groups unrolled together */
-    const int columns = l.weights, step = l.groups == 16 ? 8 : l.groups;
+    const int columns = l.weights; /* of a group */
     const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups +
                           o.col / columns / l.input_groups;
     vf totals[MAX_SUMS];
     UNROLL(k, n_panels * tokens)
         totals[k] = o.col ? sums[k] : (vf){0};
-    for (int g = 0, first = 0; g < o.n / columns; g += step) {
-        UNROLL(i, step)
-            add_group(totals, &o, &l, first + i, q + i * columns,
+    for (int g = 0; g < o.n / columns; g += l.groups) {
+        UNROLL(i, l.groups)
+            add_group(totals, &o, &l, i, q + i * columns,
                       x + i / l.input_groups, n_panels, tokens);
-        q += step * columns;
-        x += step / l.input_groups;
-        first += step;
-        if (first == l.groups) {
-            first = 0;
-            o.panels += l.bytes;
-        }
+        q += l.groups * columns;
+        x += l.groups / l.input_groups;
+        o.panels += l.bytes;
     }
     UNROLL(k, n_panels * tokens)
         sums[k] = totals[k];
 }
 
-/* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the unpacked form. */
+/* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the
+ * unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
                           int n, int offset) {
     const Layout l = packed_layout(type);
@@ -316,15 +320,17 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
 
 /* ---- compiling tiles ---------------------------------------------------- */
 
-/* Each tile is a separate function, because the compiler keeps the sums in registers only if it
- * does not see all tiles at once. NAME_PxT has P panels and T tokens; M is the max. */
+/* Each tile is a separate function, because the compiler keeps the sums in
+ * registers only if it does not see all tiles at once. NAME_PxT has P panels
+ * and T tokens; M is the max. */
 #define TILE(name, tile, layout, panels, tokens)                               \
     NOINLINE void name(vf *sums, Operands o) {                                 \
         tile(sums, o, layout, panels, tokens);                                 \
     }
 
-/* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are faster in one tile
- * than in two. Only processors with 16 lanes have enough registers. */
+/* The tiles of one packed panel, and their list. `eight`: whether 8 tokens are
+ * faster in one tile than in two. Only processors with 16 lanes have enough
+ * registers. */
 #define PACKED_TILES(name, tile, layout)                                       \
     NOINLINE void name##_1x1(vf *sums, Operands o) {                           \
         for (; o.count > 0; o.count--, o.panels += o.stride)                   \

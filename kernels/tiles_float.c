@@ -1,5 +1,5 @@
-/* tiles_float.c: the tiles of float weights (tiles.h). Unpacked, all of them are columns of
- * float32. */
+/* tiles_float.c: the tiles of float weights (tiles.h). Unpacked, all of them
+ * are columns of float32. */
 #include "kernels/tiles.h"
 
 INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel,

@@ -1,6 +1,8 @@
-/* csv.c: writes a profile as a CSV file, or as an HTML page that contains the CSV file.
+/* csv.c: writes a profile as a CSV file, or as an HTML page that contains the
+ * CSV file.
  *
- * The file's first line is a comment with the results that are not about a site, as JSON.
+ * The file's first line is a comment with the results that are not about a
+ * site, as JSON. /
  */
 #include "lab/profile.h"
 #include <math.h>
@@ -18,7 +20,8 @@ static void write_numbers(FILE *out, const double *numbers, int n) {
     fputs(n ? "]" : "[]", out);
 }
 
-/* A phase's norms; for each thread milliseconds of other work, norms, waiting. */
+/* A phase's norms; for each thread milliseconds of other work, norms,
+ * waiting. */
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const Passes *s = &p->passes[phase];
     const double observing =

@@ -2,10 +2,10 @@
 #include "lab/estimate.h"
 #include <math.h>
 
-/* The interval is between two order statistics, which needs no assumption about the distribution
- * (David and Nagaraja 2003, "Order Statistics", section 7.1). Their ranks are from the normal
- * approximation of the binomial distribution.
- */
+/* The interval is between two order statistics, which needs no assumption about
+ * the distribution (David and Nagaraja 2003, "Order Statistics", section 7.1).
+ * Their ranks are from the normal approximation of the binomial distribution.
+ * / */
 Estimate estimate_median(const double *sorted, int n) {
     /* ranks begin at 1 */
     const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))),

@@ -1,8 +1,8 @@
 /* limits.c: the read bandwidth and the peak arithmetic rates of this machine.
  *
- * Owns the loops that measure them. Which loop reads fastest depends on the processor, so several
- * are tried. The result of a loop depends on all of its work, so the compiler cannot remove any of
- * it.
+ * Owns the loops that measure them. Which loop reads fastest depends on the
+ * processor, so several are tried. The result of a loop depends on all of its
+ * work, so the compiler cannot remove any of it. /
  */
 #include "lab/limits.h"
 #include "base/clock.h"
@@ -15,15 +15,15 @@
 
 enum {
     STREAM_SUMS = 8,
-    /* at least latency times throughput of a multiply-add; 12 and two factors fit in 16
-     * registers */
+    /* at least latency times throughput of a multiply-add; 12 and two factors
+     * fit in 16 registers */
     CHAINS = 12,
     UNIT = 4 * STREAM_SUMS * LANES,
     MAX_READ = 512 << 20 /* bytes; larger than the caches */
 };
 
-/* Processes n numbers. Loops that measure bandwidth read p[n], n a multiple of UNIT; the others
- * read only *p. */
+/* Processes n numbers. Loops that measure bandwidth read p[n], n a multiple of
+ * UNIT; the others read only *p. */
 typedef float Loop(const float *p, size_t n);
 
 /* Sums n floats, read as `streams` concurrent streams, which are prefetched
@@ -84,8 +84,8 @@ static float multiply_bytes(const float *p, size_t n) {
     return vsum(vfloat(sums[0]));
 }
 
-/* Numbers per second of a loop, over all threads. Each thread processes `share` numbers per
- * pass. */
+/* Numbers per second of a loop, over all threads. Each thread processes `share`
+ * numbers per pass. */
 static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
                       int threads) {
     /* at least 32 M numbers */

@@ -1,4 +1,5 @@
-/* machine.c: the model, processor, compiler and flags of a measurement, as JSON. */
+/* machine.c: the model, processor, compiler and flags of a measurement, as
+ * JSON. */
 #include "lab/machine.h"
 #include "base/platform.h"
 #include "formats/json.h"

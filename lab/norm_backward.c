@@ -1,12 +1,13 @@
-/* norm_backward.c: gradients of the norms, in double, because the terms of dx nearly cancel.
+/* norm_backward.c: gradients of the norms, in double, because the terms of dx
+ * nearly cancel.
  *
- * With s = 1 / sqrt(mean(x^2) + eps), y_i = x_i s gamma_i and ds/dx_j = -s^3 x_j / dim. For g_i =
- * gamma_i dy_i, the chain rule gives
+ * With s = 1 / sqrt(mean(x^2) + eps), y_i = x_i s gamma_i and ds/dx_j = -s^3
+ * x_j / dim. For g_i = gamma_i dy_i, the chain rule gives
  *
  *     dx_i = s g_i - s^3 x_i mean(g x)
  *
- * For LayerNorm, replace x by x - mean(x) and, because the mean depends on x, g by g - mean(g) in
- * this formula.
+ * For LayerNorm, replace x by x - mean(x) and, because the mean depends on x, g
+ * by g - mean(g) in this formula. /
  */
 #include "lab/norm_backward.h"
 #include <math.h>

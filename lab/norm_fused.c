@@ -3,8 +3,8 @@
 #include "kernels/simd.h"
 #include <math.h>
 
-/* A block of x is still in the first-level cache when its squares are summed, so x and r are read
- * from memory once. */
+/* A block of x is still in the first-level cache when its squares are summed,
+ * so x and r are read from memory once. */
 void add_rmsnorm(float *y, float *x, const float *r, const Norm *norm,
                  int dim) {
     double sum = 0;

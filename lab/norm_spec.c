@@ -1,4 +1,5 @@
-/* norm_spec.c: parses --norm. The sites are in the table of parts (formats/parts.h). */
+/* norm_spec.c: parses --norm. The sites are in the table of parts
+ * (formats/parts.h). */
 #include "lab/norm_spec.h"
 #include "base/error.h"
 #include "base/probe.h"
@@ -24,7 +25,8 @@ static bool parse_kind(Norm *norm, const char *name) {
     return kind < N_NORM_KINDS && !strcmp(known, name);
 }
 
-/* Parses layers from 0, "3." or "0-2.". Returns what follows; NULL if they are invalid. */
+/* Parses layers from 0, "3." or "0-2.". Returns what follows; NULL if they are
+ * invalid. */
 static const char *parse_layers(const char *text, int n_layers, long *first,
                                 long *last) {
     char *end;

@@ -1,9 +1,10 @@
 /* profile.c: the time of each site in each layer, and the size of activations.
  *
- * Owns the hooks that the forward pass calls (base/probe.h). They read the clock and measure the
- * inputs and outputs of norms. The time between the end of a mark and the start of the thread's
- * next mark belongs to the site of the latter. The rest of a pass, the time of the marks
- * themselves, belongs to SITE_PROFILE, so the sites add up to the total.
+ * Owns the hooks that the forward pass calls (base/probe.h). They read the
+ * clock and measure the inputs and outputs of norms. The time between the end
+ * of a mark and the start of the thread's next mark belongs to the site of the
+ * latter. The rest of a pass, the time of the marks themselves, belongs to
+ * SITE_PROFILE, so the sites add up to the total. /
  */
 #include "lab/profile.h"
 #include "base/clock.h"
@@ -131,7 +132,8 @@ static Sizes sizes_of(const float *x, int dim) {
     return (Sizes){squares, sum, max};
 }
 
-/* Adds x[dim], whose first element is `channel`, to the statistics of a norm's inputs. */
+/* Adds x[dim], whose first element is `channel`, to the statistics of a norm's
+ * inputs. */
 static void add_input(Record *r, Sizes sizes, const float *x, int dim,
                       int channel, int position) {
     r->squares_in += sizes.squares / dim;
@@ -212,7 +214,8 @@ Profile *profile_open(Session *session, About about) {
                    .n_places = (int)n_places,
                    .reading = ticks_of_reading()};
     session->probe = &p->probe;
-    /* zeroed here, because the first access to a page takes longer than a site of a small model */
+    /* zeroed here, because the first access to a page takes longer than a site
+     * of a small model */
     if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,
                                        sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_layers, sizeof *p->streams)) ||
@@ -238,7 +241,8 @@ void profile_close(Profile *p) {
 
 /* ---- results ------------------------------------------------------------ */
 
-/* The q-quantile of microseconds per token of a call, interpolated within its bucket. */
+/* The q-quantile of microseconds per token of a call, interpolated within its
+ * bucket. */
 static double quantile(const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++)
@@ -252,15 +256,17 @@ static double quantile(const uint32_t *histogram, double q) {
     return 0;
 }
 
-/* Seconds that other programs took from the first thread at a site. A call is long if it takes more
- * than 8 times the median and 1 us, per token; its time above the median is lost. With fewer than 8
- * calls the median is over all layers. */
+/* Seconds that other programs took from the first thread at a site. A call is
+ * long if it takes more than 8 times the median and 1 us, per token; its time
+ * above the median is lost. With fewer than 8 calls the median is over all
+ * layers. */
 static double lost_at(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
     const Histogram *of_phase = &p->histograms[phase * p->n_places];
     const uint32_t *calls = of_phase[place];
     Histogram all = {0};
-    /* sum over calls of nanoseconds per token; a long call counts as the median */
+    /* sum over calls of nanoseconds per token; a long call counts as the
+     * median */
     double usual = 0;
     bool lost = false;
     for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)

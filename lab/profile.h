@@ -1,4 +1,5 @@
-/* profile.h: the time of each site in each layer, and the size of activations. */
+/* profile.h: the time of each site in each layer, and the size of
+ * activations. */
 #pragma once
 
 #include "base/probe.h"
@@ -7,8 +8,8 @@
 #include "lab/machine.h"
 #include "session.h"
 
-/* A forward pass is decode if each sequence runs one token, possibly followed by draft tokens; else
- * it is prefill. */
+/* A forward pass is decode if each sequence runs one token, possibly followed
+ * by draft tokens; else it is prefill. */
 typedef enum { PREFILL, DECODE, N_PHASES } Phase;
 extern const char *const PHASE_NAMES[N_PHASES];
 
@@ -18,7 +19,8 @@ typedef struct {
 } SiteInfo;
 extern const SiteInfo SITES[N_SITES];
 
-/* Totals of one site in one layer and one phase. Counts are exact up to 2^53. */
+/* Totals of one site in one layer and one phase. Counts are exact up to
+ * 2^53. */
 typedef struct {
     double calls, tokens;
     double seconds; /* without the profiler */
@@ -30,14 +32,15 @@ typedef struct {
     int max_channel, max_position; /* norms: where max_abs occurred */
 } Record;
 
-/* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of two. */
+/* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of
+ * two. */
 enum { BUCKETS = 8 * 39 };
 
 /* Number of calls by duration, in ticks per token that the site processed. */
 typedef uint32_t Histogram[BUCKETS];
 
-/* The residual stream at some positions: the sum over tokens of mean(x^2), and the number of
- * tokens. */
+/* The residual stream at some positions: the sum over tokens of mean(x^2), and
+ * the number of tokens. */
 typedef struct {
     double squares, tokens;
 } StreamSize;
@@ -66,7 +69,8 @@ typedef struct {
     long switches;    /* involuntary context switches before it */
     Phase phase;
     Passes passes[N_PHASES];
-    /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer, after them */
+    /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer,
+     * after them */
     int n_places;
     Record *records;       /* [n_threads][N_PHASES][n_places] */
     Histogram *histograms; /* [N_PHASES][n_places], first thread */
@@ -76,28 +80,31 @@ typedef struct {
     Dump *dump;    /* --dump, not owned; NULL: off */
 } Profile;
 
-/* Starts to observe a session. The caller calls profile_close before session_close. Returns NULL
- * and a message if memory runs out or the model has too many layers. */
+/* Starts to observe a session. The caller calls profile_close before
+ * session_close. Returns NULL and a message if memory runs out or the model has
+ * too many layers. */
 Profile *profile_open(Session *session, About about);
 void profile_close(Profile *p);
 
-/* The cost of reading the clock: the mean of 100 consecutive readings, the min of 10 such means.
- * One reading may take less than the clock's resolution (10 ns on some machines). */
+/* The cost of reading the clock: the mean of 100 consecutive readings, the min
+ * of 10 such means. One reading may take less than the clock's resolution (10
+ * ns on some machines). */
 uint64_t ticks_of_reading(void);
 
-/* One thread's record of a site in a layer, or outside the layers (NO_LAYER). */
+/* One thread's record of a site in a layer, or outside the layers
+ * (NO_LAYER). */
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site);
 
-/* A row of the report. Times are those of the first thread, without `lost`; `work` and activation
- * statistics are of all threads. */
+/* A row of the report. Times are those of the first thread, without `lost`;
+ * `work` and activation statistics are of all threads. */
 typedef struct {
     int layer; /* or NO_LAYER */
     Site site;
     Record record;
     double lost; /* sites of work: seconds that other programs took */
-    /* sites of work: seconds of all threads; of one thread for prefill, and for norms of one
-     * token */
+    /* sites of work: seconds of all threads; of one thread for prefill, and for
+     * norms of one token */
     double work;
     double us; /* microseconds per token of the phase; sites add up */
     /* quantiles of calls: microseconds per token that the site processed */
@@ -106,21 +113,23 @@ typedef struct {
         mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
 } SiteRow;
 
-/* The row of a place below n_places; these are in the order of the forward pass. A site that did
- * not run has no calls, and the row no statistics. */
+/* The row of a place below n_places; these are in the order of the forward
+ * pass. A site that did not run has no calls, and the row no statistics. */
 SiteRow profile_row(const Profile *p, Phase phase, int place);
 
-/* Seconds of one thread in norms, at barriers, and in other sites, without the profiler. */
+/* Seconds of one thread in norms, at barriers, and in other sites, without the
+ * profiler. */
 typedef struct {
     double norms, waiting, others;
 } ThreadTime;
 ThreadTime profile_thread(const Profile *p, int thread, Phase phase);
 
-/* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS). norms, work: seconds
- * of all threads; a norm of one token, which every thread computes, counts once. lost: seconds that
- * other programs took from the first thread. share: norms / work, with the interval of the passes
- * without interruption. of_time, us: the first thread's norms as a share of the time, and in
- * microseconds per token. */
+/* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS).
+ * norms, work: seconds of all threads; a norm of one token, which every thread
+ * computes, counts once. lost: seconds that other programs took from the first
+ * thread. share: norms / work, with the interval of the passes without
+ * interruption. of_time, us: the first thread's norms as a share of the time,
+ * and in microseconds per token. */
 typedef struct {
     double norms, work, lost;
     Estimate share;
@@ -128,9 +137,9 @@ typedef struct {
 } Work;
 Work profile_work(const Profile *p, Phase phase);
 
-/* How much other programs disturbed a measurement: passes, those in which a thread lost its
- * processor, seconds that the first thread lost, seconds that all threads waited at barriers,
- * seconds of all threads. */
+/* How much other programs disturbed a measurement: passes, those in which a
+ * thread lost its processor, seconds that the first thread lost, seconds that
+ * all threads waited at barriers, seconds of all threads. */
 typedef struct {
     double passes, interrupted, lost, waited, seconds;
 } Load;
@@ -138,16 +147,18 @@ typedef struct {
 /* Adds the load during a profile to `sum`, and returns `sum`. */
 const Load *profile_add_load(const Profile *p, Load *sum);
 
-/* Writes a load as a sentence without a newline: "busy: ..." if a tenth of the passes was
- * interrupted or threads waited a quarter of the time, else "idle: ...". */
+/* Writes a load as a sentence without a newline: "busy: ..." if a tenth of the
+ * passes was interrupted or threads waited a quarter of the time, else "idle:
+ * ...". */
 void write_load(FILE *out, const Load *load);
 
-/* Whether profile_report() can write the file `path`: NAME.csv, NAME.html or "" (no file). */
+/* Whether profile_report() can write the file `path`: NAME.csv, NAME.html or ""
+ * (no file). */
 bool profile_format(const char *path);
 
-/* Writes the summary and a table to stderr (a line for each kind of site or, if `layers`, for each
- * layer and site) and, unless `path` is "", the file. Returns -1 and a message if the file cannot
- * be written. */
+/* Writes the summary and a table to stderr (a line for each kind of site or, if
+ * `layers`, for each layer and site) and, unless `path` is "", the file.
+ * Returns -1 and a message if the file cannot be written. */
 int profile_report(const Profile *p, const char *path, bool layers);
 
 /* Write the file NAME.csv, and NAME.html, which contains the former. */

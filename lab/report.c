@@ -1,11 +1,12 @@
-/* report.c: writes the table of --profile to stderr and selects the format of its file. */
+/* report.c: writes the table of --profile to stderr and selects the format of
+ * its file. */
 #include "base/file.h"
 #include "lab/profile.h"
 #include <math.h>
 #include <string.h>
 
-/* Writes a line for each kind of site: sums over the layers, the layer that takes the longest and,
- * for norms, the min and max RMS of their inputs. */
+/* Writes a line for each kind of site: sums over the layers, the layer that
+ * takes the longest and, for norms, the min and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
     const double work = profile_work(p, phase).work;
     fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls",

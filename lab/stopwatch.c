@@ -1,5 +1,5 @@
-/* stopwatch.c: measurements that tolerate other programs on the machine: medians over rounds, and
- * the time of a synthetic text. */
+/* stopwatch.c: measurements that tolerate other programs on the machine:
+ * medians over rounds, and the time of a synthetic text. */
 #include "lab/stopwatch.h"
 #include "base/clock.h"
 #include "base/memory.h"

@@ -54,8 +54,7 @@ enum {
     MAX_TOKENS = 19
 };
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ---------------------------------------------------------- */
 
 static void types_match_gguf(void) {
     Type type;
@@ -75,6 +74,29 @@ static void types_match_gguf(void) {
     CHECK(type_from_gguf(UINT32_MAX, &type) &&
               type_from_gguf(0x80000000, &type),
           "large numbers are types");
+}
+
+/* quantize_row() writes every byte of each type that norma writes, whatever was
+ * there, and the row of zeros has zeros. */
+static void the_types_of_files_are_written(void) {
+    enum { N = 256 };
+    for (Type type = 0; type < (Type)N_TYPES; type++) {
+        uint8_t bytes[2][N * sizeof(float)];
+        float x[N] = {0}, y[N];
+        const size_t size = type_bytes(type, N);
+        if (TYPES[type].file < 0)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            memset(bytes[i], i ? 0xee : 0x11, sizeof bytes[i]);
+            quantize_row(bytes[i], type, x, N);
+        }
+        const Tensor w = {.type = type, .rows = 1, .cols = N, .data = bytes[0]};
+        dequantize_row(y, &w, 0);
+        CHECK(!memcmp(bytes[0], bytes[1], size), "%s: bytes are not written",
+              type_name(type));
+        for (int i = 0; i < N; i++)
+            CHECK(y[i] == 0, "%s: 0 is written as %g", type_name(type), y[i]);
+    }
 }
 
 static void sizes_match_the_file(void) {
@@ -394,6 +416,7 @@ static void quantization_matches_the_library(void) {
 void suite_quant(void) {
     TEST(quantization_matches_the_library);
     TEST(types_match_gguf);
+    TEST(the_types_of_files_are_written);
     TEST(sizes_match_the_file);
     TEST(dequantization_matches_the_library);
     TEST(products_of_every_type);
