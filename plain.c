@@ -1,9 +1,10 @@
 /* plain.c: the transformer, as one text.
  *
- * This is the whole decoder: every formula in double precision, one token after
- * the other, for every family of models and every type of weights. Read it from
- * top to bottom; only the norms are elsewhere (norm.c). From a token at position
- * t of a text and the tokens before it, it computes the logits of the next one:
+ * This is the whole decoder, for every family of models and every type of
+ * weights: each formula as it is, in double precision, one token after the
+ * other. Read it from top to bottom; only the norms are elsewhere (norm.c). It
+ * computes, from the token at position t of a text and those before it, the
+ * logits of the next one:
  *
  *     x = E[token]                                        embed
  *     in each layer:
@@ -17,10 +18,11 @@
  *         x = x + Wdown (silu(Wgate n) * Wup n)           feed_forward, add
  *     logits = Wout norm(x)                               compute_logits
  *
- * q, k, v and a consist of heads of d numbers, each with a p of its own. k_s and
- * v_s of earlier positions s come from the cache. All this is LLaMA (Touvron et
- * al. 2023). A comment that begins with `+` marks a feature of other families,
- * which is off if its number is 0 or its tensor absent. Skip these at first.
+ * q, k, v and a consist of heads of d numbers; each head of q has a p of its
+ * own. k_s and v_s of earlier positions s come from the cache. This is LLaMA
+ * (Touvron et al. 2023). A comment that begins with `+` marks a feature of
+ * other families, which is off if its number is 0 or its tensor absent: skip
+ * these lines at first.
  *
  * The program runs this text with --plain. Without it other files compute the
  * same in float32, fast: docs/architecture.md names the fast function of each
@@ -38,19 +40,20 @@
 /* The token that runs, and its vectors. */
 typedef struct {
     const Model *model;
-    const Rope *ropes;     /* of the session, by RopeUse */
-    double *cache;         /* of the sequence: see cached() */
-    int pos;               /* t */
-    double *x;             /* [dim] the residual stream */
-    double *n, *y;         /* [dim] a sublayer's input, norm(x); its output */
-    double *q, *a;         /* [n_heads][head_size] */
-    double *p;             /* [t + 1] of one head */
-    double *gate, *up;     /* [hidden_dim], or [expert_dim] in an expert */
-    double *down;          /* [dim] output of one MLP or expert */
-    double *router;        /* [n_experts] probabilities of experts */
-    double *expert_weight; /* [n_experts] */
-    double *logits;        /* [vocab_size] */
-    float *row;            /* a row of a weight or of E */
+    const Config *config;
+    const Rope *ropes; /* of the session, by RopeUse */
+    double *cache;     /* of the sequence: see cached() */
+    int pos;           /* t */
+    double *x;         /* [dim] the residual stream */
+    double *n, *y;     /* [dim] a sublayer's input, norm(x), and its output */
+    double *q, *a;     /* [n_heads][head_size] */
+    double *p;         /* [t + 1] of one head */
+    double *gate, *up; /* [hidden_dim], or [expert_dim] in an expert */
+    double *down;      /* [dim] output of one MLP or expert */
+    double *p_experts; /* [n_experts] probabilities */
+    double *experts;   /* [n_experts] weights */
+    double *logits;    /* [vocab_size] */
+    float *row;        /* a row of a weight or of E */
 } Token;
 
 /* ---- products and softmax ----------------------------------------------- */
@@ -111,28 +114,33 @@ static void rotate(double *head, const Rope *r, int t) {
     }
 }
 
+/* + Qwen 3: a norm of each head of v[n_heads][head_size]; OLMo 2: of all. */
+static void norm_heads(const Token *t, double *v, const Norm *norm,
+                       int n_heads) {
+    const int together = t->config->wide_head_norms ? n_heads : 1,
+              size = together * t->config->head_size;
+    for (int h = 0; h < n_heads; h += together, v += size)
+        norm_plain(v, v, norm, size);
+}
+
 /* Gives queries or keys v[n_heads][head_size] their position. */
 static void position(const Token *t, const Layer *layer, double *v,
                      const Norm *norm, int n_heads) {
-    const Config *c = &t->model->config;
-    const int d = c->head_size;
-    const int joint =
-        c->wide_head_norms ? n_heads : 1; /* + OLMo 2: all heads */
-    for (int step = 0; step < 2; step++)
-        if (step == c->late_head_norms) /* + Qwen 3: first; Hunyuan: last */
-            for (int h = 0; h < n_heads; h += joint)
-                norm_plain(v + h * d, v + h * d, norm, joint * d);
-        else
-            for (int h = 0; h < n_heads; h++)
-                rotate(v + h * d, &t->ropes[layer->rope], t->pos);
+    const Config *c = t->config;
+    if (!c->late_head_norms)
+        norm_heads(t, v, norm, n_heads); /* + Qwen 3 */
+    for (int h = 0; h < n_heads; h++)
+        rotate(v + h * c->head_size, &t->ropes[layer->rope], t->pos);
+    if (c->late_head_norms)
+        norm_heads(t, v, norm, n_heads); /* + Hunyuan */
 }
 
-/* Where the cache has the keys or values of a position,
- * [n_kv_heads][head_size]: it is [pos][layer][keys, values]. It saves running
- * all earlier tokens again for each new one. */
+/* The keys or values [n_kv_heads][head_size] of a position in the cache, which
+ * is [pos][layer][keys, values]. Without it, each new token would have to run
+ * all earlier ones again. */
 static double *cached(const Token *t, const Layer *layer, int pos,
                       KvKind kind) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     const size_t row = ((size_t)pos * c->n_layers + layer->index) * 2 + kind;
     return t->cache + row * c->n_kv_heads * c->head_size;
 }
@@ -141,7 +149,7 @@ static double *cached(const Token *t, const Layer *layer, int pos,
  * is causal: s ends at t, so no token sees a later one. A group of query heads
  * shares a head of keys and values (Ainslie et al. 2023). */
 static void attend_head(const Token *t, const Layer *layer, int h) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     const int d = c->head_size, kv_head = h / (c->n_heads / c->n_kv_heads);
     const double *q = t->q + h * d;
     double *a = t->a + h * d, *p = t->p;
@@ -168,7 +176,7 @@ static void attend_head(const Token *t, const Layer *layer, int h) {
 /* y = Wo a: the heads, each of which looked elsewhere, mixed. */
 static void self_attention(const Token *t, const Layer *layer, double *y,
                            const double *n) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     double *k = cached(t, layer, t->pos, KV_KEYS),
            *v = cached(t, layer, t->pos, KV_VALUES);
     matmul(t, t->q, &layer->wq, n);
@@ -198,7 +206,7 @@ static double activate(Activation activation, double z) {
  * has Wdown relu(Wup n); here a second product, the gate, replaces relu. */
 static void swiglu(const Token *t, const Mlp *m, double weight, double *y,
                    const double *n) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     matmul(t, t->gate, &m->gate, n);
     if (m->up.data) /* + Arcee: absent */
         matmul(t, t->up, &m->up, n);
@@ -214,39 +222,39 @@ static void swiglu(const Token *t, const Mlp *m, double weight, double *y,
  * more probable (Shazeer et al. 2017); of equal ones, the first come first. */
 static void choose_experts(const Token *t, const Layer *layer,
                            const double *n) {
-    const Config *c = &t->model->config;
-    double *p = t->router, *weight = t->expert_weight, sum = 0;
+    const Config *c = t->config;
+    double *p = t->p_experts, *weight = t->experts, sum = 0;
     matmul(t, p, &layer->router, n);
     softmax(p, c->n_experts);
     for (int e = 0; e < c->n_experts; e++) {
         int better = 0;
         for (int o = 0; o < c->n_experts; o++)
             better += p[o] > p[e] || (p[o] == p[e] && o < e);
-        weight[e] = better < c->n_experts_used ? p[e] : 0;
-        sum += weight[e];
+        sum += weight[e] = better < c->n_experts_used ? p[e] : 0;
     }
     for (int e = 0; c->norm_topk && e < c->n_experts; e++)
         weight[e] /= sum;
 }
 
-/* y = mlp(n): one SwiGLU; + Mixtral: the chosen ones of many. */
+/* y = mlp(n): one SwiGLU; + Mixtral: those of the chosen experts. */
 static void feed_forward(const Token *t, const Layer *layer, double *y,
                          const double *n) {
-    const Config *c = &t->model->config;
+    const Mlp *m = &layer->mlp;
     double weight = 1;
-    for (int i = 0; i < c->dim; i++)
+    for (int i = 0; i < t->config->dim; i++)
         y[i] = 0;
-    if (layer->experts)
-        choose_experts(t, layer, n);
-    for (int e = 0; layer->experts && e < c->n_experts; e++)
-        if (t->expert_weight[e] != 0)
-            swiglu(t, &layer->experts[e], t->expert_weight[e], y, n);
-    if (layer->mlp.weight.data) { /* + Qwen 2 MoE: an expert for all tokens */
-        matmul(t, &weight, &layer->mlp.weight, n);
+    if (m->weight.data) { /* + Qwen 2 MoE: an expert for all tokens */
+        matmul(t, &weight, &m->weight, n);
         weight = 1 / (1 + exp(-weight));
     }
-    if (layer->mlp.gate.data)
-        swiglu(t, &layer->mlp, weight, y, n);
+    if (m->gate.data) /* + Mixtral: absent */
+        swiglu(t, m, weight, y, n);
+    if (layer->experts) {
+        choose_experts(t, layer, n);
+        for (int e = 0; e < t->config->n_experts; e++)
+            if (t->experts[e] != 0)
+                swiglu(t, &layer->experts[e], t->experts[e], y, n);
+    }
 }
 
 /* ---- layers (sec. 3.1) -------------------------------------------------- */
@@ -254,7 +262,7 @@ static void feed_forward(const Token *t, const Layer *layer, double *y,
 /* x += y: the residual connection (He et al. 2015). All sublayers add to one
  * stream, which reaches the last layer whatever they do. */
 static void add(const Token *t, double *x, double *y, const Norm *post) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     norm_plain(y, y, post, c->dim); /* + Gemma 2, OLMo 2: a post-norm */
     for (int i = 0; i < c->dim; i++)
         x[i] += scale_or(c->residual_scale, 1) * y[i]; /* + Granite */
@@ -262,7 +270,7 @@ static void add(const Token *t, double *x, double *y, const Norm *post) {
 
 /* x += self_attention(norm(x)), x += feed_forward(norm(x)). */
 static void run_layer(const Token *t, const Layer *layer) {
-    const int dim = t->model->config.dim;
+    const int dim = t->config->dim;
     double *x = t->x, *n = t->n, *y = t->y;
     norm_plain(n, x, &layer->attn_norm, dim);
     self_attention(t, layer, y, n);
@@ -277,7 +285,7 @@ static void run_layer(const Token *t, const Layer *layer) {
 
 /* x = E[token], of E[vocab_size][dim]. */
 static void embed(const Token *t, int token) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     dequantize_row(t->row, &t->model->embedding, token);
     for (int i = 0; i < c->dim; i++)
         t->x[i] = t->row[i] * scale_or(c->embedding_scale, 1); /* + Gemma */
@@ -286,17 +294,25 @@ static void embed(const Token *t, int token) {
 /* logits = Wout norm(x). Their softmax is the probability of each token of the
  * vocabulary to be the next one (sampler.c). */
 static void compute_logits(const Token *t, float *logits) {
-    const Config *c = &t->model->config;
+    const Config *c = t->config;
     norm_plain(t->n, t->x, &t->model->final_norm, c->dim);
     matmul(t, t->logits, &t->model->output, t->n);
-    for (int i = 0; i < c->vocab_size; i++) {
-        const double scale = scale_or(c->logit_scale, 1); /* + Granite */
-        logits[i] =
-            (float)limit(scale * t->logits[i], c->logit_cap); /* + Gemma 2 */
-    }
+    for (int i = 0; i < c->vocab_size; i++)
+        logits[i] = (float)limit(/* + Gemma 2, Granite */
+                                 scale_or(c->logit_scale, 1) * t->logits[i],
+                                 c->logit_cap);
 }
 
-/* ---- the decoder, and the cache of a sequence --------------------------- */
+/* The decoder. Its logits are computed only if they are requested. */
+static void decode(const Token *t, int token, float *logits) {
+    embed(t, token);
+    for (int l = 0; l < t->config->n_layers; l++)
+        run_layer(t, &t->model->layers[l]);
+    if (logits)
+        compute_logits(t, logits);
+}
+
+/* ---- memory ------------------------------------------------------------- */
 
 /* Doubles of n positions in a cache. */
 static size_t cache_size(const Config *c, int n) {
@@ -309,7 +325,7 @@ static int reserve(Sequence *q, const Config *c, int n) {
     if (n <= q->plain_room)
         return 0;
     double *cache =
-        realloc(q->plain_cache, cache_size(c, 2 * n) * sizeof *cache);
+        realloc(q->plain_cache, 2 * cache_size(c, n) * sizeof *cache);
     if (!cache)
         return fail("out of memory: a cache of %d positions", n);
     q->plain_cache = cache;
@@ -318,69 +334,56 @@ static int reserve(Sequence *q, const Config *c, int n) {
 }
 
 int plain_fork(Session *s, int to, int from) {
+    const Config *c = &s->model->config;
     const Sequence *source = &s->sequences[from];
     Sequence *copy = &s->sequences[to];
-    const Config *c = &s->model->config;
-    if (reserve(copy, c, source->plain_room))
+    const int n = source->plain_room;
+    if (reserve(copy, c, n))
         return -1;
-    for (size_t i = 0; i < cache_size(c, source->plain_room); i++)
+    for (size_t i = 0; i < cache_size(c, n); i++)
         copy->plain_cache[i] = source->plain_cache[i];
     return 0;
 }
 
-/* Runs a step; its logits become row `row` of the session's. -1: out of memory,
- * or Ctrl-C. */
-static int run_step(Session *s, const Step *step, int row) {
-    const Model *m = s->model;
-    const Config *c = &m->config;
+/* Runs a step. -1: out of memory, or Ctrl-C. */
+static int run_step(const Session *s, const Step *step, float *logits) {
+    const Config *c = &s->model->config;
     Sequence *q = &s->sequences[step->sequence];
-    Token t = {.model = m, .ropes = s->ropes, .pos = step->pos};
-    double **const vectors[] = {&t.x,
-                                &t.n,
-                                &t.y,
-                                &t.q,
-                                &t.a,
-                                &t.p,
-                                &t.gate,
-                                &t.up,
-                                &t.down,
-                                &t.router,
-                                &t.expert_weight,
-                                &t.logits};
-    const int n = sizeof vectors / sizeof *vectors;
-    /* each vector has room for the longest: pages not used cost nothing */
-    const size_t size = (size_t)c->dim + c->n_heads * c->head_size + t.pos + 1 +
+    Token t = {s->model, c, s->ropes, .pos = step->pos};
+    double **const vectors[] = {&t.x,    &t.n,         &t.y,       &t.q,
+                                &t.a,    &t.p,         &t.gate,    &t.up,
+                                &t.down, &t.p_experts, &t.experts, &t.logits};
+    enum { N_VECTORS = sizeof vectors / sizeof *vectors };
+    /* room for the longest one in each; pages not touched cost nothing */
+    const size_t size = (size_t)c->dim + c->n_heads * c->head_size +
                         c->hidden_dim + c->expert_dim + c->n_experts +
-                        c->vocab_size;
-    float *logits =
-        realloc(s->plain_logits, (row + 1) * sizeof *logits * c->vocab_size);
-    if (!logits)
-        return fail("out of memory: %d rows of logits", row + 1);
-    s->plain_logits = logits;
-    double *memory = allocate(n + 1, size * sizeof *memory);
+                        c->vocab_size + t.pos + 1;
+    double *memory = allocate(N_VECTORS + 1, size * sizeof *memory);
     if (!memory || reserve(q, c, t.pos + 1)) {
         free(memory);
         return -1;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < N_VECTORS; i++)
         *vectors[i] = memory + i * size;
-    t.row = (float *)(memory + n * size);
+    t.row = (float *)(memory + N_VECTORS * size);
     t.cache = q->plain_cache;
-
-    embed(&t, step->token);
-    for (int l = 0; l < c->n_layers; l++)
-        run_layer(&t, &m->layers[l]);
-    if (step->logits)
-        compute_logits(&t, logits + (size_t)row * c->vocab_size);
+    decode(&t, step->token, step->logits ? logits : NULL);
     free(memory);
     return interrupted ? -1 : 0;
 }
 
 const float *plain_forward(Session *s, const Step *steps, int n) {
-    for (int i = 0, rows = 0; i < n; i++) {
-        if (run_step(s, &steps[i], rows))
-            return NULL;
+    const int vocab_size = s->model->config.vocab_size;
+    int rows = 1; /* one to spare, so that the result is not NULL */
+    for (int i = 0; i < n; i++)
         rows += steps[i].logits != NO_LOGITS;
+    free(s->plain_logits);
+    float *logits = s->plain_logits =
+        allocate(rows, vocab_size * sizeof *logits);
+    for (int i = 0; logits && i < n; i++) {
+        if (run_step(s, &steps[i], logits))
+            return NULL;
+        logits += steps[i].logits ? vocab_size : 0;
     }
     return s->plain_logits;
 }
