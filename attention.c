@@ -31,17 +31,6 @@
 #include <math.h>
 #include <omp.h>
 
-/* The first position that a query at position pos sees, up to its own. */
-static int first_visible(const Layer *layer, int pos) {
-    const bool hides = layer->window > 0 && pos >= layer->window;
-    return hides ? pos - layer->window + 1 : 0;
-}
-
-static float score_scale(const Config *c) {
-    return c->attention_scale != 0 ? c->attention_scale
-                                   : 1.0f / sqrtf((float)c->head_size);
-}
-
 /* ---- queries, keys, values --------------------------------------------- */
 
 /* This process's heads of one projection (queries, keys or values), and the
@@ -152,7 +141,7 @@ static void write_heads(const Session *s, int layer, KvKind kind,
                      head_of(h, i, a->first), h->stride, a->n, a->pos);
 }
 
-/* ---- the fast form: attend ---------------------------------------------- */
+/* ---- attend ------------------------------------------------------------- */
 
 /* Computes attention for 1 to 4 queries of a span and KV head `head`, from
  * query `first` on. Query i belongs to step i / group of the span and to query
@@ -168,7 +157,9 @@ static void attend_queries(const Session *s, const Layer *layer,
     float *scores = s->chunk.scores + thread * KV_QUERIES * positions;
     Queries a = {.size = c->head_size,
                  .head = head,
-                 .scale = score_scale(c),
+                 .scale = c->attention_scale != 0
+                              ? c->attention_scale
+                              : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
     for (int k = 0; k < count; k++) {
         /* of 3 queries, the last is computed twice */
@@ -180,7 +171,8 @@ static void attend_queries(const Session *s, const Layer *layer,
         a.out[k] = s->chunk.att + at;
         a.scores[k] = scores + k * positions;
         a.n_keys[k] = pos + 1;
-        a.first_key[k] = first_visible(layer, pos);
+        if (layer->window > 0 && pos >= layer->window)
+            a.first_key[k] = pos - layer->window + 1;
     }
     attend(&a, &s->sequences[span->sequence].kv.layers[layer->index],
            s->kv_type, count);

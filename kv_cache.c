@@ -30,15 +30,6 @@ static size_t element_bytes(const KvCache *kv) {
     return kv->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Index of element i of a head's key or value at a position, in a layer with
- * this many blocks: a ring, if they are fewer than the positions. */
-static size_t place(const KvCache *kv, int part, int blocks, int head, int pos,
-                    int i) {
-    return (size_t)head * kv_head_elements(kv->head_size, blocks) +
-           kv_at(kv->head_size, part, blocks, pos / KV_BLOCK % blocks, i) +
-           pos % KV_BLOCK;
-}
-
 /* Copies a layer's keys or values into memory with room for more blocks: each
  * part of each head in turn. */
 static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
@@ -163,10 +154,13 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
     const int size = kv->head_size,
               part = kind == KV_KEYS ? size : KV_VALUE_PART;
     for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
+        const int block = (pos + t) / KV_BLOCK % l->blocks; /* of a ring */
+        const size_t start =
+            head * kv_head_elements(size, l->blocks) + (pos + t) % KV_BLOCK;
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int i = 0; i < size; i += part) {
             void *cache = kind == KV_KEYS ? l->keys : l->values;
-            const size_t at = place(kv, part, l->blocks, head, pos + t, i);
+            const size_t at = start + kv_at(size, part, l->blocks, block, i);
             const int width = kv_part_width(size, part, i);
             if (count == LANES)
                 write_part(kv->type, cache, at, rows + i, stride, width);

@@ -21,11 +21,6 @@ const ActivationRow ACTIVATIONS[] = {
 _Static_assert(sizeof ACTIVATIONS / sizeof *ACTIVATIONS == N_ACTIVATIONS,
                "an activation has no row");
 
-/* The factor of the output for the logit of a shared expert. */
-static float sigmoid(float z) {
-    return 1 / (1 + expf(-z));
-}
-
 /* silu(a) = a / (1 + e^-a), or GELU in its tanh form (Hendrycks & Gimpel
  * 2016, sec. 2), a / 2 (1 + tanh(z)) = a / (1 + e^-2z) with z = sqrt(2 / pi)
  * (a + 0.044715 a^3). */
@@ -69,8 +64,8 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
             float weight = 1;
-            if (m->weight.data)
-                weight = sigmoid(s->chunk.shared[t]);
+            if (m->weight.data) /* of a shared expert: the sigmoid */
+                weight = 1 / (1 + expf(-s->chunk.shared[t]));
             activate(activation, gate + at, up ? up + at : NULL, weight, count);
         }
     }
