@@ -54,7 +54,7 @@ LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
-# SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites.
+# SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites. TEST: the only test to run.
 CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c %/test_$(s)_draws.c),$(TESTS)),$(TESTS))
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
@@ -71,7 +71,7 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all objects run test tests coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
+.PHONY: all objects run test tests documents coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
 all:
 	+@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
@@ -101,12 +101,13 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(dir $(OBJECTS) $(COUNTED) $(TESTS:%=$(BUILD)/%))
 	@echo '$(CC) $(FLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS) $(LDFLAGS)' > $@
 
-# EXTRA: additional flags of some objects. Loaders and modes have no loops that -O3 speeds up; -O2 compiles faster. Tests
-# run once, so -O1 is enough. Tests are compiled without --coverage: it makes fork and exec write files, which some tests
-# forbid.
+# EXTRA: additional flags of some objects. -O3 speeds up no loop of a loader, and -O2 compiles faster; -O1 takes two thirds
+# of that, and is enough for modes, for the largest files of formats/, and for tests, which run once. Tests are compiled
+# without --coverage: it makes fork and exec write files, which some tests forbid.
 O1 := $(if $(filter -O3,$(CFLAGS)),-O1)
 O2 := $(if $(filter -O3,$(CFLAGS)),-O2)
-$(addprefix $(BUILD)/,base/%.o cluster/%.o formats/%.o modes/%.o text/%.o): EXTRA = $(O2)
+$(addprefix $(BUILD)/,base/%.o cluster/%.o formats/%.o text/%.o): EXTRA = $(O2)
+$(addprefix $(BUILD)/,modes/%.o $(patsubst %,formats/%.o,jinja gguf_write folder reader)): EXTRA = $(O1)
 $(BUILD)/kernels/quant.o: EXTRA = -ffp-contract=off
 $(BUILD)/lab/machine.o: EXTRA = -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 $(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize
@@ -128,10 +129,12 @@ $(BUILD)/counted/%.o: %.c $(BUILD)/flags
 
 # With more threads than free processors, spinning takes minutes. These settings limit it (libgomp) or disable it (libomp).
 WAITING := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=300
-test: tests ## build and run all tests in C (SUITES='json bpe': only these suites)
-	@$(WAITING) NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
+test: tests ## build and run all tests in C (SUITES='json bpe': only these suites; TEST=name: only this test)
+	@$(WAITING) $(if $(TEST),NORMA_TEST='$(TEST)') NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
 	$(if $(MPI),@export $(WAITING); for n in $(TEST_RANKS); do \
 	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(RUNNER) sequences || exit 1; done)
+documents: ## only the suites that compare documents with what they describe
+	@$(MAKE) --no-print-directory test SUITES='textbook batching'
 tests:
 	+@$(PARALLEL) $(RUNNER) $(GROWTH) $(PROGRAM)
 

@@ -4,7 +4,8 @@
  *     tests/all A B ...   these suites
  *     tests/all A         this suite, in this process
  *
- * NORMA_JOBS limits the number of processes. The suite `growth` runs in the program tests/growth,
+ * NORMA_JOBS limits the number of processes; NORMA_TEST names the only test to run. Failures are
+ * repeated at the end. The suite `growth` runs in the program tests/growth,
  * which counts the steps of the code that reads files (steps.c).
  */
 #include "base/clock.h"
@@ -37,6 +38,7 @@ enum { N_SUITES = sizeof suites / sizeof *suites, MAX_REASONS = 8 };
 
 static int n_passed, n_failed, n_skipped;
 static char reasons[MAX_REASONS][256]; /* of skipped tests */
+static char failures[1 << 14];         /* a line for each */
 static char folder[PATH_MAX / 2];
 
 static Suite *find_suite(const char *name) {
@@ -86,8 +88,14 @@ static void add_reason(const char *reason) {
     }
 }
 
-/* Prints the output of a suite, except its counts and the reasons for skipped tests, which are
- * collected. */
+static void add_failure(const char *suite, const char *what) {
+    const size_t used = strlen(failures);
+    snprintf(failures + used, sizeof failures - used, "FAILED  %s: %s\n", suite,
+             what);
+}
+
+/* Prints the output of a suite, except its counts, its failures and the reasons for skipped tests,
+ * which are collected. */
 static void report(const Suite *s, int state) {
     bool found = false;
     int counts[3] = {0};
@@ -101,6 +109,8 @@ static void report(const Suite *s, int state) {
             memcpy(counts, n, sizeof counts), found = true;
         else if (!strncmp(line, "skipped: ", 9))
             add_reason(line + 9);
+        else if (!strncmp(line, "FAILED  ", 8))
+            add_failure(s->name, line + 8);
         else
             puts(line);
     }
@@ -108,8 +118,12 @@ static void report(const Suite *s, int state) {
         fclose(log);
     const bool ended =
         found && WIFEXITED(state) && WEXITSTATUS(state) == (counts[1] > 0);
-    if (WIFSIGNALED(state))
-        printf("killed by signal %d\n", WTERMSIG(state));
+    if (!ended) {
+        snprintf(line, sizeof line, "%s %d",
+                 WIFSIGNALED(state) ? "killed by signal" : "ended with status",
+                 WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
+        add_failure(s->name, line);
+    }
     n_passed += counts[0];
     n_failed += counts[1] + !ended;
     n_skipped += counts[2];
@@ -175,6 +189,7 @@ int main(int argc, char **argv) {
     folder_remove(folder);
     for (int i = 0; i < MAX_REASONS && *reasons[i]; i++)
         printf("skipped: %s\n", reasons[i]);
+    fputs(failures, stdout);
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
     return n_failed > 0;
 }

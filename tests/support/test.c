@@ -16,15 +16,25 @@
 
 static int n_passed, n_failed, n_skipped;
 static bool failed, skipped;
+static char first_words[256];  /* of the running test's failure */
+static char failures[1 << 13]; /* a line for each, repeated at the end */
 static char folder[PATH_MAX / 2];
 
 void test_fail(const char *file, int line, const char *format, ...) {
     va_list args;
+    char words[sizeof first_words];
     va_start(args, format);
     printf("%s:%d: ", file, line);
     vprintf(format, args);
     putchar('\n');
     va_end(args);
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    words[strcspn(words, "\n")] = '\0';
+    if (!failed)
+        snprintf(first_words, sizeof first_words, "%s:%d: %.180s", file, line,
+                 words);
     failed = true;
 }
 
@@ -34,10 +44,15 @@ void test_skip(const char *why) {
 }
 
 void test_run(const char *name, void (*test)(void)) {
+    const char *chosen = getenv("NORMA_TEST");
+    if (chosen && strcmp(name, chosen) != 0)
+        return;
     failed = skipped = false;
     test();
     if (failed)
-        printf("FAILED %s\n", name);
+        snprintf(failures + strlen(failures),
+                 sizeof failures - strlen(failures), "FAILED  %s: %s\n", name,
+                 first_words);
     fflush(stdout);
     n_failed += failed;
     n_skipped += skipped && !failed;
@@ -114,7 +129,10 @@ bool test_fast(void) {
     return getenv("NORMA_FAST") != NULL;
 }
 bool test_thorough(void) {
-    return getenv("NORMA_THOROUGH") != NULL;
+#ifdef SANITIZED
+    return !test_fast();
+#endif
+    return getenv("NORMA_THOROUGH") && !test_fast();
 }
 
 void temporary_folder(char *path, size_t room) {
@@ -142,6 +160,12 @@ void test_end(void) {
 }
 
 int test_counts(void) {
+    const char *chosen = getenv("NORMA_TEST");
+    if (chosen && !(n_passed + n_failed + n_skipped)) {
+        printf("FAILED  no test of the suite is called '%s'\n", chosen);
+        n_failed++;
+    }
+    fputs(failures, stdout);
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
     fflush(stdout);
     return n_failed > 0;

@@ -66,8 +66,8 @@ int stderr_show(void);
 /* The first 16383 bytes of the captured stderr. */
 const char *stderr_text(void);
 
-/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether NORMA_THOROUGH is set, as in
- * .ci/run: also the cases that `make test` omits. */
+/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether the loops that `make test` shortens
+ * run in full: under the sanitizers, and if NORMA_THOROUGH is set, as in .ci/run. */
 bool test_fast(void);
 bool test_thorough(void);
 

@@ -335,7 +335,7 @@ void check_golden_tokens(const Tokenizer *t, const char *name,
     const int group = (int)golden[2];
     uint32_t h = HASH_START;
     draw.t = t;
-    for (int i = 0; i < (test_fast() ? N_TEXTS / 10 : N_TEXTS); i++) {
+    for (int i = 0; i < (test_thorough() ? N_TEXTS : N_TEXTS / 10); i++) {
         make_text(&draw, i);
         check_text(t, name, i, check, &h);
         if (i % group < group - 1)
