@@ -25,14 +25,23 @@ int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
  * beta, or biases on the weights that add to the residual stream. */
 int model_center(Model *model, const char *path);
 
-/* Writes a model, with weights of a type that norma writes (type_from_name), and its tokenizer
- * (NULL: none). `fold`: multiplies the gamma of norms into the columns of the next weights if that
- * is algebraically exact, and writes 1 for it; notes name the other norms. `center`, after
- * model_center(): the rows of the embedding and the vectors that other weights add to the residual
- * stream lose their means. Weights whose rows are not a multiple of the type's blocks become
- * float16. Returns -1 and a message that begins with `source` if GGUF cannot store the model or the
+/* How a model is written. */
+typedef struct {
+    Type type; /* of the weights; norma writes it (type_from_name) */
+    bool
+        pure; /* q4_0: also of the embedding and the output, else they are q8_0 */
+    /* multiply the gamma of norms into the columns of the next weights if that is algebraically
+     * exact, and write 1 for it; notes name the other norms */
+    bool fold;
+    /* after model_center(): the rows of the embedding and the vectors that other weights add to the
+     * residual stream lose their means */
+    bool center;
+} GgufForm;
+
+/* Writes a model and its tokenizer. NULL: the tokenizer of the GGUF file that the model comes from,
+ * or none. Other keys of that file are copied. Weights whose rows are not a multiple of the type's
+ * blocks become float16. Returns -1 and a message that begins with `source` if GGUF cannot store the model or the
  * tokenizer; notes name small differences. The file appears whole or not at all; after Ctrl-C it
  * does not appear, and 0 is returned. */
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     bool fold, bool center, const char *source,
-                     const char *path);
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
+                     GgufForm form, const char *source, const char *path);

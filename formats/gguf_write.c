@@ -31,11 +31,11 @@ typedef struct {
     const char *source;         /* the model's path, for messages */
     const ModelFamily *family;  /* of the file */
     Header header;              /* the values of its keys */
-    Type type;                  /* requested */
-    bool fold, center; /* gamma into weights; weights lose their means */
-    int status;        /* -1 after a message */
-    MergeRule *rules;  /* the tokenizer's, by rank; owned */
-    float *scores;     /* of pieces, owned */
+    GgufForm form;
+    Gguf given;       /* the keys of the file that the model comes from */
+    int status;       /* -1 after a message */
+    MergeRule *rules; /* the tokenizer's, by rank; owned */
+    float *scores;    /* of pieces, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
     Buffer head; /* metadata and tensor table */
     uint64_t n_keys, n_tensors;
@@ -317,7 +317,7 @@ static void write_piece_name(Writer *w, const Piece *p) {
     for (const char *s = p->text; s < p->text + p->length; s++)
         if (byte_level && p->kind == PIECE_TEXT)
             write_bytes(w, name, byte_name(name, *s));
-        else if (!byte_level && *s == ' ')
+        else if (!byte_level && *s == ' ' && p->kind != PIECE_USER)
             write_bytes(w, SPACE_MARK, 3);
         else if (byte_level || *s != '\n' || p->kind != PIECE_CONTROL)
             write_bytes(w, s, 1);
@@ -350,10 +350,12 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
         const Piece *p = &pieces->list[id];
-        const bool unused =
-            p->kind == PIECE_CONTROL && id != t->bos && id != t->eos;
+        const bool unmatched = p->kind == PIECE_CONTROL,
+                   unused = unmatched && id != t->bos && id != t->eos;
         const PieceKind kind = becomes_control(t, p) ? PIECE_CONTROL : p->kind;
-        write_u32(w, unused ? 5 : id == pieces->unk ? 2 : types[kind]);
+        write_u32(w, unmatched && id == pieces->unk ? 2
+                     : unused                       ? 5
+                                                    : types[kind]);
     }
 }
 
@@ -488,10 +490,10 @@ static void write_vector(Writer *w, const char *name, const char *suffix,
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
-    const bool folded = w->fold && part_folded(&at);
+    const bool folded = w->form.fold && part_folded(&at);
     if (w->family->has & BARE_NORMS)
         return;
-    if (w->fold && !folded && w->out &&
+    if (w->form.fold && !folded && w->out &&
         at.layer % w->model->config.n_layers == 0)
         note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++)
@@ -517,8 +519,8 @@ static int source_row(const Writer *w, const Part *part, int r) {
 
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
-    const float *gamma = w->fold ? part_folded(at) : NULL;
-    const bool center = w->center && at->part->feed == NO_FEED,
+    const float *gamma = w->form.fold ? part_folded(at) : NULL;
+    const bool center = w->form.center && at->part->feed == NO_FEED,
                embedding = at->part->owner == OF_MODEL;
     if (center && !embedding)
         set_means(w, t);
@@ -539,17 +541,20 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth =
                   at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
-              block = TYPES[w->type].weights;
+              block = TYPES[w->form.type].weights;
     const PartRows part = part_rows(&at, family_fuses(w->family, at.part));
+    const bool finer = at.part->owner == OF_MODEL &&
+                       w->form.type == TYPE_Q4_0 && !w->form.pure;
     const Type type = at.part->routes        ? TYPE_F32
-                      : t->cols % block == 0 ? w->type
-                                             : TYPE_F16;
+                      : t->cols % block != 0 ? TYPE_F16
+                      : finer                ? TYPE_Q8_0
+                                             : w->form.type;
     if (part.first
             ? w->out != NULL
             : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++)
             write_rows(w, &at, type);
-    if (w->out && type == TYPE_F16 && type != w->type && !w->noted++)
+    if (w->out && type == TYPE_F16 && type != w->form.type && !w->noted++)
         note(
             "rows that are not a multiple of %d become f16, as the rows of %d of %s",
             block, t->cols, name);
@@ -611,16 +616,50 @@ static void write_key(Writer *w, const Key *key) {
     }
 }
 
+static bool begins(String s, const char *text, size_t n) {
+    return s.n >= n && !memcmp(s.text, text, n);
+}
+
+/* Copies the keys of the given file that are not written yet, as they stand there. Not those of
+ * another architecture, of another tokenizer, and of how the file is laid out; nor RoPE's, whose
+ * scaling may have become a tensor. */
+static void copy_keys(Writer *w) {
+    const String given = gguf_get(&w->given, "general.architecture").string;
+    for (const GgufValue *v = w->given.values;
+         v < w->given.values + w->given.n_values; v++) {
+        /* its length is before it, its type and value after it */
+        const char *begin = v->key.text - sizeof(uint64_t);
+        const size_t n = (const char *)v->at + v->bytes - begin;
+        const bool own = begins(v->key, given.text, given.n),
+                   kept = string_is(given, w->family->gguf) &&
+                          !contains(v->key, ".rope.scaling.");
+        if (!begins(v->key, "split.", 6) &&
+            !string_is(v->key, "general.alignment") &&
+            !(w->tokenizer && contains(v->key, "tokenizer.")) &&
+            (!own || kept) &&
+            !memmem(w->head.bytes, w->head.n, begin,
+                    v->key.n + sizeof(uint64_t))) {
+            write_bytes(w, begin, n);
+            w->n_keys++;
+        }
+    }
+}
+
+static bool has_tokenizer(const Writer *w) {
+    return w->tokenizer || gguf_find_value(&w->given, "tokenizer.ggml.model");
+}
+
 static void write_metadata(Writer *w) {
     const char *architecture = w->family->gguf;
     write_name(w, "general.architecture", architecture, strlen(architecture));
-    write_int(w, "general.file_type", TYPES[w->type].file);
+    write_int(w, "general.file_type", TYPES[w->form.type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
         write_key(w, key);
     if (w->tokenizer)
         write_tokenizer(w);
-    else /* other programs require the key */
+    copy_keys(w);
+    if (!has_tokenizer(w)) /* other programs require the key */
         write_name(w, "tokenizer.ggml.model", "none", 4);
 }
 
@@ -723,6 +762,36 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
                                                           : NULL;
 }
 
+/* What of a tokenizer differs in the file; NULL: nothing that changes tokens. */
+static const char *tokenizer_difference(const Writer *w,
+                                        const Tokenizer *back) {
+    const Tokenizer *t = w->tokenizer;
+    const Pieces *p = &t->pieces, *q = &back->pieces;
+    for (int id = 0; id < p->n; id++) {
+        const Piece *a = &p->list[id], *b = &q->list[id];
+        /* tokenizer.bin matches no control piece; GGUF does, but no empty one */
+        const bool control = a->kind == PIECE_CONTROL;
+        const PieceKind kind = becomes_control(t, a) ? PIECE_SPECIAL : a->kind;
+        if (control
+                ? b->kind != PIECE_CONTROL && b->kind != PIECE_SPECIAL
+                : b->kind != kind ||
+                      (!is_spaces(a) && (a->length != b->length ||
+                                         memcmp(a->text, b->text, a->length))))
+            return "the pieces of its tokenizer";
+        if (!p->byte_level && b->score != w->scores[id])
+            return "the scores of its tokenizer";
+    }
+    if (p->byte_level &&
+        (p->n_rules != q->n_rules ||
+         memcmp(p->rules, q->rules, p->n_rules * sizeof *p->rules)))
+        return "the merges of its tokenizer";
+    return (t->bos >= 0 && t->bos != back->bos) ||
+                   (t->eos >= 0 && t->eos != back->eos) ||
+                   t->no_bos != back->no_bos
+               ? "BOS or EOS"
+               : NULL;
+}
+
 /* Reads the head back, as a file of that name. Returns -1 and a message if it is not the model. */
 static int read_back(const Writer *w, const char *path) {
     Model back = {.files = allocate_zeroed(1, sizeof(File))};
@@ -736,6 +805,16 @@ static int read_back(const Writer *w, const char *path) {
                      : 0;
     const char *differs =
         status ? NULL : difference(name, w->family, w->model, &back);
+    if (!status && !differs && w->tokenizer) {
+        Tokenizer t;
+        status = gguf_read_tokenizer(&t, back.files, path,
+                                     w->tokenizer->pieces.n, true) == 1
+                     ? 0
+                     : -1;
+        differs = status ? NULL : tokenizer_difference(w, &t);
+        if (!status)
+            tokenizer_close(&t);
+    }
     if (differs)
         status = fail("%s differs in: %s", path, differs);
     model_close(&back);
@@ -764,21 +843,19 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
     return read_back(w, path);
 }
 
-/* Writes the head for the first architecture that can store the model. Returns -1 and a message if
- * there is none. A Phi-3 with a window stays one, because a llama would lose the window. */
+/* Writes the head for the model's own architecture or, if that cannot store the model, for the first
+ * one that can. Returns -1 and a message if there is none. */
 static int choose_family(Writer *w) {
-    const Model *m = w->model;
-    const ModelFamily *own = FAMILIES, *f = FAMILIES;
+    const char *name = w->model->family ? w->model->family : "llama";
+    const ModelFamily *own = FAMILIES;
     char path[PATH_MAX];
-    while (!own->gguf || strcmp(own->gguf, m->family ? m->family : "llama"))
+    while (!own->gguf || strcmp(own->gguf, name))
         own++;
     snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
-             w->source, own->gguf);
+             w->source, name);
     hold_messages(true);
-    int status = own->options & LONGROPE && m->layers->window
-                     ? write_head(w, own, path)
-                     : -1;
-    for (; status && f->hf; f++)
+    int status = write_head(w, own, path);
+    for (const ModelFamily *f = FAMILIES; status && f->hf; f++)
         status = f->gguf ? write_head(w, f, path) : -1;
     hold_messages(false);
     return status ? write_head(w, own, path) : 0;
@@ -794,6 +871,8 @@ static int write_file(Writer *w, const char *path) {
         note(
             "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
             w->family->gguf, context);
+    if (!has_tokenizer(w))
+        note("no tokenizer found to write");
     w->out = file.stream;
     write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
@@ -801,15 +880,10 @@ static int write_file(Writer *w, const char *path) {
     return output_close(&file, !interrupted);
 }
 
-int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
-                     bool fold, bool center, const char *source,
-                     const char *path) {
-    Writer w = {.model = model,
-                .tokenizer = tokenizer,
-                .source = source,
-                .type = type,
-                .fold = fold,
-                .center = center};
+int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
+                     GgufForm form, const char *source, const char *path) {
+    Writer w = {
+        .model = model, .tokenizer = tokenizer, .source = source, .form = form};
     size_t longest = 0; /* at least the elements of any row */
     for (PartSize size = 0; size < N_PART_SIZES; size++)
         longest += part_size(&model->config, size);
@@ -817,8 +891,11 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer, Type type,
     w.packed = (uint8_t *)(w.row + longest);
     w.means = (double *)(void *)(w.row + 2 * longest);
     const bool failed =
-        !w.row || (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||
+        !w.row ||
+        (gguf_is(model->files) && gguf_open(&w.given, source, model->files)) ||
+        (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||
         choose_family(&w) || write_file(&w, path);
+    gguf_close(&w.given);
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);

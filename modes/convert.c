@@ -1,22 +1,34 @@
 /* convert.c: the mode that writes a model as a GGUF file (gguf_write.c). */
 #include "formats/gguf.h"
+#include "formats/parts.h"
 #include "modes/common.h"
+
+static void note_quantized(const Model *m) {
+    for (PartAt at = parts_of(m); next_part(&at);) {
+        const Tensor *w = part_weight(&at);
+        if (!w || !type_takes_int8(w->type))
+            continue;
+        note(
+            "the weights are quantized already: the file is less accurate than one made of the original");
+        return;
+    }
+}
 
 int mode_convert(Run *run) {
     const Options *o = run->options;
     Model *model = &run->model;
-    const Tokenizer *tokenizer =
-        run->tokenizer.pieces.n ? &run->tokenizer : NULL;
-    Type type;
-    if (!o->output || !o->type || type_from_name(o->type, &type))
+    /* a GGUF file's own tokenizer is copied */
+    const bool given =
+        run->tokenizer.pieces.n && (o->tokenizer || !gguf_is(model->files));
+    GgufForm form = {
+        .pure = o->pure, .fold = o->fold_norms, .center = o->center};
+    if (!o->output || !o->type || type_from_name(o->type, &form.type))
         return bad_usage(
             "convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (o->center && model_center(model, o->model))
         return -1;
-    if (gguf_write_model(model, tokenizer, type, o->fold_norms, o->center,
-                         o->model, o->output))
-        return -1;
-    if (!tokenizer)
-        note("no tokenizer found to write");
-    return 0;
+    if (type_takes_int8(form.type))
+        note_quantized(model);
+    return gguf_write_model(model, given ? &run->tokenizer : NULL, form,
+                            o->model, o->output);
 }

@@ -134,6 +134,8 @@ static const Option OPTIONS[] = {
      "convert: rewrite a model with LayerNorm as one with RMSNorm"},
     {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
      "convert: multiply gamma into the weights that follow it"},
+    {"    --pure", TRUE, IN_convert, INTO(pure),
+     "convert: q4_0 also for embedding and output, which are\nq8_0 otherwise"},
     {.usage = "All modes that run a model:"},
     {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, MAX_THREADS),
      "[OMP_NUM_THREADS, else the number of cores]"},

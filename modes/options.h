@@ -83,8 +83,8 @@ typedef struct {
     int lookup;  /* -1 = not given */
     int context; /* 0 = the model's */
     float seconds;
-    bool json, verbose, fold_norms, center, no_echo, norm_sweep, verbose_prompt,
-        plain;
+    bool json, verbose, fold_norms, center, pure, no_echo, norm_sweep,
+        verbose_prompt, plain;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     /* "f32" or "f16"; NULL = the default of the model's format */

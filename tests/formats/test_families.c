@@ -294,8 +294,8 @@ static void check_folded(const char *name, const char *path) {
     Model m;
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
-    const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, true, false, folder(), path);
+    const int status = gguf_write_model(
+        &m, NULL, (GgufForm){.type = TYPE_F32, .fold = true}, folder(), path);
     stderr_show();
     model_close(&m);
     if (status)
@@ -323,8 +323,8 @@ static void check_gguf_of(const char *name, const char *architectures,
     const bool halves = m.config.rope.halves,
                rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
-    const int status =
-        gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path);
+    const int status = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
+                                        folder(), path);
     const int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
@@ -348,7 +348,8 @@ static void beta_of_a_parallel_family_is_kept(void) {
     CHECK(!open_folder(&m) && m.config.dim <= 512, "does not open: %s",
           stderr_text());
     m.layers[0].attn_norm.beta = beta;
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, false, folder(), path),
+    CHECK(!gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, folder(),
+                            path),
           "not written");
     model_close(&m);
     CHECK(!model_open(&m, path), "the file does not open");
@@ -370,7 +371,9 @@ static void a_centered_olmo_is_a_llama(void) {
     CHECK(!open_folder(&m) && !run(&m, FAMILY_TOKENS, expected),
           "olmo does not run: %s", stderr_text());
     CHECK(!model_center(&m, folder()), "not centered");
-    CHECK(!gguf_write_model(&m, NULL, TYPE_F32, false, true, folder(), path),
+    CHECK(!gguf_write_model(&m, NULL,
+                            (GgufForm){.type = TYPE_F32, .center = true},
+                            folder(), path),
           "not written");
     model_close(&m);
     CHECK(!strcmp(architecture_in(path), "llama"), "is a file of %s",

@@ -194,7 +194,8 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
     const char *path = fuzz_path("written.gguf");
     Model again;
     Tokenizer tokenizer;
-    if (gguf_write_model(m, t, type, fold, false, "fuzz", path))
+    if (gguf_write_model(m, t, (GgufForm){.type = type, .fold = fold}, "fuzz",
+                         path))
         return;
     expect(!model_open(&again, path));
     if (t) {

@@ -270,7 +270,7 @@ static void dyt_has_an_alpha(void) {
               m.layers[1].mlp_norm.kind == NORM_RMS,
           "other sites changed");
     stderr_hide();
-    CHECK(gguf_write_model(&m, NULL, TYPE_F32, false, false, "m",
+    CHECK(gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, "m",
                            temporary("dyt.gguf")) == -1,
           "GGUF stores it");
     CHECK(stderr_show() == 1 &&

@@ -119,7 +119,7 @@ static int convert_folder(const char *folder) {
         return -1;
     if (model_open_tokenizer(&t, &m, in(folder, "bpe"), NULL,
                              TOKENIZER_NEEDED) > 0) {
-        status = gguf_write_model(&m, &t, TYPE_F16, false, false, "bpe",
+        status = gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F16}, "bpe",
                                   in(folder, "bpe.gguf"));
         tokenizer_close(&t);
     }

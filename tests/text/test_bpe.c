@@ -1909,7 +1909,7 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         const bool opens =
             !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
         const bool representable =
-            opens && !gguf_write_model(&model, &t, TYPE_F16, false, false,
+            opens && !gguf_write_model(&model, &t, (GgufForm){.type = TYPE_F16},
                                        "m.bin", inside("m.gguf"));
         const int lines = stderr_show();
         CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s",
