@@ -910,7 +910,7 @@ static double story_loss(const char *norms) {
 
 int story_converted(const char *path, const char *type, bool fold) {
     char options[8192];
-    snprintf(options, sizeof options, "-m convert -q %s%s -o '%s'", type,
+    snprintf(options, sizeof options, "-m convert -q %s --pure%s -o '%s'", type,
              fold ? " --fold-norms" : "", path);
     return run_model(story_model(), options, "/dev/null", "/dev/null");
 }

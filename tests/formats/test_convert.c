@@ -642,6 +642,122 @@ static void a_file_has_two_end_tokens(void) {
     unlink(inside("tokenizer.bin"));
 }
 
+/* ---- keys that are kept ------------------------------------------------- */
+
+/* The keys of a, whose bytes b has unless the list names them: " name name ". */
+static void check_keys_kept(const char *a, const char *b, const char *changed) {
+    Gguf given = {0}, found = {0};
+    File files[2];
+    CHECK(!file_map(&files[0], inside(a)) && !file_map(&files[1], inside(b)) &&
+              !gguf_open(&given, a, &files[0]) &&
+              !gguf_open(&found, b, &files[1]),
+          "%s or %s does not open", a, b);
+    for (size_t i = 0; i < given.n_values; i++) {
+        const GgufValue *v = &given.values[i];
+        char name[80], listed[84];
+        snprintf(name, sizeof name, "%.*s", (int)v->key.n, v->key.text);
+        snprintf(listed, sizeof listed, " %s ", name);
+        const GgufValue *w = gguf_find_value(&found, name);
+        CHECK(strstr(changed, listed) ||
+                  (w && w->type == v->type && w->is_array == v->is_array &&
+                   w->bytes == v->bytes && !memcmp(w->at, v->at, v->bytes)),
+              "%s: %s is %s", b, name, w ? "changed" : "lost");
+    }
+    gguf_close(&given);
+    gguf_close(&found);
+    file_unmap(&files[0]);
+    file_unmap(&files[1]);
+}
+
+/* Converted twice, a file has the same keys: names, tokenizer, what only its architecture has. Token
+ * types too: an unknown token may be a control token (SmolLM2), a user-defined one spaces (Gemma). */
+static void every_key_is_kept(void) {
+    static const HashModel m = {64, 96, 2, 4, 2, 300, 64, true, 40};
+    static const GgufPiece last[] = {{"<|end|>", 3}, {"a b", 4}, {"  ", 4}};
+    static const uint8_t tags[] = {8,   0, 0, 0, 2, 0, 0, 0, 0, 0,
+                                   0,   0, 1, 0, 0, 0, 0, 0, 0, 0,
+                                   'x', 1, 0, 0, 0, 0, 0, 0, 0, 'y'};
+    static const char same[] =
+        " general.file_type general.alignment split.count split.no ";
+    const Relative r = {.architecture = "qwen2", .biases = true};
+    gguf_make_relative(&file, &m, &r);
+    CHECK(!gguf_add_tokenizer(&file, m.vocab_size, last, 3), "no tokenizer");
+    gguf_set_int(&file, "tokenizer.ggml.unknown_token_id", 297);
+    gguf_set_int(&file, "tokenizer.ggml.padding_token_id", 297);
+    gguf_set_int(&file, "tokenizer.ggml.add_sep_token", 0);
+    gguf_set_text(&file, "tokenizer.chat_template", "{{ 1 }}");
+    gguf_set_text(&file, "general.name", "A name");
+    gguf_set_text(&file, "general.license", "mit");
+    gguf_set(&file, "general.tags", GGUF_ARRAY, tags, sizeof tags);
+    gguf_set_int(&file, "general.file_type", 0);
+    gguf_set_int(&file, "general.alignment", 64);
+    gguf_set_int(&file, "split.count", 0);
+    gguf_set_int(&file, "qwen2.attention.causal", 1);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m.gguf -m convert -q q8_0 -o out/a.gguf");
+    CHECK_RUN("out/a.gguf -m convert -q f16 -o out/b.gguf");
+    check_keys_kept("m.gguf", "out/a.gguf", same);
+    check_keys_kept("out/a.gguf", "out/b.gguf", same);
+    unlink(inside("out/a.gguf"));
+    /* another architecture: its keys go, the others stay */
+    gguf_make_relative(&file, &m,
+                       &(Relative){.architecture = "qwen2",
+                                   .head_size = 16,
+                                   .rope_factors = true});
+    gguf_set_text(&file, "general.name", "A name");
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m.gguf -m convert -q f32 -o out/b.gguf");
+    CHECK(is_architecture("out/b.gguf", "llama"), "another architecture");
+    Gguf g = {0};
+    File mapped;
+    CHECK(!file_map(&mapped, inside("out/b.gguf")) &&
+              !gguf_open(&g, "b", &mapped),
+          "does not open");
+    CHECK(gguf_find_value(&g, "general.name"), "the name is lost");
+    for (size_t i = 0; i < g.n_values; i++)
+        CHECK(g.values[i].key.n < 6 ||
+                  memcmp(g.values[i].key.text, "qwen2.", 6),
+              "a key of qwen2 is left");
+    gguf_close(&g);
+    file_unmap(&mapped);
+    unlink(inside("out/b.gguf"));
+}
+
+/* The embedding and the output of a q4_0 file are q8_0, tied or not, unless --pure is given. What is
+ * quantized already gets a note when it is quantized again, and only then. */
+static void the_embedding_of_q4_0_is_q8_0(void) {
+    static const char again[] = "note: the weights are quantized already";
+    for (int untied = 0; untied < 2; untied++) {
+        const HashModel m = {64, 96, 2, 4, 2, 60, 64, untied, 41};
+        CHECK(
+            !write_relative("m.gguf", &m, &(Relative){.architecture = "qwen3"}),
+            "cannot write");
+        for (int pure = 0; pure < 2; pure++) {
+            CHECK_RUN("m.gguf -m convert -q q4_0 %s -o out/a.gguf",
+                      pure ? "--pure" : "");
+            CHECK(!strstr(err, again), "%s", err);
+            CHECK_RUN("out/a.gguf -m info");
+            const char *expected = pure ? "  embedding                q4_0"
+                                        : "  embedding                q8_0";
+            CHECK(strstr(out, expected) &&
+                      strstr(out, "  layers.1.down            q4_0"),
+                  "no '%s' in %s", expected, out);
+            CHECK(!untied ||
+                      strstr(out, pure ? "  output                   q4_0"
+                                       : "  output                   q8_0"),
+                  "%s", out);
+        }
+        CHECK_RUN("out/a.gguf -m convert -q q8_0 -o out/b.gguf");
+        CHECK(strstr(err, again), "%s", err);
+        CHECK_RUN("out/a.gguf -m convert -q f16 -o out/b.gguf");
+        CHECK(!strstr(err, again), "%s", err);
+        unlink(inside("out/a.gguf"));
+        unlink(inside("out/b.gguf"));
+    }
+}
+
 /* ---- the bytes ---------------------------------------------------------- */
 
 /* A pipe receives the same bytes as a file. */
@@ -741,6 +857,8 @@ void suite_convert(void) {
     TEST(ctrl_c_leaves_no_file);
     TEST(numbers_beyond_float32_are_refused);
     TEST(a_file_has_two_end_tokens);
+    TEST(every_key_is_kept);
+    TEST(the_embedding_of_q4_0_is_q8_0);
     TEST(a_pipe_gets_the_same_file);
     TEST(without_memory_no_partial_file_is_left);
 }
