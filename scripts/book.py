@@ -12,9 +12,11 @@ web/requirements.txt go into an environment of their own, build/book/env.
 
 import argparse
 import base64
+import csv
 import gzip
 import html
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -136,7 +138,7 @@ class Site:
         text = re.sub(r"^<!-- figure: (\w+) -->$", r'<div data-figure="\1"></div>', text, flags=re.MULTILINE)
         text = re.sub(r"^!\[(.*?)\]\((\w+)((?:\.zh)?\.svg)\)$", figure, text, flags=re.MULTILINE)
         text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
-        text = re.sub(r"`(\w+)`", code, text)
+        text = re.sub(r"`(\w+)`", code, mathematics(text))
         text = re.sub(
             r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=\()\d+(?:, \d+)*(?=\)$)",
             numbers,
@@ -152,6 +154,7 @@ class Site:
         """A page as Sphinx reads it."""
         text = re.sub(r"^\[(?:中文|English)\]\(\S+\)\n", "", self.pages[page], flags=re.MULTILINE)
         text = "".join(block(piece) if code else self.prose(page, piece) for code, piece in pieces(text))
+        text = re.sub(r'^<!-- source: (\S+?)(?: "(.*)")? -->$', section, text, flags=re.MULTILINE)
         headings = iter(range(1, 1000))
         text = "".join(
             piece if code else re.sub(r"^(?=#+ )", lambda _: f"({page}-{next(headings)})=\n", piece, flags=re.MULTILINE)
@@ -181,6 +184,51 @@ class Site:
             shutil.copy(figure_path, folder)
 
 
+def section(match):
+    """A section of a source file between two banners, as a code block; without a name, what comes before the first."""
+    text = (TOP / match[1]).read_text()
+    cut = re.split(r"^(?=/\* ---- )", text, flags=re.MULTILINE)
+    found = [part for part in cut if match[2] is None or part.startswith(f"/* ---- {match[2]} ")]
+    if not found:
+        raise ValueError(f"{match[1]} has no section {match[2]}")
+    body = re.sub(r"^/\* ---- .*\n\n?", "", found[0])
+    return f"```c\n{body.rstrip()}\n```"
+
+
+FORMULAS = json.loads((TOP / "web" / "formulas.json").read_text())  # {line of a chapter: LaTeX}
+OPAQUE = re.compile(r"(`[^`]*`|<[^>]*>|\[[^\]]*\]\([^)]*\)|https?://\S+|\$[^$]*\$)")  # no formulas in these
+ARGUMENT = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"
+
+
+def latex(text):
+    """A formula of the chapters, such as sqrt(2 / (π dim)), as LaTeX."""
+    text = re.sub("sqrt" + ARGUMENT, lambda m: rf"\sqrt{{{latex(m[1])}}}", text)
+    text = re.sub(r"\^" + ARGUMENT, lambda m: f"^{{{latex(m[1])}}}", text)
+    text = re.sub(r"\^(−?[\w.]+)", r"^{\1}", text)
+    text = re.sub(r"_(\w+)", r"_{\1}", text)
+    text = re.sub(r"(?<![\\\w{])([A-Za-z]{2,}|[\u4e00-\u9fff]+)", r"\\text{\1}", text)
+    for plain, tex in (
+        ("·", r"\cdot "),
+        ("−", "-"),
+        ("²", "^2"),
+        ("³", "^3"),
+        ("%", r"\%"),
+        ("|", r"\vert "),
+        ("∂", r"\partial "),
+    ):
+        text = text.replace(plain, tex)
+    for letter, tex in zip("αβγεμπσχΣ", "alpha beta gamma epsilon mu pi sigma chi Sigma".split(), strict=True):
+        text = text.replace(letter, rf"\{tex} ")
+    return text
+
+
+def mathematics(text):
+    """Roots, powers and indices in prose as MathML."""
+    formula = re.compile(rf"sqrt{ARGUMENT}|[\w.]+\^(?:{ARGUMENT}|−?\w+)|\b[A-Za-zγβ∂]{{1,2}}_[a-z]{{1,2}}\b")
+    cut = OPAQUE.split(text)
+    return "".join(part if i % 2 else formula.sub(lambda m: f"${latex(m[0])}$", part) for i, part in enumerate(cut))
+
+
 def inline(text):
     return re.sub(r"`([^`]+)`", lambda m: f"<code>{html.escape(m[1])}</code>", text)
 
@@ -199,7 +247,10 @@ def block(text):
     """A code block; formulas, which are indented, wrap on a narrow screen."""
     if text.startswith("```"):
         return text
-    body = "\n".join(line[4:] for line in text.rstrip("\n").split("\n"))
+    lines = [line[4:] for line in text.rstrip("\n").split("\n")]
+    if all(line in FORMULAS for line in lines):
+        return "".join(f"$$\n{FORMULAS[line]}\n$$\n\n" for line in lines)
+    body = "\n".join(lines)
     return f"```{{code-block}} text\n:class: formula\n\n{body}\n```\n\n"
 
 
@@ -254,6 +305,70 @@ OMP_H = "".join(
 )
 
 
+def rates():
+    """Held-out loss by learning rate of each run of docs/experiment.csv: mean and half the range over seeds."""
+    found = {}
+    for line in csv.DictReader((DOCS / "experiment.csv").open()):
+        loss = float(line["held_out_loss"])
+        if math.isfinite(loss):
+            found.setdefault(line["norms"], {}).setdefault(float(line["learning_rate"]), []).append(loss)
+    series = []
+    for name, by_rate in found.items():
+        points = [[r, sum(v) / len(v), (max(v) - min(v)) / 2] for r, v in sorted(by_rate.items())]
+        series.append({"group": name, "name": name, "points": points})
+    return series
+
+
+def tables():
+    """The figures of tables, as the page's figures.js draws them; texts in English and Chinese."""
+    stored = json.loads((DOCS / "figures.json").read_text())
+    return {
+        "massive": stored["massive"],
+        "rates": {
+            "title": ["Held-out loss by learning rate", "留出集损失随学习率的变化"],
+            "x": {"log": True, "ticks": [0.001, 0.002, 0.004, 0.008, 0.016], "title": ["learning rate", "学习率"]},
+            "y": {"log": True, "title": ["nats per token", "nat / token"]},
+            "series": rates(),
+            "trials": [
+                [
+                    "Without norms: up to which rate does it train?",
+                    "没有归一化：学习率到多大还能训练？",
+                    {"group": "none"},
+                ],
+                [
+                    "Post-norm: how much more does the loss depend on the rate?",
+                    "post-norm：损失对学习率敏感多少？",
+                    {"group": "post"},
+                ],
+                [
+                    "With norms of q and k: which rates does it tolerate?",
+                    "q 和 k 做归一化：能容忍哪些学习率？",
+                    {"group": "qk"},
+                ],
+            ],
+        },
+        "depth": {
+            "title": ["Gradient by depth", "各深度的梯度"],
+            "x": {"ticks": [0, 4, 8, 12, 16, 20, 24], "title": ["sublayer", "子层"]},
+            "y": {"log": True, "title": ["|dL/dx| / |loss|", "|dL/dx| / |loss|"]},
+            "series": stored["depth"]["series"],
+            "trials": [
+                [
+                    "Constant branches: only post-norm's gradient vanishes.",
+                    "常数支路：只有 post-norm 的梯度消失。",
+                    {"group": "constant"},
+                ],
+                ["Attention: which place is the worst?", "注意力：哪个位置最差？", {"group": "attention"}],
+                [
+                    "The same with norms of q and k: what has changed?",
+                    "加上 q 和 k 的归一化：变了什么？",
+                    {"group": "attention, QK-norm"},
+                ],
+            ],
+        },
+    }
+
+
 # Functions that the figure of a token's way shows: (file, name) of each key of its boxes.
 PLAIN = {
     "layer": ("plain.c", "run_layer"),
@@ -290,6 +405,7 @@ def write_program():
     shutil.copy(TOP / "web" / "app" / "figure.html", BOOK)
     plain = {key: function(*place) for key, place in PLAIN.items()}
     (BOOK / "app" / "plain.js").write_text(f"window.normaPlain = {json.dumps(plain)};\n")
+    (BOOK / "app" / "tables.js").write_text(f"window.normaTables = {json.dumps(tables(), ensure_ascii=False)};\n")
     for name, path in ("wasm", wasm), ("model", model):
         text = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
         (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
@@ -309,6 +425,7 @@ def build(base):
         twins = sites["zh" if language == "en" else "en"].pages
         settings = {
             "twins": sorted(page for page in site.pages if page in twins),
+            "zh": language == "zh",
             "english_only": [(name, site.title(name)) for name in DOCUMENTS if not path_of(name, "zh").exists()],
         }
         (folder / "settings.json").write_text(json.dumps(settings))

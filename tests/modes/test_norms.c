@@ -14,9 +14,7 @@
 #include "modes/common.h"
 #include "norm.h"
 
-#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <omp.h>

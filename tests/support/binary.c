@@ -2,7 +2,6 @@
  * and limits. */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <fcntl.h>

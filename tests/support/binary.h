@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -8,9 +8,7 @@
 #include "model.h"
 #include "norm.h"
 
-#include "tests/support/folder_writer.h"
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

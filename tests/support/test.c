@@ -3,7 +3,6 @@
 #include "base/file.h"
 
 #include "tests/support/test.h"
-#include "tests/support/wrap.h"
 
 #include <fcntl.h>
 #include <limits.h>

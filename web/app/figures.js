@@ -56,7 +56,10 @@ async function startNorma() {
 
 // ---- charts --------------------------------------------------------------------
 
-// A chart with linear or logarithmic axes. series: {name, points: [[x, y]], color, dashed, bars}.
+const colorOf = (i) => `var(--figure-${i % 9 + 1})`;
+
+// A chart with linear or logarithmic axes. series: {name, points: [[x, y, error]],
+// dashed, dots, bars}.
 function chart({x, y, series, marks = [], label}) {
   const W = 560, H = 260, left = 54, right = 12, top = 12, bottom = 40;
   const scale = (axis, from, to) => {
@@ -101,7 +104,7 @@ function chart({x, y, series, marks = [], label}) {
         el('line', {x1: px(m.x), x2: px(m.x), y1: top, y2: H - bottom, class: 'mark'},
            el('title', {}, m.name)));
   series.forEach((s, i) => {
-    const color = `var(--figure-${s.color ?? i + 1})`;
+    const color = colorOf(i);
     if (s.bars) {
       const width = ((W - left - right) / s.points.length) * 0.7;
       for (const [a, b] of s.points) {
@@ -123,24 +126,27 @@ function chart({x, y, series, marks = [], label}) {
               .join('');
       svg.append(
           el('path', {d, style: `stroke:${color}`, class: s.dashed ? 'curve dashed' : 'curve'}));
-      if (s.dots)
-        for (const [a, b] of s.points)
+      for (const [a, b, e] of s.dots ? s.points : []) {
+        const text = `${s.name}: ${digits(a)}, ${digits(b)}` + (e ? ` ± ${digits(e, 2)}` : '');
+        if (e)
           svg.append(
-              el('circle', {cx: px(a), cy: py(b), r: 3, style: `fill:${color}`},
-                 el('title', {}, `${s.name}: ${digits(a)}, ${digits(b)}`)));
+              el('line',
+                 {x1: px(a), x2: px(a), y1: py(b - e), y2: py(b + e), style: `stroke:${color}`}));
+        svg.append(el(
+            'circle', {cx: px(a), cy: py(b), r: 3, style: `fill:${color}`}, el('title', {}, text)));
+      }
     }
   });
   const legend = el('p', {class: 'legend'});
   series.forEach(
-      (s, i) => legend.append(
-          el('span', {}, el('i', {style: `background:var(--figure-${s.color ?? i + 1})`}), s.name)),
+      (s, i) => legend.append(el('span', {}, el('i', {style: `background:${colorOf(i)}`}), s.name)),
   );
   return el('div', {}, svg, legend);
 }
 
 function axisText(t, axis) {
   if (axis.names) return axis.names(t);
-  return axis.log && (t >= 1000 || t < 0.01) ? `1e${Math.round(Math.log10(t))}` : digits(t, 3);
+  return axis.log && (t >= 1000 || t < 0.001) ? `1e${Math.round(Math.log10(t))}` : digits(t, 3);
 }
 
 // ---- controls --------------------------------------------------------------------
@@ -557,18 +563,21 @@ const BOXES = [
     (n, l) => n.vector('x', l)
   ],
   [
-    'norm(x)', say('attn_norm: RMSNorm before attention', 'attn_norm：注意力之前的 RMSNorm'), 'norm',
-    (n, l) => n.normed(l, 0, n.vector('x', l))
+    'norm(x)', say('attn_norm: RMSNorm before attention', 'attn_norm：注意力之前的 RMSNorm'),
+    'norm', (n, l) => n.normed(l, 0, n.vector('x', l))
   ],
-  ['q', say('the queries of all heads, rotated', '所有头的 query，已旋转'), 'attention', (n, l) => n.vector('q', l + 1)],
+  [
+    'q', say('the queries of all heads, rotated', '所有头的 query，已旋转'), 'attention',
+    (n, l) => n.vector('q', l + 1)
+  ],
   [
     'k', say('the keys, rotated; they go into the cache', 'key，已旋转，写入缓存'), 'attention',
     (n, l) => n.vector('k', l + 1)
   ],
   ['v', say('the values', 'value'), 'attention', (n, l) => n.vector('v', l + 1)],
   [
-    'heads', say('softmax(q k / sqrt(d)) v of each head', '每个头的 softmax(q k / sqrt(d)) v'), 'attend',
-    (n, l) => n.vector('heads', l + 1)
+    'heads', say('softmax(q k / sqrt(d)) v of each head', '每个头的 softmax(q k / sqrt(d)) v'),
+    'attend', (n, l) => n.vector('heads', l + 1)
   ],
   [
     'x + attention', say('the stream after attention', '加上注意力之后的残差流'), 'layer',
@@ -587,7 +596,8 @@ const BOXES = [
     (n, l) => n.vector('x', l + 1)
   ],
   [
-    'final norm(x)', say('after the last layer: the classifier\'s input', '最后一层之后：分类器的输入'), 'logits',
+    'final norm(x)',
+    say('after the last layer: the classifier\'s input', '最后一层之后：分类器的输入'), 'logits',
     (n) => n.normed(n.config.layers, 0, n.vector('x', n.config.layers))
   ],
 ];
@@ -640,9 +650,8 @@ async function tokenBoxes(box, settings, changed) {
     control(
         settings, 'layer', say('layer', '层'), 'range', {min: 0, max: layers - 1, step: 1}, update),
     control(
-        settings, 'text',
-        say('text, whose last token is shown', '文本，显示它的最后一个 token'), 'text', {},
-        update)
+        settings, 'text', say('text, whose last token is shown', '文本，显示它的最后一个 token'),
+        'text', {}, update)
   ];
   box.append(
       el('div', {class: 'controls'}, ...controls), diagram, detail,
@@ -678,6 +687,7 @@ async function tokenBoxes(box, settings, changed) {
 // Curves of a committed table (window.normaTables): a select picks the group, points are [x, y,
 // spread].
 function tableCurves(box, settings, changed, table) {
+  settings.group ??= table.trials[0][2].group;
   const drawing = el('div', {});
   const draw = () => {
     const series = table.series.filter((s) => settings.group === '' || s.group === settings.group);
@@ -712,9 +722,117 @@ function tableCurves(box, settings, changed, table) {
   draw();
 }
 
+// ---- a massive channel ------------------------------------------------------------------------
+
+const median = (v) => [...v].map(Math.abs).sort((a, b) => a - b)[v.length >> 1];
+const GROUP = 32;  // activations that share an int8 scale
+
+// Rotates v by a Hadamard matrix of 128 in each block: every element becomes a sum of 128.
+function hadamard(v) {
+  const y = [...v];
+  for (let first = 0; first + 128 <= y.length; first += 128)
+    for (let step = 1; step < 128; step *= 2)
+      for (let i = first; i < first + 128; i++)
+        if (!((i - first) & step)) {
+          const a = y[i], b = y[i + step];
+          y[i] = (a + b) * Math.SQRT1_2;
+          y[i + step] = (a - b) * Math.SQRT1_2;
+        }
+  return y;
+}
+
+massiveChannel.defaults = {
+  site: '3.mlp',
+  rotate: '0'
+};
+async function massiveChannel(box, settings, changed) {
+  await script('tables.js');
+  const norma = await startNorma(), table = window.normaTables.massive;
+  const drawing = el('div', {class: 'rows'});
+  const draw = () => {
+    const {x, gamma} = table.sites[settings.site], n = x.length;
+    const zeros = Array(n).fill(0);
+    const [rms, layer] = [0, 1].map(
+        (kind) => [...norma.norm(kind, table.eps, x, zeros).y].map((v, i) => v * gamma[i]));
+    const top = x.map(Math.abs).indexOf(Math.max(...x.map(Math.abs)));
+    const mean = x.reduce((a, b) => a + b, 0) / n, size = norma.rms(x);
+    const turned = settings.rotate === '1' ? hadamard(rms) : rms;
+    const lost = () => {
+      let zero = 0;
+      for (let g = 0; g < n; g += GROUP) {
+        const part = turned.slice(g, g + GROUP), step = Math.max(...part.map(Math.abs)) / 127;
+        zero += part.filter((v) => Math.abs(v) < step / 2).length;
+      }
+      return zero / n;
+    };
+    const changedBy = rms.map((v, i) => layer[i] - v);
+    const row = (name, values, note) =>
+        el('div', {}, el('b', {}, name), bars(values, Math.max(...values.map(Math.abs))),
+           el('p', {}, note));
+    const largest = (v) => digits(Math.max(...v.map(Math.abs)), 3);
+    drawing.replaceChildren(
+        row('x', x,
+            `RMS ${digits(size, 3)}, ${say('median', '中位数')} |x| ${digits(median(x), 3)}, ` +
+                say('largest', '最大') +
+                ` x[${top}] = ${digits(x[top], 3)} (gamma ${digits(gamma[top], 3)}); |${
+                    say('mean', '均值')}| / RMS ${digits(Math.abs(mean) / size, 2)}, |${
+                    say('mean', '均值')}| / ${say('median', '中位数')} ${
+                    digits(Math.abs(mean) / median(x), 2)}`),
+        row('RMSNorm(x) gamma', rms, `${say('largest', '最大')} ${largest(rms)}`),
+        row('LayerNorm(x) gamma − RMSNorm(x) gamma', changedBy,
+            `${say('RMS of the difference / RMS of the result', '差的 RMS / 结果的 RMS')}: ${
+                digits(norma.rms(changedBy) / norma.rms(rms), 3)}`),
+        row(settings.rotate === '1' ? say('rotated (Hadamard)', '旋转之后（Hadamard）') :
+                                      say('as the product reads it', '矩阵乘读到的样子'),
+            turned,
+            say(`int8 in groups of ${GROUP}: ${digits(100 * lost(), 2)} % become 0`,
+                `int8，每 ${GROUP} 个一组：${digits(100 * lost(), 2)} % 变成 0`)));
+  };
+  const update = () => {
+    changed();
+    draw();
+  };
+  const names = Object.fromEntries(Object.keys(table.sites).map((k) => [k, `${k}_norm`]));
+  const controls = [
+    control(settings, 'site', say('norm', '归一化'), 'select', names, update),
+    control(
+        settings, 'rotate', say('before int8', 'int8 之前'), 'select',
+        {0: say('as it is', '不变'), 1: say('rotate', '旋转')}, update)
+  ];
+  box.append(
+      el('p', {}, `${table.model}: “${table.text}”`), el('div', {class: 'controls'}, ...controls),
+      drawing,
+      trials(
+          settings,
+          [
+            [
+              say('Layer 0: no channel dominates, and the norms agree.',
+                  '第 0 层：没有哪个通道独大，两种归一化很接近。'),
+              {site: '0.attn', rotate: '0'}
+            ],
+            [
+              say('Layer 3: how large is the mean beside a typical channel?',
+                  '第 3 层：均值与普通通道相比有多大？'),
+              {site: '3.mlp', rotate: '0'}
+            ],
+            [
+              say('Rotate it: how many activations survive int8?',
+                  '旋转一下：int8 之后还剩多少激活？'),
+              {rotate: '1'}
+            ],
+          ],
+          (values) => {
+            Object.assign(settings, values);
+            controls.forEach((c) => c.update());
+            update();
+          }));
+  draw();
+}
+
 // ---- placing them -----------------------------------------------------------------------------
 
 const FIGURES = {
+  massive: massiveChannel,
   playground: playground,
   eps: epsCurves,
   backward: backwardBars,
@@ -724,7 +842,7 @@ const FIGURES = {
 // Builds the figure of an element, with the settings of the address.
 async function place(box, query) {
   const name = box.dataset.figure, build = FIGURES[name];
-  const settings = {...(build?.defaults ?? {group: ''})};
+  const settings = {...(build?.defaults ?? {group: undefined})};
   for (const [key, value] of new URLSearchParams(query))
     if (key in settings) settings[key] = value;
   const alone = el('a', {}, say('this figure alone', '单独打开此图'));

@@ -153,7 +153,9 @@ class Norma {
   open(model, tokenizer) {
     this.files = tokenizer ? {model, 'tokenizer.bin': tokenizer} : {model};
     this.opened = [];
-    this.check(this.c.page_open() === 0);
+    const status = tokenizer ? this.withText('/tokenizer.bin', (at) => this.c.page_open(at)) :
+                               this.c.page_open(0);
+    this.check(status === 0);
     const words = new Int32Array(this.c.memory.buffer, this.c.page_model(), CONFIG.length);
     this.config = Object.fromEntries(CONFIG.map((name, i) => [name, words[i]]));
     this.own = this.allNorms().map(
