@@ -374,7 +374,7 @@ static int run_step(const Session *s, const Step *step, float *logits) {
 
 const float *plain_forward(Session *s, const Step *steps, int n) {
     const int vocab_size = s->model->config.vocab_size;
-    int rows = 1; /* one to spare, so that the result is not NULL */
+    int rows = 0;
     for (int i = 0; i < n; i++)
         rows += steps[i].logits != NO_LOGITS;
     free(s->plain_logits);
