@@ -288,12 +288,19 @@ static size_t next_character(Value s, size_t at) {
     return at + n;
 }
 
-/* The list of a map's keys, or the list itself. */
+/* The list of a map's keys or of a string's characters, or the list itself. */
 static Value iterate(Value v) {
+    Value list = empty;
     if (v.kind == MAP)
         return *v.map;
-    stop_if(v.kind != LIST && v.kind != UNDEFINED, "expected a list");
-    return v.kind == LIST ? v : empty;
+    if (v.kind == LIST)
+        return v;
+    stop_if(v.kind != STRING && v.kind != UNDEFINED, "expected a list");
+    for (size_t at = 0, next; at < v.n; at = next) {
+        next = next_character(v, at);
+        push(&list, part(v, at, next));
+    }
+    return list;
 }
 
 /* The number of characters or items. */
@@ -342,7 +349,7 @@ static Value get_member(Value v, Value key) {
         return undefined;
     const Value only =
         slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
-    return v.kind == STRING ? only : only.n ? only.items->key : undefined;
+    return !only.n ? undefined : v.kind == STRING ? only : only.items->key;
 }
 
 /* ---- operators ---------------------------------------------------------- */
@@ -359,8 +366,9 @@ static const Operator OPERATORS[] = {
     {"or", 1, '|'},   {"and", 2, '&'}, {"==", 4, '='}, {"!=", 4, -'='},
     {"<=", 4, -'>'},  {">=", 4, -'<'}, {"<", 4, '<'},  {">", 4, '>'},
     {"not", 4, -'i'}, {"in", 4, 'i'},  {"+", 5, '+'},  {"-", 5, '-'},
-    {"~", 6, '~'},    {"*", 7, '*'},   {"%", 7, '%'},  {"|", 8, 'f'},
-    {"is", 8, '?'},   {".", 9, '.'},   {"[", 9, '['}};
+    {"~", 6, '~'},    {"**", 7, '^'},  {"*", 7, '*'},  {"%", 7, '%'},
+    {"//", 7, 'd'},   {"/", 7, '/'},   {"|", 8, 'f'},  {"is", 8, '?'},
+    {".", 9, '.'},    {"[", 9, '['}};
 
 /* levels; CONDITIONAL: a if b else c */
 enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER };
@@ -399,9 +407,11 @@ static Value apply(int op, Value a, Value b) {
     case '-': return integer(x - y);
     case '*': return integer(x * y);
     }
+    stop_if(op == '/' || op == '^', "unsupported operator / or **");
     if (!y)
         stop_at("divides by zero", undefined);
-    return integer((x % y + y) % y); /* has the sign of y */
+    const int64_t rest = (x % y + y) % y; /* has the sign of y */
+    return integer(op == 'd' ? (x - rest) / y : rest);
 }
 
 /* ---- functions, filters, methods and tests ------------------------------ */
@@ -490,6 +500,7 @@ static Value join_items(Value list, Value separator) {
 static Value join(void) {
     const bool is_method = self.kind == STRING;
     check_arguments(1);
+    stop_if(is_method && arg(0).kind == STRING, "unsupported join");
     return join_items(is_method ? arg(0) : self, is_method ? self : arg(0));
 }
 
@@ -498,7 +509,12 @@ static Value replace(void) {
     return join_items(split(), string_arg(1));
 }
 
-enum { UPPER_FIRST = 1, UPPER_REST = 2 };
+enum {
+    UPPER_FIRST = 1,
+    UPPER_REST = 2,
+    UPPER_WORDS = 4,
+    TITLE = UPPER_FIRST | UPPER_WORDS
+};
 
 /* The cases of the first and of the other characters are in the option. */
 static Value change_case(void) {
@@ -507,8 +523,15 @@ static Value change_case(void) {
     work(n_text - start);
     for (size_t i = start; i < n_text; i++) {
         const uint8_t c = text[i];
+        const bool begins = i > start && !isalpha(text[i - 1]);
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
-        text[i] = (char)(option & (i == start ? UPPER_FIRST : UPPER_REST)
+        /* elsewhere the filter and the method differ */
+        stop_if(option == TITLE && begins && isalpha(c) &&
+                    !isspace(text[i - 1]),
+                "unsupported title");
+        text[i] = (char)(option & (i == start ? UPPER_FIRST
+                                   : begins   ? UPPER_WORDS
+                                              : UPPER_REST)
                              ? toupper(c)
                              : tolower(c));
     }
@@ -539,6 +562,12 @@ static Value reverse(Value v) {
     for (size_t i = v.n; i > 0; i--)
         push(&list, v.items[i - 1].key);
     return list;
+}
+
+/* first; last if the option is -1. */
+static Value end_item(void) {
+    return get_member(self.kind == STRING ? self : iterate(self),
+                      integer(option));
 }
 
 static Value or_default(void) {
@@ -629,12 +658,15 @@ static const struct {
     {"replace", replace, 0},
     {"join", join, 0},
     {"lower", change_case, 0},
-    {"upper", change_case, UPPER_FIRST | UPPER_REST},
+    {"upper", change_case, TITLE | UPPER_REST},
     {"capitalize", change_case, UPPER_FIRST},
+    {"title", change_case, TITLE},
     {"startswith", starts_with, 0},
     {"endswith", starts_with, 1},
     {"length", length, 0},
     {"list", to_list, 0},
+    {"first", end_item, 0},
+    {"last", end_item, -1},
     {"string", strip, 0},
     {"default", or_default, 0},
     {"get", get, 0},
@@ -702,15 +734,23 @@ static void expect(const char *symbol) {
         stop_at("expected ", string_of(symbol));
 }
 
-/* Reads the end of a tag and the white space that belongs to it. */
-static void end_tag(const char *symbol) {
+/* Reads the end of a tag and the white space that its sign removes. Returns the sign. */
+static char close_tag(const char *symbol) {
     skip_space();
     const char sign = *cursor;
     cursor += sign == '-' || sign == '+';
     expect(symbol);
-    if (sign == '-')
-        skip_space();
-    else if (sign != '+' && *symbol != '}' && *cursor == '\n')
+    for (size_t n;
+         sign == '-' && *cursor && is_white_space(utf8_read(cursor, 4, &n));
+         cursor += n)
+        work(0);
+    return sign;
+}
+
+/* Also removes a newline after a block's tag. */
+static void end_tag(const char *symbol) {
+    const char sign = close_tag(symbol);
+    if (sign != '-' && sign != '+' && *symbol != '}' && *cursor == '\n')
         cursor++;
 }
 
@@ -790,8 +830,8 @@ static Value read_string(void) {
             const char *s = cursor;
             if (*s == '\\') {
                 s = strchr(from, *++cursor);
-                stop_if(!s, "an unsupported escape");
-                s = to + (s - from);
+                stop_if(!s && live, "an unsupported escape");
+                s = s ? to + (s - from) : cursor;
             }
             stop_if(!*cursor, "a string without an end");
             if (live)
@@ -859,9 +899,13 @@ static Value read_primary(void) {
     if (isdigit((uint8_t)*cursor)) {
         char *end;
         const long number = strtol(cursor, &end, 10);
+        if (*end == '.' && isdigit((uint8_t)end[1])) {
+            stop_if(live, "an unsupported fraction");
+            strtol(end + 1, &end, 10);
+        }
         work(end - cursor);
         cursor = end;
-        return integer(number);
+        return live ? integer(number) : undefined;
     }
     if (accept("true") || accept("True"))
         return boolean(true);
@@ -872,23 +916,24 @@ static Value read_primary(void) {
     return read_named('\0', undefined);
 }
 
-/* Reads index], from:to] or ::-1]. */
+/* Reads index], from:to] or from:to:step], of which only ::-1] runs. */
 static Value read_subscript(Value v) {
-    Value from = undefined, to = undefined;
-    if (accept("::")) {
-        expect("-1");
-        expect("]");
-        return live ? reverse(v) : undefined;
-    }
+    Value from = undefined, to = undefined, step = undefined;
     if (!after(":"))
         from = expression();
     const bool is_slice = accept(":");
-    if (is_slice && !after("]"))
+    if (is_slice && !after(":") && !after("]"))
         to = expression();
+    if (is_slice && accept(":") && !after("]"))
+        step = expression();
     expect("]");
     if (!live)
         return undefined;
-    return is_slice ? slice(v, from, to) : get_member(v, from);
+    stop_if(step.kind && (step.number != -1 || from.kind || to.kind),
+            "an unsupported step");
+    return step.kind  ? reverse(v)
+           : is_slice ? slice(v, from, to)
+                      : get_member(v, from);
 }
 
 /* Reads an operator of this level or a higher one. Returns NULL if none follows: at the end of a
@@ -915,6 +960,10 @@ static Value read_right(int level, int code, Value left) {
         return boolean(!is_true(read_right(level, -code, left)));
     if (code == '[')
         return read_subscript(left);
+    if (code == '.' && isdigit((uint8_t)*cursor)) {
+        const Value index = read_primary();
+        return live ? get_member(left, index) : undefined;
+    }
     if (level >= FILTER)
         return read_named(code, left);
     const bool is_logic = level < NOT,
@@ -942,7 +991,7 @@ static Value read_operation(int level) {
     Value v = read_operand(level);
     const Operator *o;
     for (int last = 0; (o = read_operator(level)); last = o->level) {
-        stop_if(last == COMPARISON && o->level == COMPARISON,
+        stop_if(live && last == COMPARISON && o->level == COMPARISON,
                 "unsupported chain of comparisons");
         v = read_right(o->level, o->code, v);
     }
@@ -1000,6 +1049,10 @@ static void set_loop(Value *loop, Value items, size_t index) {
     loop->n = 0;
     define(loop, "index0", integer(i));
     define(loop, "index", integer(i + 1));
+    define(loop, "revindex0", integer(n - i - 1));
+    define(loop, "revindex", integer(n - i));
+    define(loop, "depth0", integer(0)); /* of recursive loops */
+    define(loop, "depth", integer(1));
     define(loop, "length", integer(n));
     define(loop, "first", boolean(i == 0));
     define(loop, "last", boolean(i + 1 == n));
@@ -1084,6 +1137,40 @@ static void run_macro(void) {
     expect("endmacro");
 }
 
+/* The end of the text before a tag without the white space that the tag's sign or, in a block's tag,
+ * trim_blocks removes. */
+static const char *strip_text(const char *start, const char *tag, char sign,
+                              bool block) {
+    const char *end = tag;
+    for (size_t n; end > start; end -= n) {
+        n = utf8_before(end, start);
+        if (!is_white_space(utf8_read(end - n, n, &n)) ||
+            (sign != '-' && end[-1] == '\n'))
+            break;
+    }
+    const bool lines =
+        block && sign != '+' && (end == source || end[-1] == '\n');
+    return sign == '-' || lines ? end : tag;
+}
+
+/* Writes text up to the end of a raw block, which is the next tag afterwards. */
+static void run_raw(void) {
+    const char *start, *tag, *end;
+    close_tag("%}");
+    start = tag = cursor;
+    do {
+        tag = strstr(tag, "{%");
+        stop_if(!tag, "a raw block without an end");
+        end = tag;
+        cursor = tag += 2;
+        cursor += *tag == '-' || *tag == '+';
+    } while (!accept("endraw"));
+    work(end - start);
+    end = strip_text(start, end, *tag, true);
+    if (live)
+        write_bytes(start, end - start);
+}
+
 static void run_statement(void) {
     if (accept("if"))
         run_if();
@@ -1093,6 +1180,8 @@ static void run_statement(void) {
         run_set();
     else if (accept("macro"))
         run_macro();
+    else if (accept("raw"))
+        run_raw();
     else if (accept("generation")) {
         run_block(true);
         expect("endgeneration");
@@ -1101,8 +1190,14 @@ static void run_statement(void) {
         live = false;
     } else if (accept("continue"))
         live = false;
-    else
+    else if (live)
         stop_at("unsupported statement ", read_name());
+    else
+        while (*cursor && !after("%}") && !after("-%}"))
+            if (after("'") || after("\""))
+                read_string();
+            else
+                cursor++;
     end_tag("%}");
 }
 
@@ -1112,18 +1207,11 @@ static char read_text(void) {
     const char *start = cursor, *tag = start;
     while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1])))
         tag++;
-    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0',
-               *end = tag;
-    while (end > start && isspace((uint8_t)end[-1]) &&
-           (sign == '-' || end[-1] != '\n'))
-        end--;
-    const bool lines = (kind == '%' || kind == '#') && sign != '+' &&
-                       (end == source || end[-1] == '\n');
-    if (sign != '-' && !lines)
-        end = tag;
+    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0';
     work(tag - start);
     if (live)
-        write_bytes(start, end - start);
+        write_bytes(start,
+                    strip_text(start, tag, sign, kind && kind != '{') - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }
@@ -1142,7 +1230,9 @@ static void run_text(void) {
         } else if (kind == '{') {
             put(expression());
             end_tag("}}");
-        } else if (after("else") || after("elif") || !strncmp(cursor, "end", 3))
+        } else if (after("else") || after("elif") || after("endif") ||
+                   after("endfor") || after("endset") || after("endmacro") ||
+                   after("endgeneration"))
             break;
         else
             run_statement();
@@ -1164,8 +1254,8 @@ static void run_block(bool runs) {
 
 static Value message(const char *role, Value content) {
     Value v = empty;
-    define(&v, "content", content);
     define(&v, "role", constant(role));
+    define(&v, "content", content);
     return map_of(v);
 }
 
