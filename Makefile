@@ -58,7 +58,6 @@ COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c %/test_$(s)_draws.c),$(TESTS)),$(TESTS))
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
-CHOSEN += tests/formats/test_folder.c
 endif
 ifdef MPI
 CHOSEN += tests/test_sequences.c
@@ -90,7 +89,7 @@ WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpa
     guesser_guess session_open $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
 $(RUNNER): $(TESTED) $(LIBRARY)
-$(BUILD)/tests/growth: $(TESTED) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
+$(BUILD)/tests/growth: $(filter %/test_growth.o $(BUILD)/tests/support/%,$(TESTED)) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))
 $(PROGRAM): $(OBJECTS) $(patsubst %,$(BUILD)/tests/support/%.o,wrap oracle hashmodel)
 $(RUNNER) $(GROWTH) $(PROGRAM):
 	@echo '  LD $@'
@@ -113,18 +112,20 @@ $(BUILD)/lab/machine.o: EXTRA = -DNORMA_FLAGS='"$(MACHINE) $(CFLAGS)"'
 $(BUILD)/tests/%.o: EXTRA = $(O1) -fno-tree-vectorize
 $(BUILD)/tests/%.o: WITHOUT = --coverage
 $(BUILD)/counted/%.o: EXTRA = $(O1) -fsanitize-coverage=trace-pc
-$(BUILD)/%.o: %.c $(BUILD)/flags
+define COMPILE
 	@echo '  CC $<'
 	$(Q)$(CC) $(filter-out $(WITHOUT),$(FLAGS)) $(EXTRA) -MMD -MP -c -o $@ $<
+endef
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	$(COMPILE)
+$(BUILD)/counted/%.o: %.c $(BUILD)/flags
+	$(COMPILE)
 # lab/page.html as a C string.
 $(BUILD)/lab/page_html.c: lab/page.html $(BUILD)/flags
 	@{ echo 'extern const char PAGE_HTML[];'; echo 'const char PAGE_HTML[] ='; \
 	    sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' lab/page.html; echo ';'; } > $@
 $(BUILD)/lab/page_html.o: $(BUILD)/lab/page_html.c
 	$(Q)$(CC) $(FLAGS) -c -o $@ $<
-$(BUILD)/counted/%.o: %.c $(BUILD)/flags
-	@echo '  CC $< (counted)'
-	$(Q)$(CC) $(FLAGS) $(EXTRA) -MMD -MP -c -o $@ $<
 -include $(OBJECTS:.o=.d) $(COUNTED:.o=.d) $(TESTS:%.c=$(BUILD)/%.d)
 
 # With more threads than free processors, spinning takes minutes. These settings limit it (libgomp) or disable it (libomp).

@@ -7,10 +7,13 @@
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "rope.h"
 #include "session.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <omp.h>

@@ -5,12 +5,17 @@
  * architectures. */
 #include "formats/open.h"
 #include "kernels/quant.h"
+#include "model.h"
 #include "norm.h"
 #include "session.h"
+#include "tokenizer.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/book.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 #include "tests/textbook.h"
 
 #include <limits.h>

@@ -10,9 +10,13 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kernels/tile_unit.h"
+#include "model.h"
 #include "session.h"
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <inttypes.h>
 #include <stddef.h>

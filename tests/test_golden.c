@@ -6,9 +6,13 @@
  */
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "session.h"
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -11,9 +11,13 @@
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "session.h"
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <malloc.h>
 #include <math.h>

@@ -5,10 +5,15 @@
  * are in lab/.
  */
 #include "kernels/matmul.h"
+#include "kernels/tensor.h"
 #include "lab/norm_fused.h"
 #include "norm.h"
 
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
+#include "tests/support/products.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <omp.h>

@@ -6,14 +6,23 @@
  * the first norm in it.
  */
 #include "base/process.h"
+#include "formats/gguf_file.h"
 #include "formats/open.h"
 #include "formats/parts.h"
 #include "kernels/simd.h"
+#include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
+#include "norm.h"
 #include "session.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/family_writer.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <math.h>

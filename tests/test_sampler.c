@@ -5,7 +5,9 @@
  */
 #include "sampler.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <float.h>
 #include <math.h>

@@ -9,11 +9,18 @@
 #include "base/ranks.h"
 #include "cluster/follow.h"
 #include "cluster/share.h"
+#include "formats/gguf_file.h"
 #include "formats/open.h"
 #include "formats/pack.h"
+#include "kernels/tensor.h"
+#include "model.h"
 #include "session.h"
 
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,9 +6,11 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "session.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <math.h>

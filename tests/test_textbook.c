@@ -16,7 +16,9 @@
 
 #include "tests/support/chapter.h"
 #include "tests/support/norm_half.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 #include "tests/textbook.h"
 
 #include <math.h>

@@ -6,10 +6,13 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "lab/norm_spec.h"
+#include "model.h"
 #include "norm.h"
 #include "session.h"
 
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 #include "tests/textbook.h"
 
 #include <math.h>

@@ -8,7 +8,9 @@
 #include "formats/llama2c.h"
 #include "tokenizer.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <math.h>

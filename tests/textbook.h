@@ -3,8 +3,12 @@
 #pragma once
 
 #include "lab/norm_backward.h"
+#include "norm.h"
 #include "tests/support/book.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -11,6 +11,7 @@
 #include "base/process.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -11,7 +11,10 @@
 #include "model.h"
 #include "norm.h"
 
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -7,12 +7,22 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "formats/parts.h"
+#include "kernels/tensor.h"
+#include "model.h"
+#include "norm.h"
+#include "tokenizer.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <fcntl.h>
 #include <math.h>

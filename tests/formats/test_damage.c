@@ -8,11 +8,15 @@
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "sampler.h"
 #include "session.h"
 #include "tokenizer.h"
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <math.h>

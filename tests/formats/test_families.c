@@ -8,9 +8,15 @@
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
+#include "norm.h"
 #include "session.h"
 
+#include "tests/support/family_writer.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,11 +8,15 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "session.h"
 
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -474,29 +478,6 @@ static void options_are_applied_or_refused_by_name(void) {
         CHECK(strstr(stderr_text(), cases[i].message), "%s: no '%s' in: %s",
               cases[i].new, cases[i].message, stderr_text());
     }
-}
-
-/* A head_dim that the weights contradict costs neither memory nor time. */
-void no_rope_factors_before_the_weights_fit(void) {
-    static const char *const heads[] = {"\"head_dim\": 18",
-                                        "\"head_dim\": 4194304"};
-    static const char scaling[] =
-        "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
-        "\"high_freq_factor\": 4}";
-    uint64_t steps[2];
-    char options[256];
-    for (int i = 0; i < 2; i++) {
-        Model m;
-        snprintf(options, sizeof options, "%s, %s", heads[i], scaling);
-        const uint64_t before = steps_taken;
-        CHECK(!open_changed(&m, 0, "\"head_dim\": 16", options), "%s: opens",
-              heads[i]);
-        steps[i] = steps_taken - before;
-        CHECK(strstr(stderr_text(), "q_proj.weight is [1, 64, 64], expected ["),
-              "%s: %s", heads[i], stderr_text());
-    }
-    CHECK(steps[1] < 2 * steps[0], "%s: %" PRIu64 " steps, %s: %" PRIu64,
-          heads[0], steps[0], heads[1], steps[1]);
 }
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */

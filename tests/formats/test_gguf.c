@@ -6,14 +6,19 @@
  */
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "session.h"
 #include "tokenizer.h"
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -12,10 +12,16 @@
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "model.h"
+#include "norm.h"
 #include "tokenizer.h"
 
 #include "tests/support/expressions.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
+#include "tests/support/steps.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -360,6 +366,39 @@ static void splitting_grows_with_the_text(void) {
             }
             check_growth(p->names, 2048, taken[0], taken[1]);
         }
+}
+
+/* A head_dim that the weights contradict costs neither memory nor time. */
+static void no_rope_factors_before_the_weights_fit(void) {
+    static const char *const heads[] = {"\"head_dim\": 18",
+                                        "\"head_dim\": 4194304"};
+    static const char options[] =
+        "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, "
+        "\"low_freq_factor\": 1, \"high_freq_factor\": 4}";
+    uint64_t steps[2];
+    for (int i = 0; i < 2; i++) {
+        Model m;
+        CHECK(!hashmodel_write(&GQA_TIED, temporary("growth.bin"), 0, 0) &&
+                  !model_open(&m, temporary("growth.bin")),
+              "cannot make the model");
+        m.config.rope.halves = true;
+        const int status =
+            folder_write(&m, temporary("growth"),
+                         &(FolderForm){"llama", .options = options});
+        model_close(&m);
+        CHECK(!status, "cannot make the folder");
+        replace_in_file(temporary("growth/config.json"), "\"head_dim\": 8",
+                        heads[i]);
+        stderr_hide();
+        const uint64_t before = steps_taken;
+        const int opens = !model_open(&m, temporary("growth"));
+        steps[i] = steps_taken - before;
+        stderr_show();
+        CHECK(!opens && strstr(stderr_text(), "q_proj.weight is [1, 64, 64]"),
+              "%s: %s", heads[i], opens ? "opens" : stderr_text());
+    }
+    CHECK(steps[1] < 2 * steps[0], "%s: %llu steps, %s: %llu", heads[0],
+          (unsigned long long)steps[0], heads[1], (unsigned long long)steps[1]);
 }
 
 /* ---- chat templates ------------------------------------------------------ */

@@ -10,7 +10,9 @@
 #include "formats/json.h"
 
 #include "tests/support/expressions.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "formats/json.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <malloc.h>
 #include <stdbool.h>

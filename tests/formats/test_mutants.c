@@ -6,9 +6,14 @@
  * that fails is kept as a file. test_damage.c damages files without their structure and checks the
  * results more closely.
  */
+#include "formats/gguf_file.h"
+
 #include "tests/support/binary.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/samples.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <errno.h>
 #include <fcntl.h>

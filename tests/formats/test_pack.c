@@ -7,8 +7,11 @@
 #include "formats/pack.h"
 #include "formats/parts.h"
 #include "kernels/panels.h"
+#include "model.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

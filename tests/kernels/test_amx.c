@@ -12,7 +12,10 @@
 #include "kernels/tile_unit.h"
 
 #include "tests/support/amx_model.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/products.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <float.h>
 #include <math.h>

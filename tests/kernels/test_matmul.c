@@ -7,7 +7,10 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
+#include "tests/support/hashmodel.h"
+#include "tests/support/products.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -6,7 +6,9 @@
  */
 #include "kernels/simd.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <float.h>
 #include <math.h>

@@ -6,7 +6,9 @@
  */
 #include "kernels/team.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <omp.h>
 #include <stdatomic.h>

@@ -7,7 +7,9 @@
 #include "lab/norm_backward.h"
 #include "norm.h"
 
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -6,9 +6,12 @@
  */
 #include "kernels/simd.h"
 #include "kernels/tensor.h"
+#include "norm.h"
 
 #include "tests/support/norm_half.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stddef.h>

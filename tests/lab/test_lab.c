@@ -9,16 +9,23 @@
 #include "formats/open.h"
 #include "kernels/quant.h"
 #include "kernels/simd.h"
+#include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "lab/estimate.h"
 #include "lab/limits.h"
 #include "lab/norm_spec.h"
 #include "lab/stopwatch.h"
+#include "model.h"
 #include "norm.h"
 #include "session.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/json_check.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <math.h>

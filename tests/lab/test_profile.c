@@ -11,11 +11,17 @@
 #include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/profile.h"
+#include "model.h"
 #include "norm.h"
 #include "session.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/json_check.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <ctype.h>
 #include <math.h>

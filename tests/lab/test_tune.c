@@ -4,8 +4,11 @@
  */
 #include "formats/open.h"
 #include "lab/tune.h"
+#include "model.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,13 @@
 /* test_chat.c: conversations at a terminal and through a pipe. */
 #include "base/file.h"
+#include "formats/gguf_file.h"
 #include "formats/json.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <signal.h>

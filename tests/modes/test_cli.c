@@ -5,16 +5,22 @@
  */
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/json.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "sampler.h"
 #include "session.h"
 #include "tokenizer.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -4,8 +4,11 @@
  * text. */
 #include "modes/guess.h"
 #include "tests/support/binary.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/samples.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
+#include "tokenizer.h"
 
 #include <limits.h>
 #include <stdio.h>

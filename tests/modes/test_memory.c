@@ -6,6 +6,7 @@
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,7 +14,9 @@
 #include "modes/common.h"
 #include "norm.h"
 
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <omp.h>

@@ -7,7 +7,9 @@
 #include "kernels/simd.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <limits.h>

@@ -11,8 +11,12 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
+#include "tests/support/chat.h"
 #include "tests/support/expressions.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

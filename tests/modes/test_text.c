@@ -4,8 +4,11 @@
 #include "formats/json.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/samples.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <math.h>

@@ -8,12 +8,17 @@
 #include "formats/json.h"
 #include "formats/open.h"
 #include "kv_cache.h"
+#include "model.h"
 #include "modes/common.h"
 #include "modes/prompts.h"
+#include "tokenizer.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/json_check.h"
 #include "tests/support/samples.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdbool.h>

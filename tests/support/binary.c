@@ -2,6 +2,7 @@
  * and limits. */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <dirent.h>
 #include <fcntl.h>

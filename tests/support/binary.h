@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdbool.h>

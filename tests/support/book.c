@@ -8,6 +8,7 @@
 #include "tests/support/book.h"
 #include "tests/support/chapter.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,4 +1,8 @@
 /* chat.c: renders conversations, as mode chat does. */
+#include "modes/template.h"
+#include "tokenizer.h"
+
+#include "tests/support/chat.h"
 #include "tests/support/test.h"
 
 #include <stdlib.h>

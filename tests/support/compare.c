@@ -1,5 +1,9 @@
 /* compare.c: the largest magnitude and the largest difference of arrays, norms by their formula. */
+#include "norm.h"
+
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdlib.h>

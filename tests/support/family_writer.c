@@ -8,7 +8,11 @@
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
 
+#include "tests/support/family_writer.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

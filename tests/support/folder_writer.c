@@ -8,7 +8,9 @@
 #include "model.h"
 #include "norm.h"
 
+#include "tests/support/folder_writer.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

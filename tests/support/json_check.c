@@ -2,6 +2,7 @@
  *
  * Each function returns the first byte after the part that it read; NULL on a syntax error.
  */
+#include "tests/support/json_check.h"
 #include "tests/support/test.h"
 
 #include <stdbool.h>

@@ -6,7 +6,10 @@
  */
 #include "norm.h"
 
+#include "tests/support/hashmodel.h"
+#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <math.h>
 #include <stdbool.h>

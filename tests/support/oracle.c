@@ -7,7 +7,10 @@
  * ones, then token 1 (which is all if there is no file).
  */
 #include "modes/guess.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
+#include "tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

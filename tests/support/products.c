@@ -3,8 +3,11 @@
 #include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
+#include "kernels/tensor.h"
 
+#include "tests/support/products.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include "base/ranks.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <errno.h>
 #include <fcntl.h>

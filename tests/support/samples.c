@@ -1,7 +1,16 @@
 /* samples.c: a small model of each format, with its tokenizer, as files in a folder. */
-#include "tests/support/samples.h"
+#include "formats/gguf_file.h"
+#include "kernels/tensor.h"
+#include "model.h"
+#include "tokenizer.h"
+
 #include "formats/gguf.h"
 #include "formats/open.h"
+#include "tests/support/family_writer.h"
+#include "tests/support/folder_writer.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/hashmodel.h"
+#include "tests/support/samples.h"
 #include "tests/support/test.h"
 
 #include <limits.h>

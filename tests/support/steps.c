@@ -4,7 +4,9 @@
  * formats/ and tokenizer.c (Makefile: COUNTED), also in comparisons called by qsort. The C library
  * is not counted, and counts are not exact with several threads.
  */
+#include "tests/support/steps.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <stdint.h>
 

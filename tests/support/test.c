@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -7,7 +7,10 @@
 #include "text/pieces.h"
 #include "tokenizer.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/texts.h"
+#include "tests/support/wrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

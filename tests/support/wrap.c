@@ -18,9 +18,11 @@
  *   Allocations inside the C library never fail.
  */
 #include "base/clock.h"
+#include "model.h"
 #include "session.h"
 
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <errno.h>
 #include <stdarg.h>

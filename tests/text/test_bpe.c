@@ -9,6 +9,7 @@
 #include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
+#include "kernels/tensor.h"
 #include "model.h"
 #include "modes/template.h"
 #include "text/pieces.h"
@@ -16,7 +17,11 @@
 #include "tokenizer.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/chat.h"
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/texts.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <malloc.h>

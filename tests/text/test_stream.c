@@ -6,7 +6,9 @@
 #include "base/process.h"
 #include "text/stream.h"
 
+#include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <fcntl.h>
 #include <poll.h>
