@@ -21,7 +21,7 @@
 typedef struct {
     const Json *text,
         *file; /* the text model's object (NULL: none), the file's */
-} Options;
+} Sources;
 
 static Value value_of(const Json *json) {
     static const ValueKind kinds[] = {/* by JsonKind */
@@ -39,7 +39,7 @@ static Value value_of(const Json *json) {
 
 /* An option of the model; NULL if it is missing. */
 static const Json *find(const Reader *r, const char *key) {
-    const Options *options = r->source;
+    const Sources *options = r->source;
     const Json *value = json_get(options->text, key);
     return value ? value : json_get(options->file, key);
 }
@@ -126,8 +126,8 @@ static void read_layers(Reader *r) {
     const int window = used && !no_window
                            ? get_int(r, "sliding_window", 1, r->family->window)
                            : 0;
-    const bool by_type =
-        types || (period && r->options & SLIDES && !has(r, ROPE_IN_WINDOWS));
+    const bool by_type = types || (period && r->options & SLIDES &&
+                                   !reader_has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
@@ -190,7 +190,7 @@ static void read_yarn(Reader *r, const Json *rope, int context) {
                 .fast = real_in(r, rope, "beta_fast", 32),
                 .slow = real_in(r, rope, "beta_slow", 1)};
     y->fractional =
-        !has(r, LOCAL_ROPE) &&
+        !reader_has(r, LOCAL_ROPE) &&
         !value_bool(&r->origin, "truncate", get_in(r, rope, "truncate"), true);
     y->factor =
         real_in(r, rope, "factor", r->header.config.context / y->context);
@@ -302,7 +302,7 @@ static void read_local_rope(Reader *r, const Json *sliding) {
 /* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older
  * files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
-    const bool local = has(r, LOCAL_ROPE);
+    const bool local = reader_has(r, LOCAL_ROPE);
     const Json *newer = get_object(r, "rope_parameters"),
                *rope = get_object(r, "rope_scaling");
     const Json *full = local ? json_get(newer, "full_attention") : newer;
@@ -413,9 +413,10 @@ static int read_model(Reader *r) {
                              .n_kv_heads = r->family->n_heads / 2,
                              .vocab_size = embedding ? embedding->dims[1] : 0}};
     /* by FALLBACK in KEYS also the eps of LayerNorms */
-    const char *eps = has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
+    const char *eps =
+        reader_has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
     h->rms_eps = r->family->eps > 0 ? r->family->eps : 1e-6f;
-    if (!has(r, BARE_NORMS))
+    if (!reader_has(r, BARE_NORMS))
         h->rms_eps = value_float(&r->origin, eps, get(r, eps), h->rms_eps);
     read_switches(r);
     reader_keys(r);
@@ -443,9 +444,9 @@ static int select_text(Reader *r) {
     /* bytes of "language_model." or "model.language_", which the names begin with */
     enum { LONGER = 15 };
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        t->used = contains(t->name, "vision_tower.") ||
-                  contains(t->name, "multi_modal_projector.");
-        if (!contains(t->name, "language_model."))
+        t->used = string_contains(t->name, "vision_tower.") ||
+                  string_contains(t->name, "multi_modal_projector.");
+        if (!string_contains(t->name, "language_model."))
             continue;
         t->name.text += LONGER;
         t->name.n -= LONGER;
@@ -462,7 +463,7 @@ int folder_read_model(Model *m, const char *folder) {
     m->format = "Hugging Face folder";
     bool failed =
         safetensors_open(&weights, m, folder) || json_open(&json, path);
-    Options options = {.file = json.values};
+    Sources options = {.file = json.values};
     Reader r = {.path = folder,
                 .origin = {.path = path},
                 .naming = NAME_HF,

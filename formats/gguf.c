@@ -176,7 +176,7 @@ static int read_model(Reader *r) {
     if (r->family->has & DEFAULT_WINDOW)
         h->window = r->family->window;
     h->norm_weights = !(r->family->has & RAW_TOPK);
-    h->config.rope.halves = !has(r, NEIGHBOURS);
+    h->config.rope.halves = !reader_has(r, NEIGHBOURS);
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))

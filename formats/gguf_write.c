@@ -621,8 +621,8 @@ static bool begins(String s, const char *text, size_t n) {
 }
 
 /* Copies the keys of the given file that are not written yet, as they stand there. Not those of
- * another architecture, of another tokenizer, and of how the file is laid out; nor RoPE's, whose
- * scaling may have become a tensor. */
+ * another architecture, of another tokenizer, and of how the file is laid out; nor RoPE's scaling,
+ * which may have become a tensor. */
 static void copy_keys(Writer *w) {
     const String given = gguf_get(&w->given, "general.architecture").string;
     for (const GgufValue *v = w->given.values;
@@ -632,10 +632,11 @@ static void copy_keys(Writer *w) {
         const size_t n = (const char *)v->at + v->bytes - begin;
         const bool own = begins(v->key, given.text, given.n),
                    kept = string_is(given, w->family->gguf) &&
-                          !contains(v->key, ".rope.scaling.");
+                          (!string_contains(v->key, ".rope.scaling.") ||
+                           string_contains(v->key, ".finetuned"));
         if (!begins(v->key, "split.", 6) &&
             !string_is(v->key, "general.alignment") &&
-            !(w->tokenizer && contains(v->key, "tokenizer.")) &&
+            !(w->tokenizer && string_contains(v->key, "tokenizer.")) &&
             (!own || kept) &&
             !memmem(w->head.bytes, w->head.n, begin,
                     v->key.n + sizeof(uint64_t))) {

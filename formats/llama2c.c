@@ -23,7 +23,7 @@ typedef struct {
     double
         at; /* bytes read or counted so far; exact below 2^53, and no file is larger */
     int group; /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
-} Reader;
+} Checkpoint;
 
 /* ---- the header --------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ static int32_t int_at(const File *file, size_t offset) {
 enum { VOCAB_SIZE = 5, N_INTS = 7 };
 
 /* Reads and checks the seven ints of every header. */
-static int read_config(const Reader *r, const int32_t v[N_INTS]) {
+static int read_config(const Checkpoint *r, const int32_t v[N_INTS]) {
     Config *c = &r->model->config;
     bool positive = true;
     for (int i = 0; i < N_INTS; i++)
@@ -70,7 +70,7 @@ static const char *const PARTS[2][N_PARTS] = {
      "gate", "down", "up"}};
 
 /* Reads one part of all layers, or only counts its bytes. `name`: norma's name of the part. */
-static void read_part(Reader *r, const char *name, bool counts) {
+static void read_part(Checkpoint *r, const char *name, bool counts) {
     const Config *c = &r->model->config;
     PartAt at = {.part = part_named(name), .model = r->model};
     const int n = at.part->owner == OF_MODEL ? 1 : c->n_layers;
@@ -103,7 +103,7 @@ static void read_part(Reader *r, const char *name, bool counts) {
 
 /* Reads the parts, or only counts their bytes: then r->at becomes the size that the header
  * implies. */
-static void read_parts(Reader *r, bool counts) {
+static void read_parts(Checkpoint *r, bool counts) {
     const Config *c = &r->model->config;
     r->at = (double)r->file->header;
     for (int i = 0; i < N_PARTS; i++)
@@ -118,7 +118,7 @@ static void read_parts(Reader *r, bool counts) {
 
 /* Reads the header. v0 has only the seven ints; in v0, a negative vocab_size means an untied
  * output. */
-static int read_header(Reader *r) {
+static int read_header(Checkpoint *r) {
     static const char *const formats[] = {"llama2.c v0", "llama2.c v1",
                                           "llama2.c v2"};
     const uint8_t *data = r->file->data;
@@ -149,7 +149,7 @@ static int read_header(Reader *r) {
 int llama2c_read_model(Model *m, const char *path) {
     File *file = m->files;
     const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
-    Reader r = {.path = path, .file = file, .model = m};
+    Checkpoint r = {.path = path, .file = file, .model = m};
     r.tried = has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint";
     file->header = has_magic ? HEADER_BYTES : V0_HEADER_BYTES;
     m->bos = 1;

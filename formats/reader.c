@@ -211,7 +211,8 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
  * optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const int n = part_size(&r->model->config, at->part->cols);
-    const bool bare = has(r, BARE_NORMS), layer = has(r, LAYER_NORMS);
+    const bool bare = reader_has(r, BARE_NORMS),
+               layer = reader_has(r, LAYER_NORMS);
     const bool may_be_layer =
         layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
@@ -223,8 +224,8 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
             gamma[i] += 1;
     norm->gamma = gamma;
     if (may_be_layer && !bare)
-        norm->beta =
-            reader_vector(r, name, ".bias", layer && !has(r, PARALLEL), n);
+        norm->beta = reader_vector(r, name, ".bias",
+                                   layer && !reader_has(r, PARALLEL), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps =
         norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
@@ -326,7 +327,8 @@ int reader_end(Reader *r) {
         const bool is_output = string_is(t->name, "lm_head.weight");
         const bool is_unneeded =
             (is_output && m->tied) ||
-            contains(t->name, ".rotary_emb.inv_freq"); /* RoPE's tables */
+            string_contains(t->name,
+                            ".rotary_emb.inv_freq"); /* RoPE's tables */
         if (!t->used && !is_unneeded)
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));

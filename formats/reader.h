@@ -29,7 +29,7 @@ struct Reader {
     float *ones;    /* [widest], gamma of norms without stored parameters */
 };
 
-static inline bool has(const Reader *r, int trait) {
+static inline bool reader_has(const Reader *r, int trait) {
     return r->family->has & trait;
 }
 

@@ -10,7 +10,7 @@
 bool string_is(String s, const char *text) {
     return s.n == strlen(text) && !memcmp(s.text, text, s.n);
 }
-bool contains(String s, const char *text) {
+bool string_contains(String s, const char *text) {
     return memmem(s.text, s.n, text, strlen(text));
 }
 

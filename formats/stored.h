@@ -18,7 +18,7 @@ typedef struct {
     (int)((s).n < 64 ? (s).n : 64), (s).text /* a String for %.*s */
 
 bool string_is(String s, const char *text);
-bool contains(String s, const char *text);
+bool string_contains(String s, const char *text);
 
 /* Sorts n items of `size` bytes that begin with their name, a String. Returns an item with a
  * duplicate name; NULL if all names differ. */

@@ -416,6 +416,19 @@ static void families_are_kept(void) {
     }
 }
 
+/* A Granite may have no RoPE at all; only a key that is copied says so. */
+static void a_granite_without_rope_is_kept(void) {
+    gguf_make_family(&file, &MANY_TIED, "granite");
+    gguf_set(&file, "granite.rope.scaling.finetuned", GGUF_BOOL, &(bool){false},
+             1);
+    CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+    gguf_free(&file);
+    CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
+    CHECK(is_architecture("out/a.gguf", "granite"), "another");
+    CHECK(difference("m.gguf", "out/a.gguf") == 0, "other logits");
+    unlink(inside("out/a.gguf"));
+}
+
 /* In a llama RoPE rotates whole heads. */
 static void partial_rope_becomes_phi3(void) {
     const Relative r = {.architecture = "qwen2"};
@@ -860,6 +873,7 @@ void suite_convert(void) {
     TEST(a_centered_model_needs_no_layernorm);
     TEST(what_cannot_be_centered_is_refused);
     TEST(families_are_kept);
+    TEST(a_granite_without_rope_is_kept);
     TEST(partial_rope_becomes_phi3);
     TEST(the_context_is_cut_to_a_llama_s_window);
     TEST(families_that_gguf_cannot_represent_are_refused);
