@@ -179,7 +179,7 @@ static void forward_chunk(void *session) {
 /* Number of threads for a chunk of n steps: decode_threads for one step, else
  * one if the work is not worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
-    /* bytes of a layer's weights times steps (docs/performance.md) */
+    /* bytes of a layer's weights times steps (docs/notebook.md) */
     const size_t worth_sharing = 1 << 19;
     /* the output counts as one more layer */
     const size_t layers = s->model->config.n_layers + 1;

@@ -18,7 +18,7 @@ enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
  * prefetching stops at the end of a page, so large allocations get huge
  * pages. The pages of others are made at once, which takes a fraction of the
  * time of as many page faults: the first prompt of a small model is up to 1.3
- * times as fast (docs/performance.md). */
+ * times as fast (docs/notebook.md). */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
