@@ -12,8 +12,8 @@
  * expert is a SwiGLU (mlp.c).
  */
 #include "kernels/input.h"
+#include "kernels/lanes.h"
 #include "kernels/matmul.h"
-#include "kernels/simd.h"
 #include "kernels/team.h"
 #include "session.h"
 #include <math.h>

@@ -10,7 +10,7 @@
  */
 #include "rope.h"
 #include "base/memory.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include <math.h>
 
 /* ---- frequencies -------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include "base/platform.h"
 #include "base/ranks.h"
 #include "formats/parts.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include <string.h>
 
 /* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a

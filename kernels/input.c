@@ -3,7 +3,7 @@
  * multiplies tiles. */
 #include "kernels/input.h"
 #include "base/memory.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/team.h"
 #include <omp.h>
 

@@ -3,7 +3,7 @@
 #include "lab/machine.h"
 #include "base/platform.h"
 #include "formats/json.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include <string.h>
 
 #ifndef NORMA_FLAGS

@@ -1,6 +1,6 @@
 /* norm_fused.c: RMSNorm fused with the residual add. */
 #include "lab/norm_fused.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include <math.h>
 
 /* A block of x is still in the first-level cache when its squares are summed,

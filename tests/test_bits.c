@@ -7,7 +7,7 @@
  */
 #include "base/process.h"
 #include "formats/open.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "kernels/tile_unit.h"
 #include "model.h"

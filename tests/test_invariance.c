@@ -8,7 +8,7 @@
  * large. */
 #include "formats/open.h"
 #include "formats/pack.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"

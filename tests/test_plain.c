@@ -9,7 +9,7 @@
 #include "formats/gguf_file.h"
 #include "formats/open.h"
 #include "formats/parts.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
 #include "model.h"

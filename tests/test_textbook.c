@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "formats/open.h"
 #include "formats/parts.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "lab/norm_fused.h"
 #include "model.h"

@@ -4,10 +4,10 @@
  * C, int8 products those of the vector kernels. kernels/amx.c runs on a model of the instructions
  * (amx_model.c) and, if available, on the processor's.
  */
+#include "kernels/lanes.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
 #include "kernels/quant.h"
-#include "kernels/simd.h"
 #include "kernels/tensor.h"
 #include "kernels/tile_unit.h"
 

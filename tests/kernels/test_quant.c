@@ -5,10 +5,10 @@
  * types.
  */
 #include "base/file.h"
+#include "kernels/lanes.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
 #include "kernels/quant.h"
-#include "kernels/simd.h"
 #include "kernels/tensor.h"
 
 #include "tests/support/hashmodel.h"

@@ -4,7 +4,7 @@
  * torch.nn.functional.rms_norm, which rounds after it (tests/golden/norm_half.bin). Double
  * precision gives the values that two roundings of float32 allow.
  */
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "norm.h"
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/parts.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "lab/machine.h"
 #include "lab/norm_fused.h"
 #include "lab/profile.h"

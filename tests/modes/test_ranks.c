@@ -4,7 +4,7 @@
  * Tests the processes. test_sequences.c tests that all weight types and architectures have the same
  * bits; `make test MPI=1` runs it under mpirun, too.
  */
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 
 #include "tests/support/binary.h"
 #include "tests/support/hashmodel.h"

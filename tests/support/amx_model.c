@@ -6,7 +6,7 @@
  */
 #define amx_unit amx_model
 #include "tests/support/amx_model.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 
 #include <float.h>
 #include <math.h>

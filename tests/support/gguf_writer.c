@@ -6,7 +6,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_file.h"
 #include "formats/open.h"
-#include "kernels/simd.h"
+#include "kernels/lanes.h"
 #include "kernels/tensor.h"
 #include "model.h"
 #include "tokenizer.h"
