@@ -1252,9 +1252,13 @@ static void run_block(bool runs) {
 
 /* ---- running ------------------------------------------------------------ */
 
+/* The names of usual roles can be parts of special pieces; others come from a file. */
 static Value message(const char *role, Value content) {
     Value v = empty;
-    define(&v, "role", constant(role));
+    define(&v, "role",
+           strstr(" user assistant system tool developer ", role)
+               ? constant(role)
+               : marked(role, NULL, strlen(role)));
     define(&v, "content", content);
     return map_of(v);
 }
@@ -1266,10 +1270,12 @@ static Value messages_of(const JinjaInput *in) {
              message("system", marked(in->system, NULL, strlen(in->system))));
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
-        const bool drop = i % 2 && in->drops_space && m->n && *m->text == ' ';
+        const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
+        const bool drop = !strcmp(role, "assistant") && in->drops_space &&
+                          m->n && *m->text == ' ';
         const Value content =
             marked(m->text + drop, m->marks + drop, m->n - drop);
-        push(&list, message(i % 2 ? "assistant" : "user", content));
+        push(&list, message(role, content));
     }
     return list;
 }
@@ -1320,6 +1326,6 @@ int jinja_render(const JinjaInput *in, JinjaText *out) {
     run_text();
     stop_if(*cursor, "unexpected end of a statement");
     text[n_text] = '\0';
-    *out = (JinjaText){text, (bool *)text + MEMORY, n_text};
+    *out = (JinjaText){text, (bool *)text + MEMORY, n_text, NULL};
     return 0;
 }

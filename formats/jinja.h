@@ -24,6 +24,8 @@ typedef struct {
     char *text;
     bool *marks; /* [n] */
     size_t n;
+    const char
+        *role; /* of a message, not owned; NULL: user and assistant in turn */
 } JinjaText;
 
 /* A conversation, and the variables of its template. Nothing is owned. */
@@ -31,9 +33,8 @@ typedef struct {
     const char *path, *template; /* `path` is for messages */
     const char *bos, *eos;       /* [n_bos], [n_eos]: texts of tokens */
     int n_bos, n_eos;
-    const char *system; /* the system prompt; NULL: none */
-    /* [n]: the user's first message, an answer, the user's second message and so on */
-    const JinjaText *messages;
+    const char *system;        /* the system prompt; NULL: none */
+    const JinjaText *messages; /* [n] */
     int n;
     bool drops_space;  /* of answers: the space before the first word */
     bool opens_answer; /* the text ends with the beginning of an answer */

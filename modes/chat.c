@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "formats/json.h"
 #include "modes/common.h"
@@ -45,13 +46,16 @@ static int render(Chat *c, int n_answer, Tokens *all) {
             return status;
         if (all->n <= max || c->talk.first == c->talk.n - 1)
             break;
-        c->talk.first += 2;
+        do
+            c->talk.first++;
+        while (c->talk.first < c->talk.n - 1 &&
+               strcmp(c->talk.messages[c->talk.first].role, "user"));
         free(all->ids);
     }
     if (c->talk.first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
-            context, (c->talk.first - first) / 2);
+            context, (c->talk.first - first + 1) / 2);
     return all->n >= context;
 }
 
@@ -96,11 +100,22 @@ static int generate(Chat *c) {
     return more;
 }
 
-/* Adds the answer to the conversation. The special pieces in it keep their meaning. */
+/* Adds the answer, or the rest of one, to the conversation. The special pieces in it keep their
+ * meaning. */
 static int add_answer(Chat *c) {
     const Text *t = &c->text;
-    JinjaText *m = conversation_add(&c->talk, t->bytes.bytes, t->bytes.n);
-    size_t at = 0;
+    Conversation *talk = &c->talk;
+    Buffer whole = {0};
+    if (talk->continues) {
+        const JinjaText *begun = &talk->messages[talk->n - 1];
+        buffer_append(&whole, begun->text, begun->n);
+        conversation_cut(talk, talk->n - 1);
+    }
+    size_t at = whole.n;
+    buffer_append(&whole, t->bytes.bytes, t->bytes.n);
+    JinjaText *m =
+        whole.failed ? NULL : conversation_add(talk, whole.bytes, whole.n);
+    free(whole.bytes);
     for (int i = t->n_prompt, n; m && i < t->ids.n; i++, at += n) {
         const Piece *p = &c->run->tokenizer.pieces.list[t->ids.ids[i]];
         run_token_text(c->run, t->ids.ids[i - 1], t->ids.ids[i], &n);
@@ -163,7 +178,9 @@ static int take_turn(Chat *c, const char *message) {
 
 static void write_message(FILE *out, const char *before, const char *role,
                           const char *content, size_t n) {
-    fprintf(out, "%s{\"role\": \"%s\", ", before, role);
+    fprintf(out, "%s{", before);
+    write_json_string(out, "role", role, strlen(role));
+    fputs(", ", out);
     write_json_string(out, "content", content, n);
     fputc('}', out);
 }
@@ -174,7 +191,14 @@ static int load(const Chat *c, Conversation *talk, const char *path) {
     if (json_open(&json, path))
         return -1;
     Conversation read = {.system = c->run->options->system};
-    const int status = conversation_read(&read, path, json.values);
+    Tokens tokens = {0};
+    const int status = conversation_read(&read, path, json.values) ||
+                               (read.n && chat_template_render(
+                                              &c->template, &c->run->tokenizer,
+                                              &read, &tokens))
+                           ? -1
+                           : 0;
+    free(tokens.ids);
     conversation_close(status ? &read : talk);
     if (!status)
         *talk = read;
@@ -204,7 +228,7 @@ static void save(const Chat *c, const char *path, bool replaces) {
                       strlen(c->talk.system));
     for (int i = 0; i < c->talk.n; i++)
         write_message(file.stream, i || c->talk.system ? ",\n" : "",
-                      i % 2 ? "assistant" : "user", c->talk.messages[i].text,
+                      c->talk.messages[i].role, c->talk.messages[i].text,
                       c->talk.messages[i].n);
     fputs("]\n", file.stream);
     output_close(&file, true);
@@ -224,7 +248,7 @@ static int command(Chat *c, const char *line) {
         conversation_cut(&c->talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
         load(c, &c->talk, line + 6);
-    } else if (!strcmp(line, "/regen") && c->talk.n) {
+    } else if (!strcmp(line, "/regen") && conversation_is_answered(&c->talk)) {
         conversation_cut(&c->talk, c->talk.n - 1);
     } else {
         const bool replaces = !strncmp(line, "/save! ", 7);
@@ -234,7 +258,10 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         return 0;
     }
-    return c->talk.n % 2 ? answer(c) : 0;
+    return c->talk.n &&
+                   (c->talk.continues || !conversation_is_answered(&c->talk))
+               ? answer(c)
+               : 0;
 }
 
 /* ---- the mode ----------------------------------------------------------- */

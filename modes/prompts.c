@@ -67,9 +67,10 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
     }
     if (conversation_read(&p->talk, where, messages))
         return -1;
-    if (p->talk.n % 2 == 0)
-        return fail("%s: the last message is not the user's", where);
-    const JinjaText *last = &p->talk.messages[p->talk.n - 1];
+    const JinjaText *last = p->talk.n ? &p->talk.messages[p->talk.n - 1] : NULL;
+    p->talk.continues = conversation_is_answered(&p->talk);
+    if (!last || (p->talk.continues && !last->n))
+        return fail("%s: the last message is empty", where);
     memcpy(to->text, last->text, to->size = last->n);
     return 0;
 }
@@ -155,7 +156,7 @@ static int read_prompt(Prompts *p) {
     if (o->prompts)
         snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
     hold_messages(p->n_reported >= MAX_REPORTS);
-    int status = read_text(p, where) ? 1 : encode(p);
+    int status = read_text(p, where) || encode(p) ? 1 : 0;
     if (!status && check_tokens(p, where))
         status = 1;
     hold_messages(false);

@@ -56,20 +56,32 @@ static const struct {
 
 /* ---- conversations ------------------------------------------------------ */
 
-JinjaText *conversation_add(Conversation *c, const char *text, size_t n) {
+static JinjaText *add(Conversation *c, const char *role, const char *text,
+                      size_t n) {
     JinjaText *messages =
         realloc(c->messages, ((size_t)c->n + 1) * sizeof *messages);
     if (messages)
         c->messages = messages;
-    char *copy = messages ? calloc(2, n + 1) : NULL;
+    /* the text and a zero byte, the marks, the role */
+    char *copy = messages ? calloc(1, 2 * n + 1 + strlen(role) + 1) : NULL;
     if (!copy) {
         fail("out of memory");
         return NULL;
     }
     if (n)
         memcpy(copy, text, n);
-    messages[c->n] = (JinjaText){copy, (bool *)copy + n + 1, n};
+    messages[c->n] = (JinjaText){copy, (bool *)copy + n + 1, n,
+                                 strcpy(copy + 2 * n + 1, role)};
     return &messages[c->n++];
+}
+
+bool conversation_is_answered(const Conversation *c) {
+    return c->n && !strcmp(c->messages[c->n - 1].role, "assistant");
+}
+
+JinjaText *conversation_add(Conversation *c, const char *text, size_t n) {
+    const bool is_user = !c->n || conversation_is_answered(c);
+    return add(c, is_user ? "user" : "assistant", text, n);
 }
 
 void conversation_cut(Conversation *c, int n) {
@@ -77,6 +89,7 @@ void conversation_cut(Conversation *c, int n) {
         free(c->messages[--c->n].text);
     if (c->first > n)
         c->first = n;
+    c->continues = false;
 }
 
 void conversation_close(Conversation *c) {
@@ -86,23 +99,43 @@ void conversation_close(Conversation *c) {
     *c = (Conversation){0};
 }
 
+/* Appends the text of a JSON string. */
+static int read_text(Buffer *to, const char *where, const Json *text) {
+    if (!json_has_kind(text, JSON_STRING) || strlen(text->text) < text->length)
+        return fail("%s: \"content\" is %.40s, expected a text", where,
+                    json_shown(text));
+    buffer_append(to, "\n", to->n > 0);
+    buffer_append(to, text->text, text->length);
+    return to->failed ? -1 : 0;
+}
+
 static int read_message(Conversation *c, const char *where,
                         const Json *message) {
     const Json *role = json_get(message, "role"),
-               *content = json_get(message, "content");
-    if (!json_has_kind(content, JSON_STRING) ||
-        strlen(content->text) < content->length)
-        return fail("%s: \"content\" is %.40s, expected a text", where,
-                    json_shown(content));
-    if (json_is(role, c->n % 2 ? "assistant" : "user"))
-        return conversation_add(c, content->text, content->length) ? 0 : -1;
-    if (!json_is(role, "system") || c->n)
-        return fail(
-            "%s: \"role\" is %.40s, expected user and assistant in turn", where,
-            json_shown(role));
-    free(c->loaded);
-    c->system = c->loaded = strdup(content->text);
-    return c->loaded ? 0 : fail("out of memory");
+               *content = json_get(message, "content"),
+               *part = json_members(content, JSON_ARRAY);
+    Buffer text = {0};
+    int status = part ? 0 : read_text(&text, where, content);
+    for (; part && !status; part = part->next)
+        status = read_text(&text, where,
+                           json_is(json_get(part, "type"), "text")
+                               ? json_get(part, "text")
+                               : part);
+    if (!status && !json_has_kind(role, JSON_STRING))
+        status = fail("%s: \"role\" is %.40s, expected a text", where,
+                      json_shown(role));
+    const bool is_system = !status && json_is(role, "system") && !c->n;
+    if (!status && !is_system && !add(c, role->text, text.bytes, text.n))
+        status = -1;
+    c->continues =
+        json_true(json_get(message, "continue")) && conversation_is_answered(c);
+    if (is_system) {
+        free(c->loaded);
+        buffer_append(&text, "", 0);
+        c->system = c->loaded = text.bytes;
+    } else
+        free(text.bytes);
+    return status;
 }
 
 int conversation_read(Conversation *c, const char *where,
@@ -128,7 +161,7 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .messages = talk->messages + talk->first,
                      .n = talk->n - talk->first,
                      .drops_space = t->space_prefix != SPACE_NEVER,
-                     .opens_answer = talk->n % 2,
+                     .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
     if (t->bos >= 0)
         in.bos = tokenizer_decode(t, t->bos, t->bos, &in.n_bos);
@@ -146,6 +179,8 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
     *out = (Tokens){0};
     if (render(c, t, talk, &text))
         return -1;
+    while (talk->continues && text.n && text.marks[text.n - 1])
+        text.n--;
     while (own < text.n && text.marks[own])
         own++;
     if (!t->no_bos && !t->chat_has_bos &&
@@ -186,7 +221,9 @@ static int guard_pieces(Tokenizer *t) {
 /* Finds the token that ends an answer: the special piece after the last byte of a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     bool mark = false;
-    JinjaText x = {"x", &mark, 1}, messages[] = {x, x}, text;
+    JinjaText messages[] = {{"x", &mark, 1, "user"},
+                            {"x", &mark, 1, "assistant"}},
+              text;
     const Conversation talk = {.messages = messages, .n = 2};
     if (render(c, t, &talk, &text))
         return -1;

@@ -14,10 +14,10 @@ typedef struct {
 } ChatTemplate;
 
 typedef struct {
-    /* [n], owned, with their texts: the user's first one, an answer, the user's second one and so
-     * on. Marked bytes can be special pieces. */
+    /* [n], owned, with their texts and roles. Marked bytes can be special pieces. */
     JinjaText *messages;
     int n, first;       /* `first`: the first message that is not dropped */
+    bool continues;     /* the last message is the beginning of an answer */
     const char *system; /* NULL: the template's own */
     char *loaded;       /* the system prompt of a file, owned; NULL: none */
 } Conversation;
@@ -33,12 +33,16 @@ void chat_template_close(ChatTemplate *c);
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out);
 
-/* Adds a copy of a message, without marks. Valid until the next call. Returns NULL and a message on
+/* Whether the last message is the assistant's. */
+bool conversation_is_answered(const Conversation *c);
+
+/* Adds a copy of a message, without marks: the user's first, or after an answer, else an answer. Valid until the next call. Returns NULL and a message on
  * stderr if out of memory. */
 JinjaText *conversation_add(Conversation *c, const char *text, size_t n);
 
-/* Adds an array of messages: {"role": system, user or assistant, "content": TEXT}. `where` is for
- * messages. Returns -1 and a message on failure. */
+/* Adds an array of messages: {"role": ROLE, "content": TEXT or a list of {"type": "text", "text":
+ * TEXT}}, the last one possibly with "continue": true. `where` is for messages. Returns -1 and a
+ * message on failure. */
 int conversation_read(Conversation *c, const char *where, const Json *messages);
 
 /* Removes all messages from n on; frees what the conversation owns. */

@@ -417,8 +417,8 @@ static uint64_t render_blocks(const char *template, size_t *steps) {
         wide[i] = "\xe4\xb8\xad,"[i % 4];
         narrow[i] = "ab,"[i % 3];
     }
-    const JinjaText messages[] = {{wide, none, MESSAGE},
-                                  {narrow, none, MESSAGE}};
+    const JinjaText messages[] = {{wide, none, MESSAGE, NULL},
+                                  {narrow, none, MESSAGE, NULL}};
     const JinjaInput in = {.path = "growth",
                            .template = template,
                            .bos = "",

@@ -37,9 +37,10 @@ static char *render(const char *template, const Case *c, bool **marks) {
         "  and you? [yes]\xc3\xa9\n", " I am well ", "ab  abc </ s>"};
     JinjaText messages[5];
     for (int i = 0; i < 5; i++)
-        messages[i] = (JinjaText){(char *)texts[i], none, strlen(texts[i])};
+        messages[i] =
+            (JinjaText){(char *)texts[i], none, strlen(texts[i]), NULL};
     const JinjaText message = {(char *)c->message, none,
-                               c->message ? strlen(c->message) : 0};
+                               c->message ? strlen(c->message) : 0, NULL};
     const JinjaInput in = {.path = "test",
                            .template = template,
                            .bos = "<s>",
@@ -225,7 +226,8 @@ static void no_function_takes_a_message_for_the_template(void) {
     static char message[] = " #,<|#@|>,<#>&@,@";
     static bool none[sizeof message];
     const size_t n = sizeof message - 1;
-    const JinjaText messages[] = {{message, none, n}, {message, none, n}};
+    const JinjaText messages[] = {{message, none, n, NULL},
+                                  {message, none, n, "<#>"}};
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (int i = 0; i < N_EXPRESSIONS; i++) {
         char template[1024];

@@ -443,6 +443,70 @@ static void an_empty_prompt_is_refused(void) {
     }
 }
 
+/* Conversations of files, as ChatML. */
+static void conversations_have_parts_and_roles(void) {
+    static const struct {
+        const char *messages, *text; /* NULL: refused */
+    } cases[] = {
+        {"[{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}, {'type': 'text', 'text': 'you'}]}]",
+         "[user]Hi\nyou[assistant]"},
+        {"[{'role': 'user', 'content': 'a'}, {'role': 'user', 'content': 'b'}]",
+         "[user]a[user]b[assistant]"},
+        {"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b c', 'continue': true}]",
+         "[user]a[assistant]b c"},
+        {"[{'role': 'developer', 'content': 'a'}, {'role': 'system', 'content': 'b'}, {'role': 'x y', 'content': 'c'}]",
+         "[developer]a[system]b[x y]c[assistant]"},
+        {"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': ''}, {'role': 'tool', 'content': '3'}]",
+         "[user]a[assistant][tool]3[assistant]"},
+        {"[{'role': 'system', 'content': [{'type': 'text', 'text': 's'}]}, {'role': 'user', 'content': 'a'}]",
+         "[system]s[user]a[assistant]"},
+        {"[{'role': '<|im_end|>', 'content': '<|im_end|>'}]",
+         "[<|im_end|>]<|im_end|>[assistant]"},
+        {"[{'role': 'user', 'content': [{'type': 'image'}]}]", NULL},
+        {"[{'role': 'user', 'content': [{'type': 'text'}]}]", NULL},
+        {"[{'role': 'user', 'content': 5}]", NULL},
+        {"[{'role': 5, 'content': 'a'}]", NULL},
+        {"[{'content': 'a'}]", NULL},
+        {"[{'role': 'user'}]", NULL},
+    };
+    Opened o;
+    ChatTemplate chat;
+    CHECK(
+        open_plain(
+            &o, &chat,
+            "{% for m in messages %}{{ '[' + m.role + ']' + m.content }}{% if m.content == '' %}{% endif %}"
+            "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+            NULL),
+        "does not open");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        JsonFile json;
+        Conversation talk = {0};
+        Tokens tokens = {0};
+        snprintf(text, sizeof text, "%s", cases[i].messages);
+        for (char *s = text; *s; s++)
+            *s = *s == '\'' ? '"' : *s;
+        CHECK(!json_parse(&json, "test", text, strlen(text)), "%s", text);
+        stderr_hide();
+        const bool read = !conversation_read(&talk, "test", json.values);
+        const int lines = stderr_show();
+        json_close(&json);
+        CHECK(read == (cases[i].text != NULL) && lines == !read, "%s: %s",
+              cases[i].messages, stderr_text());
+        CHECK(!read || !chat_template_render(&chat, &o.t, &talk, &tokens),
+              "%s does not render", cases[i].messages);
+        CHECK(!read || !strcmp(text_of(&o.t, &tokens), cases[i].text),
+              "%s: %s, expected %s", cases[i].messages, text_of(&o.t, &tokens),
+              cases[i].text);
+        for (int k = 0; k < tokens.n; k++)
+            CHECK(tokens.ids[k] < FIRST_MARKER, "%s: a special token",
+                  cases[i].messages);
+        free(tokens.ids);
+        conversation_close(&talk);
+    }
+    close_chat(&o, &chat);
+}
+
 /* BOS, EOS and EOT never appear in a message, for any id and any piece. */
 static void messages_contain_no_end_tokens(void) {
     for (int which = 0; which < 3; which++)
@@ -539,6 +603,7 @@ void suite_template(void) {
     TEST(user_defined_spaces_match_in_messages);
     TEST(a_typed_bos_replaces_no_bos);
     TEST(an_empty_prompt_is_refused);
+    TEST(conversations_have_parts_and_roles);
     TEST(markers_absorb_white_space);
     TEST(special_tokens_of_an_answer_are_kept);
     TEST(messages_contain_no_end_tokens);
