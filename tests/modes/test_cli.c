@@ -1689,7 +1689,7 @@ static void ctrl_c_stops_a_prompt(void) {
 /* Until a mode can stop by itself, Ctrl-C ends the program at once: while it encodes an endless text,
  * in one pass of many tokens, at the end of a file. */
 static void ctrl_c_ends_a_long_pass(void) {
-    static char text[1 << 20];
+    static char text[8 << 20];
     CHECK(realpath("models/stories.gguf", text), "models/stories.gguf");
     char model[PATH_MAX];
     strcpy(model, text);
@@ -1701,7 +1701,7 @@ static void ctrl_c_ends_a_long_pass(void) {
     static const char *const modes[] = {
         "-m tokenize -f text", "-m perplexity -f text",
         "-m logits -f text -o out/a", "-m generate -f text",
-        "-m bench --prompt-tokens 400 -n 9"};
+        "-m bench --prompt-tokens 200 -n 9"};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         setup.interrupt = WHEN_HANDLED;
         run("%s %s", model, modes[i]);
