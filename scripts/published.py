@@ -161,8 +161,8 @@ class Model:
             y = self.mlp(norm("mlp", l, x, f"blk.{l}.ffn_norm"), l)
             x = x + (norm("mlp_post", l, y, f"blk.{l}.post_ffw_norm") if sandwich else y)
         streams.append(x)
-        x = x if rows is None else x[rows]
-        return norm("final", self.layers, x, "output_norm") @ self.w("token_embd" if self.tied else "output").T
+        x = norm("final", self.layers, x, "output_norm")
+        return (x if rows is None else x[rows]) @ self.w("token_embd" if self.tied else "output").T
 
     def nll(self, tokens, kind=swap(rms_norm), rows=None, **options):
         """Nats of each token but the first, as in `-m perplexity`, or of those after these rows."""

@@ -1251,6 +1251,10 @@ static void twins_of_the_experiment(void) {
     same_numbers("docs/experiment.md", "docs/experiment.zh.md");
 }
 
+static void twins_of_the_published_models(void) {
+    same_numbers("docs/norms_published.md", "docs/norms_published.zh.md");
+}
+
 /* Reads a line of docs/experiment.csv: a run and its loss. 0 at the end. */
 static int next_run(char **at, char *norms, char *rate, double *loss) {
     char *line = *at ? strchr(*at, '\n') : NULL;
@@ -1485,6 +1489,7 @@ static void readme_measurements_match_the_pages(void) {
 void suite_textbook(void) {
     book_test(&BOOK);
     TEST(twins_of_the_experiment);
+    TEST(twins_of_the_published_models);
     TEST(the_experiment_adds_up);
     TEST(steps_with_norms_take_longer);
     TEST(the_experiment_matches_its_files);
