@@ -734,8 +734,8 @@ static void expect(const char *symbol) {
         stop_at("expected ", string_of(symbol));
 }
 
-/* Reads the end of a tag and the white space that its sign removes. Returns the sign. */
-static char close_tag(const char *symbol) {
+/* Reads the end of a tag and the white space that belongs to it. */
+static void end_tag(const char *symbol) {
     skip_space();
     const char sign = *cursor;
     cursor += sign == '-' || sign == '+';
@@ -744,12 +744,6 @@ static char close_tag(const char *symbol) {
          sign == '-' && *cursor && is_white_space(utf8_read(cursor, 4, &n));
          cursor += n)
         work(0);
-    return sign;
-}
-
-/* Also removes a newline after a block's tag. */
-static void end_tag(const char *symbol) {
-    const char sign = close_tag(symbol);
     if (sign != '-' && sign != '+' && *symbol != '}' && *cursor == '\n')
         cursor++;
 }
@@ -1137,40 +1131,6 @@ static void run_macro(void) {
     expect("endmacro");
 }
 
-/* The end of the text before a tag without the white space that the tag's sign or, in a block's tag,
- * trim_blocks removes. */
-static const char *strip_text(const char *start, const char *tag, char sign,
-                              bool block) {
-    const char *end = tag;
-    for (size_t n; end > start; end -= n) {
-        n = utf8_before(end, start);
-        if (!is_white_space(utf8_read(end - n, n, &n)) ||
-            (sign != '-' && end[-1] == '\n'))
-            break;
-    }
-    const bool lines =
-        block && sign != '+' && (end == source || end[-1] == '\n');
-    return sign == '-' || lines ? end : tag;
-}
-
-/* Writes text up to the end of a raw block, which is the next tag afterwards. */
-static void run_raw(void) {
-    const char *start, *tag, *end;
-    close_tag("%}");
-    start = tag = cursor;
-    do {
-        tag = strstr(tag, "{%");
-        stop_if(!tag, "a raw block without an end");
-        end = tag;
-        cursor = tag += 2;
-        cursor += *tag == '-' || *tag == '+';
-    } while (!accept("endraw"));
-    work(end - start);
-    end = strip_text(start, end, *tag, true);
-    if (live)
-        write_bytes(start, end - start);
-}
-
 static void run_statement(void) {
     if (accept("if"))
         run_if();
@@ -1180,8 +1140,6 @@ static void run_statement(void) {
         run_set();
     else if (accept("macro"))
         run_macro();
-    else if (accept("raw"))
-        run_raw();
     else if (accept("generation")) {
         run_block(true);
         expect("endgeneration");
@@ -1207,11 +1165,21 @@ static char read_text(void) {
     const char *start = cursor, *tag = start;
     while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1])))
         tag++;
-    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0';
+    const char kind = *tag ? tag[1] : '\0', sign = *tag ? tag[2] : '\0',
+               *end = tag;
+    for (size_t n; end > start; end -= n) {
+        n = utf8_before(end, start);
+        if (!is_white_space(utf8_read(end - n, n, &n)) ||
+            (sign != '-' && end[-1] == '\n'))
+            break;
+    }
+    const bool lines = (kind == '%' || kind == '#') && sign != '+' &&
+                       (end == source || end[-1] == '\n');
+    if (sign != '-' && !lines)
+        end = tag;
     work(tag - start);
     if (live)
-        write_bytes(start,
-                    strip_text(start, tag, sign, kind && kind != '{') - start);
+        write_bytes(start, end - start);
     cursor = tag + (kind ? 2 : 0) + (sign == '-' || sign == '+');
     return kind;
 }

@@ -80,7 +80,7 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {{ messages.0.role }} {{ messages.0 .content }} {{ 'abc'.1 }} {{ [[1, 2]].0[1] }}
 {% for c in 'aé€b' %}[{{ c }}]{{ loop.length }}{% endfor %} {{ 'abc'|list|join('-') }} {% for c in '' %}a{% else %}b{% endfor %}
 {{ 'abc'[5] is defined }} {{ 'abc'[-4] is defined }} {{ 'abc'[-3] is defined }} {{ [][0] is defined }}
-{% if tools %}{% raw %}{{ y }}{% endraw %}{% endif %}x {% raw %}{{ y }} {% if %}{#{% endraw %} z
+{% if tools %}{% raw %}{{ y }}{% endraw %}{% endif %}x
 {% if tools %}{% with a=1 %}{{ a // 2 ** 3 }}{% endwith %}{% call(x) f(1, '%}') %}y{% endcall %}{% endif %}q
 {% if tools %}{{ tools[::2] ~ 1.5 / 2 ~ x[1:2:3] ~ 'a\x41' }}{% include 'x' %}{% filter upper %}a{% endfilter %}{% endif %}q
 {{ 7 // 2 }} {{ -7 // 2 }} {{ 7 // -2 }} {{ 'x' if not tools else 1.5 }} {{ tools and 1 < 2 < 3 }} {{ 1 or '\x41' }}
@@ -98,9 +98,6 @@ LAYOUTS = [
     "\t {% if true %} {% if true %}\n\n x {% endif %}\n{% endif %}",
     "{{ '}}' }}{{ '%}' }}{{ \"{% if %}\" }} }} %} {a} { {",
     "{% for m in messages %}\n{{ m.role }}\n{% if not loop.last %}\n,\n{% endif %}\n{% endfor %}\n",
-    "{% raw %}\n{{ y }} {% if %}\n{% endraw %}\nz",
-    "a \n {%- raw -%} \n{{ y }} \n {%- endraw -%} \n z",
-    "  {% raw %}  x\n  {% endraw %}\n z",
     "a\u00a0\u3000{%- if 1 -%}\u2003 b{%- endif %}",
     "a\u00a0\n\u3000{% if 1 %}b{% endif %}{{- 'a' -}}\u2028b",
 ]

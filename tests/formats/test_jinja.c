@@ -344,7 +344,7 @@ static void other_templates_are_refused(void) {
         {"{{ 'it-s'.title() }}", "unsupported title"},
         {"{{ 2 ** 3 }}", "unsupported operator"},
         {"{{ 1 // 0 }}", "divides by zero"},
-        {"{% raw %}{{ a", "a raw block without an end"},
+        {"{% raw %}{{ a }}{% endraw %}", "unsupported statement raw"},
         {"{% with a = 1 %}{% endwith %}", "unsupported statement with"},
         {"{% if 1 %}{% endwith %}{% endif %}", "unsupported statement endwith"},
         {"{% if 0 %}{% with 'a", "a string without an end"},
