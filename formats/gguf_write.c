@@ -309,15 +309,20 @@ static int check_tokenizer(const Writer *w) {
 }
 
 /* Writes the name of a piece: in byte-level vocabularies a character for each byte of a text piece;
- * in others U+2581 for a space, and without the newlines that llama2.c puts around control
- * pieces. */
+ * in others U+2581 for a space, except in user-defined pieces, and without the newlines that
+ * llama2.c puts around control pieces. */
 static void write_piece_name(Writer *w, const Piece *p) {
     const bool byte_level = w->tokenizer->pieces.byte_level;
-    char name[2];
+    char name[2], user[MAX_MATCHED_BYTES];
+    if (!byte_level && p->kind == PIECE_USER) {
+        memcpy(user, p->text, p->length);
+        write_bytes(w, user, unmark_spaces(user, p->length));
+        return;
+    }
     for (const char *s = p->text; s < p->text + p->length; s++)
         if (byte_level && p->kind == PIECE_TEXT)
             write_bytes(w, name, byte_name(name, *s));
-        else if (!byte_level && *s == ' ' && p->kind != PIECE_USER)
+        else if (!byte_level && *s == ' ')
             write_bytes(w, SPACE_MARK, 3);
         else if (byte_level || *s != '\n' || p->kind != PIECE_CONTROL)
             write_bytes(w, s, 1);
@@ -616,10 +621,6 @@ static void write_key(Writer *w, const Key *key) {
     }
 }
 
-static bool begins(String s, const char *text, size_t n) {
-    return s.n >= n && !memcmp(s.text, text, n);
-}
-
 /* Copies the keys of the given file that are not written yet, as they stand there. Not those of
  * another architecture, of another tokenizer, and of how the file is laid out; nor RoPE's scaling,
  * which may have become a tensor. */
@@ -630,11 +631,11 @@ static void copy_keys(Writer *w) {
         /* its length is before it, its type and value after it */
         const char *begin = v->key.text - sizeof(uint64_t);
         const size_t n = (const char *)v->at + v->bytes - begin;
-        const bool own = begins(v->key, given.text, given.n),
+        const bool own = !strncmp(v->key.text, given.text, given.n),
                    kept = string_is(given, w->family->gguf) &&
                           (!string_contains(v->key, ".rope.scaling.") ||
                            string_contains(v->key, ".finetuned"));
-        if (!begins(v->key, "split.", 6) &&
+        if (!string_contains(v->key, "split.") &&
             !string_is(v->key, "general.alignment") &&
             !(w->tokenizer && string_contains(v->key, "tokenizer.")) &&
             (!own || kept) &&
@@ -646,10 +647,6 @@ static void copy_keys(Writer *w) {
     }
 }
 
-static bool has_tokenizer(const Writer *w) {
-    return w->tokenizer || gguf_find_value(&w->given, "tokenizer.ggml.model");
-}
-
 static void write_metadata(Writer *w) {
     const char *architecture = w->family->gguf;
     write_name(w, "general.architecture", architecture, strlen(architecture));
@@ -659,9 +656,10 @@ static void write_metadata(Writer *w) {
         write_key(w, key);
     if (w->tokenizer)
         write_tokenizer(w);
-    copy_keys(w);
-    if (!has_tokenizer(w)) /* other programs require the key */
+    else if (!gguf_find_value(&w->given, "tokenizer.ggml.model"))
+        /* other programs require the key */
         write_name(w, "tokenizer.ggml.model", "none", 4);
+    copy_keys(w);
 }
 
 /* ---- reading back -------------------------------------------------------
@@ -770,14 +768,12 @@ static const char *tokenizer_difference(const Writer *w,
     const Pieces *p = &t->pieces, *q = &back->pieces;
     for (int id = 0; id < p->n; id++) {
         const Piece *a = &p->list[id], *b = &q->list[id];
-        /* tokenizer.bin matches no control piece; GGUF does, but no empty one */
-        const bool control = a->kind == PIECE_CONTROL;
         const PieceKind kind = becomes_control(t, a) ? PIECE_SPECIAL : a->kind;
-        if (control
-                ? b->kind != PIECE_CONTROL && b->kind != PIECE_SPECIAL
-                : b->kind != kind ||
-                      (!is_spaces(a) && (a->length != b->length ||
-                                         memcmp(a->text, b->text, a->length))))
+        const bool same_text =
+            is_spaces(a) ||
+            (a->length == b->length && !memcmp(a->text, b->text, a->length));
+        /* control pieces of a tokenizer.bin, which match nothing, may match */
+        if (a->kind != PIECE_CONTROL && (b->kind != kind || !same_text))
             return "the pieces of its tokenizer";
         if (!p->byte_level && b->score != w->scores[id])
             return "the scores of its tokenizer";
@@ -872,7 +868,7 @@ static int write_file(Writer *w, const char *path) {
         note(
             "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
             w->family->gguf, context);
-    if (!has_tokenizer(w))
+    if (!w->tokenizer && !gguf_find_value(&w->given, "tokenizer.ggml.tokens"))
         note("no tokenizer found to write");
     w->out = file.stream;
     write_bytes(w, w->head.bytes, w->head.n);

@@ -665,6 +665,36 @@ static void a_file_has_two_end_tokens(void) {
     unlink(inside("tokenizer.bin"));
 }
 
+/* The tokenizer is read back, too. GGUF has a type of pieces for bytes, but finds them by their
+ * names. */
+static void a_tokenizer_that_changes_is_refused(void) {
+    static const HashModel form = {16, 16, 1, 2, 1, 300, 16, true, 36};
+    Model m;
+    Tokenizer t;
+    CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) &&
+              !hashmodel_write(&form, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")) &&
+              !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
+          "no model");
+    for (int i = 0; i < 2; i++) {
+        t.pieces.list[280].kind = i ? PIECE_BYTE : PIECE_USER;
+        stderr_hide();
+        const int result =
+            gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F32}, "m.bin",
+                             inside("out/a.gguf"));
+        CHECK(stderr_show() == i && result == -i, "case %d: %d, %s", i, result,
+              stderr_text());
+        CHECK(!i || strstr(stderr_text(), "m.bin: no GGUF architecture can "
+                                          "store it; llama differs in: the "
+                                          "pieces of its tokenizer"),
+              "%s", stderr_text());
+    }
+    tokenizer_close(&t);
+    model_close(&m);
+    unlink(inside("tokenizer.bin"));
+    unlink(inside("out/a.gguf"));
+}
+
 /* ---- keys that are kept ------------------------------------------------- */
 
 /* The keys of a, whose bytes b has unless the list names them: " name name ". */
@@ -881,6 +911,7 @@ void suite_convert(void) {
     TEST(ctrl_c_leaves_no_file);
     TEST(numbers_beyond_float32_are_refused);
     TEST(a_file_has_two_end_tokens);
+    TEST(a_tokenizer_that_changes_is_refused);
     TEST(every_key_is_kept);
     TEST(the_embedding_of_q4_0_is_q8_0);
     TEST(a_pipe_gets_the_same_file);

@@ -1679,6 +1679,11 @@ static void runs_of_spaces_are_kept(void) {
               "%s", err);
         if (!merges)
             return;
+        size_t size = 0;
+        char *bytes = file_read(inside("m.gguf"), &size);
+        CHECK(bytes && memmem(bytes, size, "\2\0\0\0\0\0\0\0  ", 10),
+              "the piece is not two spaces in the file");
+        free(bytes);
         CHECK(!tokenizer_open_json(&t, path, 300) &&
                   !reopen(&t_gguf, &model, "m.gguf", 300),
               "does not open");
