@@ -55,15 +55,15 @@ static const struct {
     {"mistral_v01", "llama", true}, /* window */
     {"mistral_v03", "llama", false},
     {"gemma", "gemma", false},
-    {"ernie4_5", "llama", false},
+    {"ernie4_5", "ernie4_5", false},
     {"exaone4", "exaone4", false},
     {"exaone4_window", "exaone4", false},
     {"glm4", "glm4", false},
-    {"ministral3", "llama", true}, /* context */
+    {"ministral3", "mistral3", true}, /* context */
     {"olmoe", "olmoe", false},
     {"granitemoe", "granitemoe", false},
     {"qwen2_moe", "qwen2moe", false},
-    {"seed_oss", "llama", false},
+    {"seed_oss", "seed_oss", false},
     {"seed_oss_biases", "seed_oss llama", false},
     {"hunyuan", "hunyuan-dense", false},
     {"cohere2", "cohere2", false},
