@@ -20,6 +20,7 @@
  * from the first visible one up, for every query in the same order
  * (kernels/attend.c): a token's result depends only on the tokens up to it,
  * not on their division into chunks.
+ * Tests: attention, plain, invariance.
  */
 #include "kernels/attend.h"
 #include "kernels/input.h"

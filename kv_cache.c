@@ -3,6 +3,7 @@
  * Owns the cache's memory: how it grows, and how keys and values are
  * written into its layout. It does not know which positions a query
  * may see (attention.c).
+ * Tests: attention, invariance.
  */
 #include "kv_cache.h"
 #include "base/memory.h"

@@ -11,6 +11,7 @@
  * Owns the forward pass: embed, layers, final norm, logits. It does not own a
  * session's memory (session.c), attention (attention.c), the MLP (mlp.c,
  * experts.c), norms (norm.c) or the loading of weights (formats/).
+ * Tests: golden, plain, invariance, sequences, bits.
  */
 #include "base/clock.h"
 #include "base/error.h"

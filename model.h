@@ -1,7 +1,7 @@
 /* model.h: what a model is: sizes, layers, weights.
  *
- * The loaders (formats/) fill a Model; the decoder only reads it. It contains no
- * code. A weight is [rows = out][cols = in], row-major.
+ * The loaders (formats/) fill a Model; the decoder only reads it. It contains
+ * no code. A weight is [rows = out][cols = in], row-major.
  */
 #pragma once
 

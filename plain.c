@@ -27,6 +27,7 @@
  * The program runs this text with --plain. Without it other files compute the
  * same in float32, fast: docs/architecture.md names the fast function of each
  * one here. The tests compare both, and this text with Python.
+ * Tests: plain, golden.
  */
 #include "base/error.h"
 #include "base/memory.h"

@@ -7,6 +7,7 @@
  * Owns all of RoPE (Su et al. 2021, sec. 3.4): frequencies, YaRN's scaling of
  * them, the angles of a position, and the rotation of a head. It does not own a
  * checkpoint's settings (formats/) or the order of steps (attention.c).
+ * Tests: attention, plain, folder.
  */
 #include "rope.h"
 #include "base/memory.h"

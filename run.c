@@ -1,4 +1,6 @@
-/* run.c: the program: reads the options, opens the model, runs the mode, closes everything. */
+/* run.c: the program: reads the options, opens the model, runs the mode, closes
+ * everything.
+ * Tests: cli. */
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/process.h"
@@ -56,7 +58,8 @@ static int open_session(Run *run, const Mode *mode) {
     if (!own_rank && (o->profile || o->dump) &&
         !(run->profile = profile_open(&run->session, about)))
         return -1;
-    /* after the profile, because an observed session keeps its number of threads */
+    /* after the profile, because an observed session keeps its number of
+     * threads */
     tuning_open(&run->tuning, &run->session);
     /* a profile measures single tokens unless --lookup is given */
     guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup

@@ -2,6 +2,7 @@
  * as steps run.
  *
  * The forward pass is in model.c, the memory of a cache in kv_cache.c.
+ * Tests: invariance, sequences.
  */
 #include "session.h"
 #include "base/error.h"

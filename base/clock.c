@@ -1,4 +1,5 @@
-/* clock.c: the time on a monotonic clock. */
+/* clock.c: the time on a monotonic clock.
+ * Tests: base, profile. */
 #include "base/clock.h"
 #include <time.h>
 

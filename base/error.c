@@ -1,4 +1,5 @@
-/* error.c: messages to the user. */
+/* error.c: messages to the user.
+ * Tests: base, cli. */
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/utf8.h"

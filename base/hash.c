@@ -2,7 +2,8 @@
  *
  * Words of 7 bytes are the coefficients of a polynomial, evaluated modulo the
  * prime 2^61 - 1 at a point given by the key. Two different strings of n words
- * have equal values at most n points. */
+ * have equal values at most n points.
+ * Tests: base, growth. */
 #include "base/hash.h"
 #include "base/error.h"
 #include <errno.h>

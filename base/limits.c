@@ -1,4 +1,5 @@
-/* limits.c: what the machine and its control groups let this process use. */
+/* limits.c: what the machine and its control groups let this process use.
+ * Tests: base, cli. */
 #include "base/limits.h"
 #include "base/memory.h"
 #include "base/platform.h"

@@ -1,4 +1,5 @@
-/* memory.c: allocation with alignment, huge pages and messages. */
+/* memory.c: allocation with alignment, huge pages and messages.
+ * Tests: base, memory. */
 #include "base/memory.h"
 #include "base/error.h"
 #include "base/platform.h"

@@ -1,4 +1,5 @@
-/* order.h: a binary max-heap and binary search. */
+/* order.h: a binary max-heap and binary search.
+ * Tests: sampler. */
 #pragma once
 
 #include <stdbool.h>

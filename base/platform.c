@@ -1,6 +1,7 @@
 /* platform.c: Linux and macOS, side by side.
  *
  * Owns every non-POSIX call. Signals and threads are in process.c.
+ * Tests: base, cli.
  */
 #include "base/platform.h"
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* probe.h: the hooks through which the forward pass reports its sites to an
- * observer (lab/profile.c). */
+ * observer (lab/profile.c).
+ * Tests: profile. */
 #pragma once
 
 #include <stdbool.h>

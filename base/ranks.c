@@ -6,7 +6,8 @@
  * as long as one message, whatever the number of ranks. (MPI_Allgatherv uses a
  * ring, or several steps, and requires each rank's part to be contiguous, which
  * it is not for several tokens.) cluster/share.c divides the rows. The state is
- * global: one process is one rank. /
+ * global: one process is one rank.
+ * Tests: ranks, sequences.
  */
 #include "base/ranks.h"
 #include "base/error.h"

@@ -4,7 +4,7 @@
  * Each rank computes the outputs of its own rows of every weight;
  * ranks_gather() gives all outputs to all ranks. No sum is split, so the bits
  * do not depend on the number of ranks. Only rank 0 reads input and writes
- * output; it sends the other ranks commands. /
+ * output; it sends the other ranks commands.
  */
 #pragma once
 

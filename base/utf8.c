@@ -1,4 +1,5 @@
-/* utf8.c: UTF-8 (RFC 3629). Character classes are in text/pretokenize.c. */
+/* utf8.c: UTF-8 (RFC 3629). Character classes are in text/pretokenize.c.
+ * Tests: base, stream. */
 #include "base/utf8.h"
 
 int utf8_length(uint8_t lead) {

@@ -1,7 +1,9 @@
 /* follow.c: the protocol between the sessions of several ranks.
  *
- * Owns the messages: every change to rank 0's session is broadcast before it happens, and repeated
- * by all other ranks. share.c divides the rows; base/ranks.c exchanges results.
+ * Owns the messages: every change to rank 0's session is broadcast before it
+ * happens, and repeated by all other ranks. share.c divides the rows;
+ * base/ranks.c exchanges results.
+ * Tests: ranks, sequences.
  */
 #include "cluster/follow.h"
 #include "base/memory.h"

@@ -1,8 +1,9 @@
 /* share.c: which rows of a model's weights each rank has.
  *
- * Owns the division of rows, and the check that all ranks compute the same bits. Every rank maps
- * the whole file, and reads, packs and multiplies its own rows. The forward pass gathers the
- * results (session.h).
+ * Owns the division of rows, and the check that all ranks compute the same
+ * bits. Every rank maps the whole file, and reads, packs and multiplies its own
+ * rows. The forward pass gathers the results (session.h).
+ * Tests: ranks, sequences, growth.
  */
 #include "cluster/share.h"
 #include "base/error.h"
@@ -15,8 +16,8 @@
 #include "kernels/lanes.h"
 #include <string.h>
 
-/* Number of rows that stay together: a KV head's keys, the queries that attend to it, or a
- * panel. */
+/* Number of rows that stay together: a KV head's keys, the queries that attend
+ * to it, or a panel. */
 static int unit_rows(const Config *c, PartSize rows) {
     if (rows == SIZE_KEYS)
         return c->head_size;
@@ -29,7 +30,8 @@ static void gather(const Share *share, float *y, int n, bool everywhere) {
     ranks_gather(y, n, share->all, share->unit, everywhere);
 }
 
-/* Divides the rows of a weight (their number is `size`) and keeps only this rank's. */
+/* Divides the rows of a weight (their number is `size`) and keeps only this
+ * rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
     const int rows = part_size(&m->config, size),
               unit = unit_rows(&m->config, size);

@@ -1,5 +1,6 @@
-/* family.c: the table of model families, and the table of keys that describe a model. To add a
- * family, add a row to FAMILIES. */
+/* family.c: the table of model families, and the table of keys that describe a
+ * model. To add a family, add a row to FAMILIES.
+ * Tests: families, convert. */
 #include "formats/family.h"
 #include "base/error.h"
 #include <math.h>
@@ -8,9 +9,8 @@
 
 /* Traits that several families share. */
 enum {
-    LLAMA =
-        LAYER_NORMS |
-        ODD_HEADS, /* optional in GGUF files of LLaMA and its closest relatives */
+    /* optional in GGUF files of LLaMA and its closest relatives */
+    LLAMA = LAYER_NORMS | ODD_HEADS,
     GEMMA_KEYS =
         GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
     OLMO_NORMS = NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
@@ -90,7 +90,7 @@ const Key KEYS[] = {
     {"attention.head_count_kv", "num_key_value_heads", AT(config.n_kv_heads), FALLBACK(config.n_heads)},
     {"attention.key_length", "head_dim", AT(config.head_size)},
     {"attention.value_length", NULL, AT(value_length), FALLBACK(config.head_size)},
-    {"attention.layer_norm_rms_epsilon", NULL, AT(rms_eps)}, /* from config.json: folder.c */
+    {"attention.layer_norm_rms_epsilon", NULL, AT(rms_eps)}, /* folder.c */
     {"attention.layer_norm_epsilon", NULL, AT(layer_eps), FALLBACK(rms_eps)},
     {"rope.dimension_count", NULL, AT(config.rope.dims), FALLBACK(config.head_size)},
     {"rope.freq_base", "rope_theta", AT(config.rope.base)},
@@ -124,8 +124,9 @@ const Key KEYS[] = {
     {0},
 };
 
-/* Parts that have other names in families with this trait (not experts), or with this option of
- * config.json. The names are printf formats of the layer and the expert. */
+/* Parts that have other names in families with this trait (not experts), or
+ * with this option of config.json. The names are printf formats of the layer
+ * and the expert. */
 static const struct {
     int trait, option;
     const char *parts, *gguf, *hf;
@@ -151,8 +152,8 @@ static const struct {
     {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
 };
 
-/* Known families that norma does not run, in both formats' names, and what they have that norma
- * lacks. */
+/* Known families that norma does not run, in both formats' names, and what they
+ * have that norma lacks. */
 static const struct {
     const char *names, *has;
 } UNSUPPORTED[] = {

@@ -1,8 +1,9 @@
-/* family.h: the supported model families, one row each, and the table of keys that describe a
- * model.
+/* family.h: the supported model families, one row each, and the table of keys
+ * that describe a model.
  *
- * Owns the defaults of families, and the names of families, keys and unusual parts in GGUF files
- * and Hugging Face folders. The readers and gguf_write.c walk these tables.
+ * Owns the defaults of families, and the names of families, keys and unusual
+ * parts in GGUF files and Hugging Face folders. The readers and gguf_write.c
+ * walk these tables.
  */
 #pragma once
 
@@ -10,13 +11,14 @@
 #include "formats/stored.h"
 #include "formats/traits.h"
 
-/* Options: which keys of config.json a family reads, how a folder stores its weights, and keys with
- * a meaning of their own. */
+/* Options: which keys of config.json a family reads, how a folder stores its
+ * weights, and keys with a meaning of their own. */
 enum {
     QKV_BIASES = 1 << 0, /* q, k and v always have biases */
     /* the option use_qkv_bias: biases of q, k and v */
     QKV_BIAS_OPTION = 1 << 1,
-    /* the option attention_bias: biases of q, k, v and of the output projection */
+    /* the option attention_bias: biases of q, k, v and of the output
+     * projection */
     ATTENTION_BIAS = 1 << 2,
     MLP_BIASES = 1 << 3, /* the option mlp_bias */
     /* the option use_bias: biases of all weights in attention and the MLP */
@@ -24,12 +26,14 @@ enum {
     TIED_DEFAULT = 1 << 5, /* a missing tie_word_embeddings means true */
     /* experts if num_experts > 0; layers without a router are dense */
     EXPERTS = 1 << 6,
-    /* Experts in every layer if use_moe is true, with normalized weights by default. A layer has
-     * q_norm and k_norm if the folder has their tensors. */
+    /* Experts in every layer if use_moe is true, with normalized weights by
+     * default. A layer has q_norm and k_norm if the folder has their
+     * tensors. */
     MINIMIND = 1 << 7,
     /* experts in every layer; their hidden size is intermediate_size */
     WIDE_EXPERTS = 1 << 8,
-    /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2, w3 */
+    /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2,
+     * w3 */
     MIXTRAL_EXPERTS = 1 << 9,
     /* MIXTRAL_EXPERTS, named input_linear and output_linear */
     GRANITE_EXPERTS = 1 << 10,
@@ -38,7 +42,8 @@ enum {
     /* the options hidden_activation and query_pre_attn_scalar */
     GEMMA = 1 << 14,
     NEIGHBOUR_ROPE = 1 << 15, /* RoPE pairs neighbours */
-    /* LongRoPE is the only scaling; GGUF files have its two tensors of factors */
+    /* LongRoPE is the only scaling; GGUF files have its two tensors of
+     * factors */
     LONGROPE = 1 << 17,
     /* some layers have no RoPE; only these have the window, if any */
     NO_ROPE_LAYERS = 1 << 18,
@@ -49,7 +54,8 @@ enum {
     LAYER_TYPES = 1 << 21,
     GEMMA3 = 1 << 22,  /* the option rope_local_base_freq */
     PATTERN = 1 << 24, /* the option sliding_window_pattern (the period) */
-    /* other names of norms; the options attention_bias and attention_out_bias */
+    /* other names of norms; the options attention_bias and
+     * attention_out_bias */
     SEED = 1 << 25,
     /* other names of head norms; dynamic RoPE with a constant alpha */
     HUNYUAN = 1 << 26,
@@ -66,7 +72,8 @@ enum {
 };
 
 typedef struct {
-    /* general.architecture, and model_type of config.json; NULL: not in this format */
+    /* general.architecture, and model_type of config.json; NULL: not in this
+     * format */
     const char *gguf, *hf;
     int has, may;     /* traits of all its models, of some of its GGUF files */
     int options;      /* of config.json */
@@ -76,10 +83,12 @@ typedef struct {
     int n_heads;   /* with half as many KV heads; 0: no default */
     float eps;     /* 0: 1e-6 */
     int window;
-    /* share of a head that rotates; 0: the whole head, and no option changes it */
+    /* share of a head that rotates; 0: the whole head, and no option changes
+     * it */
     double rotating;
     float attention_cap, logit_cap; /* also GGUF's */
-    /* every period-th layer has no window, or no RoPE; 0: all layers are alike */
+    /* every period-th layer has no window, or no RoPE; 0: all layers are
+     * alike */
     int period;
     double local_base; /* with LOCAL_ROPE; 0: the base of the other layers */
     int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
@@ -89,35 +98,39 @@ typedef struct {
     Activation activation;
 } ModelFamily;
 
-/* The writer uses the first family that can store the model. The last row is empty. */
+/* The writer uses the first family that can store the model. The last row is
+ * empty. */
 extern const ModelFamily FAMILIES[];
 
-/* Finds a family by its name. Returns NULL and prints a message if it is unknown. */
+/* Finds a family by its name. Returns NULL and prints a message if it is
+ * unknown. */
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                Value name);
 
-/* Whether models of the family have this part (all of them or none). A mixture of experts also has
- * routers; its layers without a router are dense. */
+/* Whether models of the family have this part (all of them or none). A mixture
+ * of experts also has routers; its layers without a router are dense. */
 bool family_has_part(const ModelFamily *f, const Part *part);
 
 /* Whether a weight is stored as some rows of a fused tensor (part_rows). */
 bool family_fuses(const ModelFamily *f, const Part *weight);
 
-/* The name of a part in files of the family, without ".weight"; returns `name`, which has PART_NAME
- * bytes. */
+/* The name of a part in files of the family, without ".weight"; returns `name`,
+ * which has PART_NAME bytes. */
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
                        Naming naming);
 
-/* Sets what depends on the family's traits only: the width of head norms, Gemma's scales. */
+/* Sets what depends on the family's traits only: the width of head norms,
+ * Gemma's scales. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
-/* Sets the window (0: none) and RoPE of a layer. `slides`: it has the window. */
+/* Sets the window (0: none) and RoPE of a layer. `slides`: it has the
+ * window. */
 void family_set_layer(const ModelFamily *f, int window, bool slides,
                       bool rotates, Layer *layer);
 
 /* The same for a layer of a GGUF file. *flag: the layer's element of
- * attention.sliding_window_pattern; NULL: the file has no such key, and the family's period
- * applies. */
+ * attention.sliding_window_pattern; NULL: the file has no such key, and the
+ * family's period applies. */
 void family_set_gguf_layer(const ModelFamily *f, int window,
                            const int64_t *flag, Layer *layer);
 
@@ -146,8 +159,8 @@ typedef enum {
     KEY_SIZE,     /* int: an integer of at least 1 */
     KEY_INTEGER,  /* int64_t: any integer; read by hand from config.json */
     KEY_REAL,     /* double: a positive number */
-    KEY_FLOAT, /* float: a positive number in float32; a cap that is null is 0 */
-    KEY_STRING /* String */
+    KEY_FLOAT,    /* float: a positive number; a cap that is null is 0 */
+    KEY_STRING    /* String */
 } KeyKind;
 
 typedef struct {
@@ -155,16 +168,19 @@ typedef struct {
         *hf; /* without the architecture's name; NULL: not in this format */
     KeyKind kind;
     size_t field, bytes; /* offset in Header; size */
-    /* offset of an earlier field whose value is the default if the family has none; 0: none */
+    /* offset of an earlier field whose value is the default if the family has
+     * none; 0: none */
     size_t fallback;
     bool required; /* if the family has no default */
     bool divides;  /* the field is 1 / value */
-    /* traits: families with one of them, in has or may, have the key; 0: all families */
+    /* traits: families with one of them, in has or may, have the key; 0: all
+     * families */
     int needs;
 } Key;
 
-/* In the order of reading and writing; the last row is empty. A GGUF file with any other key of the
- * architecture is refused, unless the value has no effect. */
+/* In the order of reading and writing; the last row is empty. A GGUF file with
+ * any other key of the architecture is refused, unless the value has no
+ * effect. */
 extern const Key KEYS[];
 bool family_has_key(const ModelFamily *f, const Key *key);
 

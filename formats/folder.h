@@ -4,10 +4,11 @@
 #include "model.h"
 #include "tokenizer.h"
 
-/* Fills the model from a folder: config.json and safetensors. Returns -1 and a message on failure;
- * the caller then closes the model. */
+/* Fills the model from a folder: config.json and safetensors. Returns -1 and a
+ * message on failure; the caller then closes the model. */
 int folder_read_model(Model *model, const char *folder);
 
-/* Opens a folder's tokenizer.json, of at most vocab_size pieces, and the configuration files next
- * to it. Special pieces match text, as in Hugging Face's tokenizers. */
+/* Opens a folder's tokenizer.json, of at most vocab_size pieces, and the
+ * configuration files next to it. Special pieces match text, as in Hugging
+ * Face's tokenizers. */
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size);

@@ -44,21 +44,21 @@ typedef struct {
     size_t n_tensors;
 } Gguf;
 
-/* Reads the metadata of a mapped file, and adds its tensors to those of g. The caller closes g, even
- * after a failure. */
+/* Reads the metadata of a mapped file, and adds its tensors to those of g. The
+ * caller closes g, even after a failure. */
 int gguf_open(Gguf *g, const char *path, File *file);
 void gguf_close(Gguf *g);
 
 /* Finds a key. Returns NULL if the file does not have it. */
 const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 
-/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if it is an
- * array, except that an array of equal numbers counts as this number (some converters write a size
- * for each layer). And element i of an array. */
+/* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if
+ * it is an array, except that an array of equal numbers counts as this number
+ * (some converters write a size for each layer). And element i of an array. */
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 
-/* Reads the string at *at in an array of strings that ends at `end`; moves *at to the next. The
- * string is inside the array, even if another process has changed its length since gguf_open() read
- * it. */
+/* Reads the string at *at in an array of strings that ends at `end`; moves *at
+ * to the next. The string is inside the array, even if another process has
+ * changed its length since gguf_open() read it. */
 String gguf_next_string(const uint8_t **at, const uint8_t *end);

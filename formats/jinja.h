@@ -1,4 +1,5 @@
-/* jinja.h: runs a chat template: Jinja text and messages to the text of a conversation. */
+/* jinja.h: runs a chat template: Jinja text and messages to the text of a
+ * conversation. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,8 +7,8 @@
 
 enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
-    /* max steps: bytes, characters, items, names and symbols that are compared or read, and blocks
-     * of 64 bytes that are copied */
+    /* max steps: bytes, characters, items, names and symbols that are compared
+     * or read, and blocks of 64 bytes that are copied */
     JINJA_STEPS = 150000000,
     /* max nesting of statements, calls, parentheses and lists */
     JINJA_DEPTH = 64,
@@ -17,8 +18,8 @@ enum {
         64 << 20 /* max bytes of all values, with as many bytes of marks */
 };
 
-/* Text whose bytes have an origin: mark i is true if byte i comes from the template or the program,
- * false if it comes from a message. */
+/* Text whose bytes have an origin: mark i is true if byte i comes from the
+ * template or the program, false if it comes from a message. */
 typedef struct {
     /* [n] and a zero byte, owned. The marks are in the same memory. */
     char *text;
@@ -44,7 +45,8 @@ typedef struct {
 /* The steps of the last rendering. */
 extern size_t jinja_steps;
 
-/* Renders a conversation as transformers' apply_chat_template does, and sets *out to the text. The
- * template is hostile: the limits above hold. One template runs at a time. Returns -1 and a message
- * with the template's line on failure. Else the caller frees out->text. */
+/* Renders a conversation as transformers' apply_chat_template does, and sets
+ * *out to the text. The template is hostile: the limits above hold. One
+ * template runs at a time. Returns -1 and a message with the template's line on
+ * failure. Else the caller frees out->text. */
 int jinja_render(const JinjaInput *in, JinjaText *out);

@@ -1,5 +1,6 @@
-/* map.c: maps the files of models and tokenizers. Recognizes failed downloads and the files of
- * other programs by their first bytes. */
+/* map.c: maps the files of models and tokenizers. Recognizes failed downloads
+ * and the files of other programs by their first bytes.
+ * Tests: growth, families. */
 #include "formats/map.h"
 #include "base/error.h"
 #include <string.h>
@@ -9,8 +10,8 @@
     "is a PyTorch file, which can run programs; convert it with scripts/bin_to_safetensors.py"
 #define PACKED "is compressed; unpack it first"
 
-/* Kinds of files that norma refuses. No llama2.c checkpoint begins with these bytes: they would be
- * its dim. */
+/* Kinds of files that norma refuses. No llama2.c checkpoint begins with these
+ * bytes: they would be its dim. */
 static const struct {
     const char *begin; /* case is ignored */
     const char *what;

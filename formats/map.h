@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 
-/* Maps a file of a model or of a tokenizer. Returns -1 and a message on failure, or if its first
- * bytes show another kind of file: a Git LFS pointer, a web page, an archive, a PyTorch file. Else
- * the caller unmaps it. */
+/* Maps a file of a model or of a tokenizer. Returns -1 and a message on
+ * failure, or if its first bytes show another kind of file: a Git LFS pointer,
+ * a web page, an archive, a PyTorch file. Else the caller unmaps it. */
 int map_model_file(File *file, const char *path);

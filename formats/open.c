@@ -1,7 +1,8 @@
 /* open.c: opens a checkpoint of any format, and its tokenizer.
  *
- * Owns how formats are recognized, the sizes derived from a complete model, and the search for the
- * tokenizer. The loaders read the files.
+ * Owns how formats are recognized, the sizes derived from a complete model, and
+ * the search for the tokenizer. The loaders read the files.
+ * Tests: checkpoint, gguf, folder.
  */
 #include "formats/open.h"
 #include "base/error.h"
@@ -13,9 +14,9 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Sets what depends on all parts of a model: the number of parameters, whether some are BF16, and
- * the bytes read per token (one row of the embedding, or all rows if the output is tied; the
- * experts in use). */
+/* Sets what depends on all parts of a model: the number of parameters, whether
+ * some are BF16, and the bytes read per token (one row of the embedding, or all
+ * rows if the output is tied; the experts in use). */
 static void complete(Model *m) {
     const Config *c = &m->config;
     size_t expert_bytes = 0;
@@ -94,7 +95,8 @@ void model_close(Model *m) {
     *m = (Model){0};
 }
 
-/* Finds a tokenizer file. Writes its path, or the path of the missing file, to path[PATH_MAX]. */
+/* Finds a tokenizer file. Writes its path, or the path of the missing file, to
+ * path[PATH_MAX]. */
 static bool find_tokenizer(char *path, const char *model_path) {
     const char *slash = strrchr(model_path, '/');
     const bool folder = is_folder(model_path);

@@ -1,9 +1,11 @@
 /* pack.c: packs weights into panels.
  *
- * Owns the memory for panels. Panels do not change the bits of a product. They are read faster: as
- * one stream of memory, in the order of use (a tied output comes first: the next token's layers
- * follow it). The embedding is never packed, because a token reads one row of it; a tied output has
- * its own panels. The layout of a panel is in kernels/panels.h. */
+ * Owns the memory for panels. Panels do not change the bits of a product. They
+ * are read faster: as one stream of memory, in the order of use (a tied output
+ * comes first: the next token's layers follow it). The embedding is never
+ * packed, because a token reads one row of it; a tied output has its own
+ * panels. The layout of a panel is in kernels/panels.h.
+ * Tests: pack. */
 #include "formats/pack.h"
 #include "base/limits.h"
 #include "base/memory.h"
@@ -19,9 +21,9 @@ void model_pack(Model *m, int n_threads) {
     for (PartAt at = parts_of(m); next_part(&at);)
         if (part_multiplied(&at))
             bytes += panels_bytes(part_multiplied(&at));
-    /* sparse files are not packed: their panels could be far larger than their blocks on disk; an
-       eighth of the memory is left for the cache; other ranks on this machine pack at the same time
-     */
+    /* sparse files are not packed: their panels could be far larger than their
+     * blocks on disk; an eighth of the memory is left for the cache; other
+     * ranks on this machine pack at the same time */
     const size_t available = memory_available("") / n_ranks_here;
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++)

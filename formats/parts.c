@@ -1,4 +1,6 @@
-/* parts.c: the table of a model's parts, the walk over them, and their memory. */
+/* parts.c: the table of a model's parts, the walk over them, and their
+ * memory.
+ * Tests: families, convert. */
 #include "formats/parts.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -28,11 +30,11 @@ static const char *const PREFIXES[][N_NAMINGS] = {
 #define NORM(spec, size, to) SIZE_ONE, SIZE_##size, .site = spec, .feed = to
 #define WEIGHT(r, c, group, from)                                              \
     SIZE_##r, SIZE_##c, .bias = group, .feed = from
-#define POST_ATTENTION                                                         \
-    "post_attention_layernorm" /* before the MLP in Llama, after attention in Gemma */
+/* before the MLP in Llama, after attention in Gemma */
+#define POST_ATTENTION "post_attention_layernorm"
 
-/* The tables in the order of a walk: FIRST, then for each layer LAYERS and for each expert EXPERTS,
- * then LAST. Each ends with an empty row. */
+/* The tables in the order of a walk: FIRST, then for each layer LAYERS and for
+ * each expert EXPERTS, then LAST. Each ends with an empty row. */
 enum { FIRST, LAYERS, EXPERTS, LAST, N_TABLES, MAX_ROWS = 20 };
 static const Part PARTS[N_TABLES][MAX_ROWS] = {
     [FIRST] =
@@ -174,7 +176,8 @@ PartRows part_rows(const PartAt *at, bool fused) {
     return (PartRows){(int)first, all > INT_MAX ? -1 : (int)all};
 }
 
-/* Moves to the table after the one that has ended. Returns false after the last. */
+/* Moves to the table after the one that has ended. Returns false after the
+ * last. */
 static bool next_table(PartAt *at) {
     const Model *m = at->model;
     if (at->table == LAST)

@@ -1,8 +1,9 @@
 /* parts.h: the table of a model's parts.
  *
- * Owns what a model consists of: every norm and every weight, its place in Model, Layer or Mlp, its
- * shape, and its names in norma, in GGUF files and in Hugging Face folders. Code that reads,
- * writes, lists, counts or packs a model walks this table.
+ * Owns what a model consists of: every norm and every weight, its place in
+ * Model, Layer or Mlp, its shape, and its names in norma, in GGUF files and in
+ * Hugging Face folders. Code that reads, writes, lists, counts or packs a model
+ * walks this table.
  */
 #pragma once
 
@@ -42,7 +43,8 @@ typedef struct {
     /* the weights that this norm feeds, or the norms that feed this weight */
     PartFeed feed;
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    /* traits (traits.h): only families with `needs` have the part, and none with one of `lacks` */
+    /* traits (traits.h): only families with `needs` have the part, and none
+     * with one of `lacks` */
     int needs, lacks;
     bool rotates; /* RoPE rotates the weight's outputs */
     /* weighs experts: float32 in GGUF files; every rank has all rows */
@@ -57,13 +59,13 @@ typedef struct {
     Model *model;
 } PartAt;
 
-/* A walk in the order of the forward pass: for (PartAt at = parts_of(m); next_part(&at);). Do not
- * write through it if the model is const. */
+/* A walk in the order of the forward pass: for (PartAt at = parts_of(m);
+ * next_part(&at);). Do not write through it if the model is const. */
 PartAt parts_of(const Model *model);
 
-/* next_part() moves to the next part that the model has; next_slot() to the next part that the
- * model's config allows. A layer has an MLP or, once they are allocated, experts. Both return false
- * at the end. */
+/* next_part() moves to the next part that the model has; next_slot() to the
+ * next part that the model's config allows. A layer has an MLP or, once they
+ * are allocated, experts. Both return false at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
 
@@ -77,19 +79,20 @@ const Part *part_named(const char *name);
 Norm *part_norm(const PartAt *at);
 Tensor *part_weight(const PartAt *at);
 
-/* The part's weight if products read it: for a tied embedding the output, which is not a part; NULL
- * for other embeddings and for norms. */
+/* The part's weight if products read it: for a tied embedding the output, which
+ * is not a part; NULL for other embeddings and for norms. */
 Tensor *part_multiplied(const PartAt *at);
 
-/* gamma [dim] of the part's norm, or of the norm before the weight, if it can be folded into the
- * weights' columns by W (gamma * n) = (W gamma) n. NULL if there is no such norm, it has a beta, or
- * another part shares the weights. */
+/* gamma [dim] of the part's norm, or of the norm before the weight, if it can
+ * be folded into the weights' columns by W (gamma * n) = (W gamma) n. NULL if
+ * there is no such norm, it has a beta, or another part shares the weights. */
 const float *part_folded(const PartAt *at);
 
 int part_size(const Config *c, PartSize size);
 
-/* The rows of a weight in the tensor that stores it. `fused`: the weights with the same input (q, k
- * and v, or gate and up) are one tensor, stacked by rows. */
+/* The rows of a weight in the tensor that stores it. `fused`: the weights with
+ * the same input (q, k and v, or gate and up) are one tensor, stacked by
+ * rows. */
 typedef struct {
     int first, all; /* all -1: too many for a tensor */
 } PartRows;
@@ -97,12 +100,13 @@ PartRows part_rows(const PartAt *at, bool fused);
 
 enum { PART_NAME = 96 }; /* max bytes of a name */
 
-/* The name, "layers.3.wq" or "blk.3.attn_q"; returns `name`, which has PART_NAME bytes. */
+/* The name, "layers.3.wq" or "blk.3.attn_q"; returns `name`, which has
+ * PART_NAME bytes. */
 char *part_name(char *name, const PartAt *at, Naming naming);
 
 /* Maps another file of the model. */
 int model_map(Model *model, const char *path);
 
-/* Allocates the layers, as many as the config defines. All fields are zero, except for the
- * index. */
+/* Allocates the layers, as many as the config defines. All fields are zero,
+ * except for the index. */
 int model_allocate_layers(Model *model);

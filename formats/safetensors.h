@@ -10,9 +10,10 @@ typedef struct {
     struct Shard *shards; /* a list of the files, owned */
 } Safetensors;
 
-/* Maps model.safetensors, or the files in model.safetensors.index.json, into the model, and lists
- * the tensors. Checks that each tensor is inside its file and in one file only. Returns -1 and a
- * message on failure. The caller closes the list, even after a failure; names and paths are valid
- * until then. The files stay mapped until the model is closed. */
+/* Maps model.safetensors, or the files in model.safetensors.index.json, into
+ * the model, and lists the tensors. Checks that each tensor is inside its file
+ * and in one file only. Returns -1 and a message on failure. The caller closes
+ * the list, even after a failure; names and paths are valid until then. The
+ * files stay mapped until the model is closed. */
 int safetensors_open(Safetensors *s, Model *m, const char *folder);
 void safetensors_close(Safetensors *s);

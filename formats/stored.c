@@ -1,5 +1,7 @@
-/* stored.c: checks the values of keys and the places of tensors; searches lists sorted by name.
- * family.c has the keys, json.c and gguf_file.c the file formats. */
+/* stored.c: checks the values of keys and the places of tensors; searches lists
+ * sorted by name. family.c has the keys, json.c and gguf_file.c the file
+ * formats.
+ * Tests: folder, gguf. */
 #include "formats/stored.h"
 #include "base/error.h"
 #include <inttypes.h>

@@ -1,11 +1,14 @@
-/* traits.h: the traits of model families: the parts and formulas in which they differ.
+/* traits.h: the traits of model families: the parts and formulas in which they
+ * differ.
  *
- * family.h says which family has which traits, parts.c which parts depend on them.
+ * family.h says which family has which traits, parts.c which parts depend on
+ * them.
+ * Tests: families.
  */
 #pragma once
 
-/* In a GGUF file of a family with neither ALL_WINDOWS nor PERIODIC_WINDOWS, the window limits the
- * context. */
+/* In a GGUF file of a family with neither ALL_WINDOWS nor PERIODIC_WINDOWS, the
+ * window limits the context. */
 enum {
     NO_PRE_NORMS = 1 << 0, /* no norms before sublayers */
     POST_NORMS = 1 << 1,   /* norms after sublayers */
@@ -45,10 +48,13 @@ enum {
     /* beyond the original context queries are scaled; norma ends there */
     QUERY_SCALE = 1 << 26,
     LATE_HEAD_NORMS = 1 << 27, /* HEAD_NORMS come after RoPE */
-    /* the MLP is down(activation(up x)); `up` is called gate here, and Mlp.up is absent */
+    /* the MLP is down(activation(up x)); `up` is called gate here, and Mlp.up
+     * is absent */
     NO_GATE = 1 << 29,
-    /* a mixture has one more expert, for all tokens, with a weight of its own; no layer is dense */
+    /* a mixture has one more expert, for all tokens, with a weight of its own;
+     * no layer is dense */
     SHARED_EXPERT = 1 << 30,
-    /* attention and MLP have one norm, without beta; logits are multiplied by their scale */
+    /* attention and MLP have one norm, without beta; logits are multiplied by
+     * their scale */
     PARALLEL = 1 << 28,
 };

@@ -21,7 +21,8 @@
  *
  * The instruction treats denormal numbers (below 2^-126) as zeros, in inputs
  * and outputs, so an activation may lose up to 2^-126. The parts of an infinite
- * activation contain NaN, so its token's outputs are NaN. /
+ * activation contain NaN, so its token's outputs are NaN.
+ * Tests: amx.
  */
 #include "base/platform.h"
 #include "kernels/input.h"

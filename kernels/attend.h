@@ -7,7 +7,7 @@
  * positions. A key is one part, since a score reads all of its elements; a
  * value has parts of KV_VALUE_PART elements, which are summed at once. Both are
  * therefore read sequentially. A layer with a window has fewer blocks than
- * positions: a ring, in which block b of positions is at b % blocks. /
+ * positions: a ring, in which block b of positions is at b % blocks.
  */
 #pragma once
 

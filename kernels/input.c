@@ -1,6 +1,7 @@
 /* input.c: the left operand of products. Owns its memory and its conversion to
  * int8 groups (quant.c does the arithmetic) and to the form of a unit that
- * multiplies tiles. */
+ * multiplies tiles.
+ * Tests: quant, matmul. */
 #include "kernels/input.h"
 #include "base/memory.h"
 #include "kernels/lanes.h"

@@ -7,7 +7,8 @@
  * There are three ways to compute a product. For a few tokens, a packed panel
  * is multiplied as it is read from memory. For many tokens, panels are unpacked
  * first, once for all tokens. A unit of the processor that multiplies tiles
- * (tile_unit.h) computes the products that it supports. /
+ * (tile_unit.h) computes the products that it supports.
+ * Tests: matmul, quant.
  */
 #include "kernels/matmul.h"
 #include "kernels/tile_unit.h"

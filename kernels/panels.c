@@ -1,6 +1,7 @@
 /* panels.c: packs rows of a file into panels: whole weights, or some columns
  * during a product. panels.h defines the layout of a panel; formats/pack.c
- * decides which weights are packed. */
+ * decides which weights are packed.
+ * Tests: quant, matmul, pack. */
 #include "kernels/panels.h"
 
 /* Sets rows[] to the LANES rows of a panel in `data`. Lanes after the last row

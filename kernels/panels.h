@@ -15,7 +15,7 @@
  * one. TYPE_F32 and TYPE_I8 have the same layout packed and unpacked.
  *
  * quant.c defines in plain code what the bits of a block mean. panels.c makes
- * panels from rows, tiles.h multiplies them. /
+ * panels from rows, tiles.h multiplies them.
  */
 #pragma once
 

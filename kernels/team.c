@@ -6,7 +6,8 @@
  * keeps its processor from the thread that it waits for. So after a long spin
  * without success the next waits spin briefly and then sleep. The threads of a
  * kept team wait for the next pass in the same way: while a user types, they
- * sleep. /
+ * sleep.
+ * Tests: team, invariance.
  */
 #include "kernels/team.h"
 #include "base/platform.h"

@@ -3,7 +3,7 @@
  *
  * Owns the barrier. A site that other threads read ends with team_end();
  * docs/architecture.md lists the barriers of a layer. The observer only reads
- * clocks; the barriers are the same without it (probe NULL). /
+ * clocks; the barriers are the same without it (probe NULL).
  */
 #pragma once
 

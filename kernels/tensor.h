@@ -1,4 +1,5 @@
-/* tensor.h: weight matrices, and the one table of weight types. */
+/* tensor.h: weight matrices, and the one table of weight types.
+ * Tests: quant, matmul. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* tile_unit.c: the table of units that multiply tiles. */
+/* tile_unit.c: the table of units that multiply tiles.
+ * Tests: amx. */
 #include "kernels/tile_unit.h"
 
 static const TileUnit *const units[] = {

@@ -2,7 +2,7 @@
  * whole tiles (Intel AMX).
  *
  * A unit is a file and a row of the table in tile_unit.c. Without them the
- * program still builds and uses vector code. /
+ * program still builds and uses vector code.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* tiles.c: the input and output of tiles: finds, packs and unpacks panels,
- * stores sums. */
+ * stores sums.
+ * Tests: matmul, quant. */
 #include "kernels/tiles.h"
 
 /* ---- panels ------------------------------------------------------------- */

@@ -8,7 +8,7 @@
  * Each lane is one output, summed over the columns from 0 up; a group of int8
  * weights, or 16 columns of floats, is summed separately and then added. No
  * tile changes that order, so the bits of a result depend neither on chunks nor
- * on threads. /
+ * on threads.
  */
 #pragma once
 
@@ -150,12 +150,12 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
 /* The layout of a panel's groups. A compile-time constant in every tile, except
  * for TYPE_I8. */
 typedef struct {
-    Type type;   /* of packed blocks; TYPE_I8: unpacked groups */
-    int weights; /* of a group */
-    int quads;   /* of a group */
-    int unrolled; /* quads unrolled together; 0: chosen by the size of the tile */
-    int mins;     /* of a group */
-    int groups;   /* of a block */
+    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
+    int weights;      /* of a group */
+    int quads;        /* of a group */
+    int unrolled;     /* quads unrolled together; 0: by the size of the tile */
+    int mins;         /* of a group */
+    int groups;       /* of a block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
     size_t bytes;     /* of a block, for all rows */
 } Layout;

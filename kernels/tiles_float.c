@@ -1,5 +1,6 @@
 /* tiles_float.c: the tiles of float weights (tiles.h). Unpacked, all of them
- * are columns of float32. */
+ * are columns of float32.
+ * Tests: matmul. */
 #include "kernels/tiles.h"
 
 INLINE void unpack_columns(uint8_t *unpacked, Type type, const uint8_t *panel,

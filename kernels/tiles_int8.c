@@ -1,5 +1,6 @@
 /* tiles_int8.c: the tiles of llama2.c's int8 weights, of unpacked groups, and
- * of types with one group to a block (tiles.h). */
+ * of types with one group to a block (tiles.h).
+ * Tests: quant, matmul. */
 #include "kernels/tiles.h"
 
 #define I8_GROUPS unpacked_layout(o.in->group, 0, 1)

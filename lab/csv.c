@@ -2,7 +2,8 @@
  * CSV file.
  *
  * The file's first line is a comment with the results that are not about a
- * site, as JSON. /
+ * site, as JSON.
+ * Tests: profile.
  */
 #include "lab/profile.h"
 #include <math.h>

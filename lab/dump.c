@@ -1,8 +1,9 @@
-/* dump.c: writes inputs and outputs of norms as NumPy files: FOLDER/layers.3.attn_norm.in.npy,
- * float32 [tokens, elements].
+/* dump.c: writes inputs and outputs of norms as NumPy files:
+ * FOLDER/layers.3.attn_norm.in.npy, float32 [tokens, elements].
  *
- * Owns the layout of the files; profile.c calls it. In a pre-norm model the inputs of attn_norm,
- * mlp_norm and final_norm are the residual stream.
+ * Owns the layout of the files; profile.c calls it. In a pre-norm model the
+ * inputs of attn_norm, mlp_norm and final_norm are the residual stream.
+ * Tests: lab.
  */
 #include "lab/dump.h"
 #include "base/error.h"
@@ -25,7 +26,8 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer,
     return path;
 }
 
-/* Lists the files of all norms, or creates them. Returns the size of their arrays in bytes. */
+/* Lists the files of all norms, or creates them. Returns the size of their
+ * arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];

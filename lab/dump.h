@@ -13,9 +13,9 @@ typedef struct {
     bool failed;
 } Dump;
 
-/* Creates the folder PATH.part for one text of n tokens and prints the size of its files on stderr.
- * Returns -1 and a message if `path` exists or the folder cannot be created; the caller must not
- * close the dump then. */
+/* Creates the folder PATH.part for one text of n tokens and prints the size of
+ * its files on stderr. Returns -1 and a message if `path` exists or the folder
+ * cannot be created; the caller must not close the dump then. */
 int dump_open(Dump *d, const Model *model, const char *path, int n);
 
 /* Writes vectors of a norm's input (or output, if `out`) for the tokens of
@@ -23,6 +23,7 @@ int dump_open(Dump *d, const Model *model, const char *path, int n);
 void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
                const Step *steps);
 
-/* If `keep` is set and every write succeeded, renames the folder to `path`; else removes it.
- * Returns -1 and a message if `keep` is set and a write failed. */
+/* If `keep` is set and every write succeeded, renames the folder to `path`;
+ * else removes it. Returns -1 and a message if `keep` is set and a write
+ * failed. */
 int dump_close(Dump *d, bool keep);

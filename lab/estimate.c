@@ -1,4 +1,5 @@
-/* estimate.c: confidence intervals. */
+/* estimate.c: confidence intervals.
+ * Tests: profile, norms. */
 #include "lab/estimate.h"
 #include <math.h>
 

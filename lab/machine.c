@@ -1,5 +1,6 @@
 /* machine.c: the model, processor, compiler and flags of a measurement, as
- * JSON. */
+ * JSON.
+ * Tests: profile, lab. */
 #include "lab/machine.h"
 #include "base/platform.h"
 #include "formats/json.h"

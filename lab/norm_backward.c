@@ -7,7 +7,8 @@
  *     dx_i = s g_i - s^3 x_i mean(g x)
  *
  * For LayerNorm, replace x by x - mean(x) and, because the mean depends on x, g
- * by g - mean(g) in this formula. /
+ * by g - mean(g) in this formula.
+ * Tests: backward.
  */
 #include "lab/norm_backward.h"
 #include <math.h>

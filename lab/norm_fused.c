@@ -1,4 +1,5 @@
-/* norm_fused.c: RMSNorm fused with the residual add. */
+/* norm_fused.c: RMSNorm fused with the residual add.
+ * Tests: norm, lab. */
 #include "lab/norm_fused.h"
 #include "kernels/lanes.h"
 #include <math.h>

@@ -1,5 +1,6 @@
 /* norm_spec.c: parses --norm. The sites are in the table of parts
- * (formats/parts.h). */
+ * (formats/parts.h).
+ * Tests: lab. */
 #include "lab/norm_spec.h"
 #include "base/error.h"
 #include "base/probe.h"

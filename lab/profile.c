@@ -4,7 +4,8 @@
  * clock and measure the inputs and outputs of norms. The time between the end
  * of a mark and the start of the thread's next mark belongs to the site of the
  * latter. The rest of a pass, the time of the marks themselves, belongs to
- * SITE_PROFILE, so the sites add up to the total. /
+ * SITE_PROFILE, so the sites add up to the total.
+ * Tests: profile.
  */
 #include "lab/profile.h"
 #include "base/clock.h"

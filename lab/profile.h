@@ -24,11 +24,11 @@ extern const SiteInfo SITES[N_SITES];
 typedef struct {
     double calls, tokens;
     double seconds; /* without the profiler */
-    double squares_in,
-        squares_out; /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
-    double vectors;  /* norms: number of normalized vectors (tokens or heads) */
-    double means;    /* norms: sum over vectors of |mean(x)| / RMS(x) */
-    float max_abs;   /* norms: max |x| */
+    /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
+    double squares_in, squares_out;
+    double vectors; /* norms: number of normalized vectors (tokens or heads) */
+    double means;   /* norms: sum over vectors of |mean(x)| / RMS(x) */
+    float max_abs;  /* norms: max |x| */
     int max_channel, max_position; /* norms: where max_abs occurred */
 } Record;
 
@@ -54,8 +54,8 @@ typedef struct {
 
 /* Totals of the forward passes of a phase. */
 typedef struct {
-    double passes,
-        interrupted; /* interrupted: passes in which a thread lost its processor */
+    /* interrupted: passes in which a thread lost its processor */
+    double passes, interrupted;
     double seconds; /* wall-clock time without the profiler */
     Ratio norms; /* of the other passes: seconds of norms / seconds of work */
 } Passes;

@@ -1,5 +1,6 @@
 /* report.c: writes the table of --profile to stderr and selects the format of
- * its file. */
+ * its file.
+ * Tests: profile. */
 #include "base/file.h"
 #include "lab/profile.h"
 #include <math.h>

@@ -1,5 +1,6 @@
 /* stopwatch.c: measurements that tolerate other programs on the machine:
- * medians over rounds, and the time of a synthetic text. */
+ * medians over rounds, and the time of a synthetic text.
+ * Tests: lab, norms. */
 #include "lab/stopwatch.h"
 #include "base/clock.h"
 #include "base/memory.h"

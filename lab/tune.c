@@ -5,6 +5,7 @@
  * parallelism saves. The min time per token is compared, because other programs
  * can only add to it. With an observer nothing is tried: a profile's shares
  * depend on the number of threads.
+ * Tests: tune.
  */
 #include "lab/tune.h"
 

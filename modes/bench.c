@@ -1,7 +1,9 @@
 /* bench.c: speed, compared with the limits of the machine.
  *
- * Owns the mode that times prefill and decode and, in the same run, the limits of each: the read
- * bandwidth (decode reads every weight once per token) and the rate of multiply-adds (prefill). */
+ * Owns the mode that times prefill and decode and, in the same run, the limits
+ * of each: the read bandwidth (decode reads every weight once per token) and
+ * the rate of multiply-adds (prefill).
+ * Tests: lab, cli. */
 #include "base/file.h"
 #include "base/ranks.h"
 #include "formats/parts.h"
@@ -13,7 +15,8 @@
 #include "modes/common.h"
 #include "session.h"
 
-/* Measured values: tokens/s, 10^9 bytes/s and 10^9 operations/s, each with its limits. */
+/* Measured values: tokens/s, 10^9 bytes/s and 10^9 operations/s, each with its
+ * limits. */
 enum {
     PREFILL_RATE,
     DECODE_RATE,
@@ -58,8 +61,8 @@ static int time_round(void *context, double *rates) {
     return 0;
 }
 
-/* Prints a rate in tokens/s and in the unit of its limit, then the limit and the percentage
- * reached. */
+/* Prints a rate in tokens/s and in the unit of its limit, then the limit and
+ * the percentage reached. */
 static void show_rate(const char *name, Estimate tokens, Estimate rate,
                       const char *unit, Estimate limit) {
     printf("%-7s  %10.0f tokens/s (%.0f to %.0f)  %8.1f %s of %.1f (%.0f %%)\n",

@@ -1,4 +1,5 @@
-/* convert.c: the mode that writes a model as a GGUF file (gguf_write.c). */
+/* convert.c: the mode that writes a model as a GGUF file (gguf_write.c).
+ * Tests: convert. */
 #include "formats/gguf.h"
 #include "formats/parts.h"
 #include "modes/common.h"

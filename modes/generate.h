@@ -4,6 +4,6 @@
 #include "modes/common.h"
 #include "modes/template.h"
 
-/* Continues the prompts of the command line or, with a template, answers them as messages of a
- * user. Returns -1 on failure. */
+/* Continues the prompts of the command line or, with a template, answers them
+ * as messages of a user. Returns -1 on failure. */
 int generate_texts(Run *run, const ChatTemplate *template);

@@ -1,9 +1,11 @@
 /* guess.c: draft tokens by prompt lookup, and how many of them run.
  *
- * The max number of draft tokens doubles after a pass that accepts all of them and halves after a
- * pass that accepts fewer than half. At the minimum of one, a rejected draft token starts a pause
- * without drafts. Each pause is twice as long as the last one, up to MAX_WAIT passes; accepting all
- * draft tokens of a pass halves the next pause.
+ * The max number of draft tokens doubles after a pass that accepts all of them
+ * and halves after a pass that accepts fewer than half. At the minimum of one,
+ * a rejected draft token starts a pause without drafts. Each pause is twice as
+ * long as the last one, up to MAX_WAIT passes; accepting all draft tokens of a
+ * pass halves the next pause.
+ * Tests: guess.
  */
 #include "modes/guess.h"
 #include "base/memory.h"
@@ -14,8 +16,8 @@ void guesser_open(Guesser *g, int max_lookup) {
     *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1};
 }
 
-/* Copies the n ids after the most recent earlier occurrence of the last three ids. Returns 0 if
- * there is none. */
+/* Copies the n ids after the most recent earlier occurrence of the last three
+ * ids. Returns 0 if there is none. */
 static int look_up(const Tokens *text, int *tokens, int n) {
     const int *last = text->ids + text->n;
     for (const int *end = last - 1; n > 0 && end >= text->ids + 3; end--) {

@@ -1,9 +1,9 @@
-/* guess.h: draft tokens by prompt lookup (Saxena 2023), which searches the text for an earlier
- * occurrence of its last tokens and copies the tokens after it.
+/* guess.h: draft tokens by prompt lookup (Saxena 2023), which searches the text
+ * for an earlier occurrence of its last tokens and copies the tokens after it.
  *
- * An accepted draft token saves a forward pass, because its logits are computed together with those
- * of the token before it (speculative decoding: Leviathan et al. 2023). The text does not change:
- * every token of it is sampled.
+ * An accepted draft token saves a forward pass, because its logits are computed
+ * together with those of the token before it (speculative decoding: Leviathan
+ * et al. 2023). The text does not change: every token of it is sampled.
  */
 #pragma once
 
@@ -22,10 +22,10 @@ typedef struct {
 
 void guesser_open(Guesser *g, int max_lookup);
 
-/* Starts a pass. Writes up to `room` draft tokens that may follow the text to g->tokens. Returns
- * their number. */
+/* Starts a pass. Writes up to `room` draft tokens that may follow the text to
+ * g->tokens. Returns their number. */
 int guesser_guess(Guesser *g, const Tokens *text, int room);
 
-/* Ends a pass: the first n_right of its draft tokens were accepted. Adapts the number of draft
- * tokens. */
+/* Ends a pass: the first n_right of its draft tokens were accepted. Adapts the
+ * number of draft tokens. */
 void guesser_learn(Guesser *g, int n_right);

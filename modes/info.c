@@ -1,5 +1,6 @@
-/* info.c: the mode that lists a checkpoint's configuration, norm sites and tensors, without running
- * the model. */
+/* info.c: the mode that lists a checkpoint's configuration, norm sites and
+ * tensors, without running the model.
+ * Tests: cli. */
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/parts.h"

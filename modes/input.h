@@ -10,9 +10,10 @@ typedef struct {
     Buffer message; /* the last message */
 } Messages;
 
-/* Reads a message: a line, or on a terminal also a paste, or lines between two """. *message has
- * *size bytes and a zero byte, and is valid until the next call. Returns 0, 1 at the end of the
- * input or after Ctrl-C, -1 and a message on failure. */
+/* Reads a message: a line, or on a terminal also a paste, or lines between two
+ * """. *message has *size bytes and a zero byte, and is valid until the next
+ * call. Returns 0, 1 at the end of the input or after Ctrl-C, -1 and a message
+ * on failure. */
 int input_read(Messages *in, char **message, size_t *size);
 
 /* Discards the rest of a paste, and frees the memory. */

@@ -1,8 +1,10 @@
 /* norms.c: the benchmark of norms (-m norms).
  *
- * Owns the mode that times every norm of norm.h and, as a lower bound, a copy of the same bytes by
- * the same threads in the same run. With a model it also measures the norms' share of the time,
- * unchanged and with all norms of one kind.
+ * Owns the mode that times every norm of norm.h and, as a lower bound, a copy
+ * of the same bytes by the same threads in the same run. With a model it also
+ * measures the norms' share of the time, unchanged and with all norms of one
+ * kind.
+ * Tests: norms, lab.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,8 +23,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- tables -------------------------------------------------------------------------------------
- */
+/* ---- tables -------------------------------------------------------------- */
 
 typedef struct {
     const char *key, *heading; /* in JSON; in the table */
@@ -34,7 +35,8 @@ static void write_headings(const Column *columns, int n) {
     putchar('\n');
 }
 
-/* Begins a row, in JSON an object. The caller prints its first columns or members. */
+/* Begins a row, in JSON an object. The caller prints its first columns or
+ * members. */
 static void begin_row(const Options *o, int threads) {
     if (o->json)
         write_about(stdout, &(About){o->model, o->norm, threads});
@@ -54,8 +56,7 @@ static void end_row(const Options *o, const Column *columns, const Estimate *e,
     fflush(stdout);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------
- */
+/* ---- kernels ------------------------------------------------------------- */
 
 typedef enum {
     RMS,
@@ -85,8 +86,8 @@ static const Column KERNEL_COLUMNS[N_KERNELS] = {
     {"fused_to_separate", "fused/apart"},
 };
 
-/* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS, only the
- * addition. */
+/* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS,
+ * only the addition. */
 static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     float *x = c->x + at, *y = c->y + at;
     const float *r = c->r + at;
@@ -95,7 +96,7 @@ static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     case RMS:
     case LAYER:
     case NO_BETA: norm_token(y, x, &c->norms[kernel], c->dim); break;
-    case COPY: /* a loop, because memcpy uses other store instructions for large sizes */
+    case COPY: /* memcpy stores large sizes by other instructions */
         for (; i + LANES <= c->dim; i += LANES)
             vstore(y + i, vload(x + i));
         if (i < c->dim)
@@ -111,7 +112,8 @@ static void run_kernel(const Case *c, Kernel kernel, size_t at) {
     }
 }
 
-/* Runs a kernel on all tokens, distributed over the threads as in norm_forward(). */
+/* Runs a kernel on all tokens, distributed over the threads as in
+ * norm_forward(). */
 static void run_on_tokens(const Case *c, Kernel kernel) {
     if (c->tokens == 1)
         run_kernel(c, kernel, 0);
@@ -188,8 +190,8 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     return rounds < 0 ? -1 : 0;
 }
 
-/* Measures the dims of the model's norms (for q_norm and k_norm a head counts as a token), or a
- * range of dims without a model. */
+/* Measures the dims of the model's norms (for q_norm and k_norm a head counts
+ * as a token), or a range of dims without a model. */
 static int measure_kernels(const Run *run, double seconds) {
     enum { FEW = 8, MANY = 512 /* tokens */ };
     const bool model = run->options->model;
@@ -216,14 +218,13 @@ static int measure_kernels(const Run *run, double seconds) {
     return status;
 }
 
-/* ---- cost of a model's norms --------------------------------------------------------------------
- */
+/* ---- cost of a model's norms --------------------------------------------- */
 
 /* The model's norms unchanged (or changed by --norm), then all of one kind. */
 enum { UNCHANGED = NORM_NONE + 1, N_VARIANTS };
 
-/* For each phase: the norms' share of the work in percent, microseconds per token, and the latter
- * divided by the time without norms. */
+/* For each phase: the norms' share of the work in percent, microseconds per
+ * token, and the latter divided by the time without norms. */
 enum {
     SHARE,
     TOKEN_US,
@@ -243,14 +244,15 @@ static const Column COST_COLUMNS[N_COST_COLUMNS] = {
 
 typedef struct {
     Workload text;
-    /* NormKind of the model's unchanged norms, in the order of its parts; owned */
+    /* NormKind of the model's unchanged norms, in the order of its parts;
+     * owned */
     Buffer kinds;
     Load load; /* of all rounds */
     Model *model;
 } Trial;
 
-/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The last variant remains
- * set. */
+/* Sets the kind of all norms, or restores the original kinds (UNCHANGED). The
+ * last variant remains set. */
 static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
     for (PartAt at = parts_of(t->model); next_part(&at);)

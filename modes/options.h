@@ -1,4 +1,5 @@
-/* options.h: the command line: modes and options. Each mode has a row here and a source file. */
+/* options.h: the command line: modes and options. Each mode has a row here and
+ * a source file. */
 #pragma once
 
 #include "formats/open.h"
@@ -7,7 +8,8 @@
 
 typedef struct Run Run; /* common.h */
 
-/* One row for each mode: its tokenizer (TokenizerUse) and purpose. The first one is the default. */
+/* One row for each mode: its tokenizer (TokenizerUse) and purpose. The first
+ * one is the default. */
 #define MODES(MODE)                                                            \
     MODE(generate, TOKENIZER_NEEDED, "continue a text (default)")              \
     MODE(chat, TOKENIZER_NEEDED, "hold a conversation")                        \
@@ -33,7 +35,8 @@ enum { MODES(BIT) };
 /* Sets of modes. */
 enum {
     WRITES = IN_generate | IN_chat, /* samples tokens */
-    /* runs forward passes, which ranks share (base/ranks.h); other modes run on rank 0 only */
+    /* runs forward passes, which ranks share (base/ranks.h); other modes run on
+     * rank 0 only */
     RUNS_PASSES = WRITES | IN_perplexity | IN_bench | IN_logits,
     /* needs a session, but no tokenizer if --tokens is given */
     RUNS_MODEL = RUNS_PASSES | IN_norms,
@@ -91,10 +94,11 @@ typedef struct {
     const char *kv;
 } Options;
 
-/* Parses the command line. Returns -1 to continue, or the exit status after --help, --version or a
- * message about bad usage. */
+/* Parses the command line. Returns -1 to continue, or the exit status after
+ * --help, --version or a message about bad usage. */
 int options_parse(Options *o, char **argv);
 
-/* Sets the sampling that the model's files recommend, with a note, unless the user has chosen. A
- * value outside the option's range is ignored with a note. */
+/* Sets the sampling that the model's files recommend, with a note, unless the
+ * user has chosen. A value outside the option's range is ignored with a
+ * note. */
 void options_advise(Options *o, const Tokenizer *t);

@@ -1,8 +1,9 @@
 /* perplexity.c: measures how well the model predicts a text.
  *
- * Owns the windows over the text and the sums of negative log-likelihoods (NLL). Windows do not
- * overlap. Each has the length of the context and begins with BOS; all its other tokens are scored.
- * Perplexity is exp(mean NLL).
+ * Owns the windows over the text and the sums of negative log-likelihoods
+ * (NLL). Windows do not overlap. Each has the length of the context and begins
+ * with BOS; all its other tokens are scored. Perplexity is exp(mean NLL).
+ * Tests: cli, lab.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -14,9 +15,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n] with the token before
- * each. Ctrl-C shortens the text to the scored tokens. A terminal shows the progress after `shown`.
- */
+/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n]
+ * with the token before each. Ctrl-C shortens the text to the scored tokens. A
+ * terminal shows the progress after `shown`. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll,
                  const char *shown) {
     const int vocab_size = run->model.config.vocab_size;
@@ -76,8 +77,8 @@ static int report(const Run *run, const double *nll, int n) {
     return stdout_finish();
 }
 
-/* Prints a line for each norm: the change of the mean NLL if the norm is replaced by each other
- * kind. After Ctrl-C there is no line. */
+/* Prints a line for each norm: the change of the mean NLL if the norm is
+ * replaced by each other kind. After Ctrl-C there is no line. */
 static int sweep(Run *run, Tokens *text, int *inputs, double *nll,
                  double seconds) {
     const double usual = mean_of(nll, text->n);

@@ -1,8 +1,10 @@
 /* text.c: the loop that generates texts.
  *
- * Owns the steps of a forward pass, the sampling from its logits, and the end of a text. Draft
- * tokens (guess.h) run in the same pass as the last id. A draft token is accepted if it equals the
- * sampled token; the logits after it are then already computed.
+ * Owns the steps of a forward pass, the sampling from its logits, and the end
+ * of a text. Draft tokens (guess.h) run in the same pass as the last id. A
+ * draft token is accepted if it equals the sampled token; the logits after it
+ * are then already computed.
+ * Tests: texts, text, guess.
  */
 #include "modes/text.h"
 #include "base/memory.h"
@@ -47,8 +49,8 @@ void text_limit(Text *t, int n) {
         t->max = t->n_prompt + n - 1;
 }
 
-/* Adds the steps of pending ids and, if there is only one, of draft tokens. Returns the number of
- * ids that are left. */
+/* Adds the steps of pending ids and, if there is only one, of draft tokens.
+ * Returns the number of ids that are left. */
 static int add_steps(Run *run, Text *t) {
     const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
               room = run->piece - (int)(run->steps.n / sizeof(Step));
@@ -80,7 +82,8 @@ static FILE *json_stream(Text *t) {
     return t->json;
 }
 
-/* With --logprobs, adds the log-probability of the last id, and the likeliest tokens. */
+/* With --logprobs, adds the log-probability of the last id, and the likeliest
+ * tokens. */
 static int add_logprobs(const Run *run, Text *t, const float *logits) {
     const int vocab_size = run->model.config.vocab_size,
               n = run->options->logprobs, id = t->ids.ids[t->ids.n - 1];
@@ -108,8 +111,8 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
 
 /* ---- bytes -------------------------------------------------------------- */
 
-/* Searches the bytes that are not clear for stop strings and for a beginning of one at their end.
- * Cuts the text at a stop string. */
+/* Searches the bytes that are not clear for stop strings and for a beginning of
+ * one at their end. Cuts the text at a stop string. */
 static void find_stop(const Options *o, Text *t) {
     size_t clear = t->bytes.n;
     for (size_t at = t->n_clear; at < t->bytes.n; at++)
@@ -156,8 +159,8 @@ int text_show(Run *run, Text *t) {
 
 /* ---- sampling ----------------------------------------------------------- */
 
-/* Samples the token after the last id, and after each accepted draft token, from the text's rows of
- * logits. Returns -1 on failure. */
+/* Samples the token after the last id, and after each accepted draft token,
+ * from the text's rows of logits. Returns -1 on failure. */
 static int sample(const Run *run, Text *t, const float *logits) {
     int right = 0;
     for (bool accepted = true; accepted; right += accepted) {
@@ -180,7 +183,8 @@ static int sample(const Run *run, Text *t, const float *logits) {
 
 /* ---- a pass ------------------------------------------------------------- */
 
-/* On a terminal, shows after the cursor how many tokens of prompts are left. 0 removes it. */
+/* On a terminal, shows after the cursor how many tokens of prompts are left. 0
+ * removes it. */
 static void show_left(Run *run, int left) {
     if ((left || run->shows_left) && on_terminal(stderr))
         fprintf(stderr,

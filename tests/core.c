@@ -1,6 +1,6 @@
-/* core.c: a program on the core alone, without modes/, lab/, cluster/ and units that multiply
- * tiles. It prints the most likely continuation of a model's empty text. .ci/run compiles it and
- * compares its text; it is no suite. */
+/* core.c: a program on the core alone, without modes/, lab/, cluster/ and units
+ * that multiply tiles. It prints the most likely continuation of a model's
+ * empty text. .ci/run compiles it and compares its text; it is no suite. */
 #include "formats/open.h"
 #include "sampler.h"
 #include "session.h"

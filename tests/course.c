@@ -1,7 +1,6 @@
-/* course.c: plain.c by itself: reads a llama2.c checkpoint (version 0) and prints the most likely
- * token of each position. docs/architecture.md has the line that compiles it, which .ci/run runs;
- * it is no suite.
- */
+/* course.c: plain.c by itself: reads a llama2.c checkpoint (version 0) and
+ * prints the most likely token of each position. docs/architecture.md has the
+ * line that compiles it, which .ci/run runs; it is no suite. */
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>

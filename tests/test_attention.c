@@ -1,8 +1,8 @@
 /* test_attention.c: attention.c and mlp.c against double precision.
  *
- * The reference computes both halves of a layer in double precision, without cache, blocks and
- * chunks. attention() and mlp() are called as in the decoder, with the test's inputs, and add to
- * zeros.
+ * The reference computes both halves of a layer in double precision, without
+ * cache, blocks and chunks. attention() and mlp() are called as in the decoder,
+ * with the test's inputs, and add to zeros.
  */
 #include "formats/open.h"
 #include "kernels/tensor.h"
@@ -156,8 +156,9 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
 
 /* ---- the program's results ---------------------------------------------- */
 
-/* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A forward pass first
- * allocates the cache and prepares the angles; its keys and values are then overwritten. */
+/* got[pos .. pos + n) = attention (or MLP) of the inputs at these positions. A
+ * forward pass first allocates the cache and prepares the angles; its keys and
+ * values are then overwritten. */
 static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     static float in[TOKENS * MAX_DIM];
     static const int tokens[TOKENS];
@@ -179,7 +180,8 @@ static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     return 0;
 }
 
-/* Chunks that begin and end inside blocks of keys and at their ends, and span several blocks. */
+/* Chunks that begin and end inside blocks of keys and at their ends, and span
+ * several blocks. */
 static int run_attention(Session *s) {
     static const int chunks[] = {1, 5, 10, 1, 17, 1, 30, 5};
     int pos = 0;
@@ -202,8 +204,7 @@ static double worst_error(int dim, int from, int n) {
     return worst / largest;
 }
 
-/* ---- attention ----------------------------------------------------------------------------------
- */
+/* ---- attention ----------------------------------------------------------- */
 
 /* From nearly equal weights of all keys to one dominant key. */
 static const float sizes[] = {0.01f, 1, 4, 16};
@@ -232,7 +233,8 @@ static void attention_matches_double_precision(void) {
                 check_attention(&shapes[i], KV_F32, sizes[k], 0, limits[k]);
 }
 
-/* float16 has 11 bits. The lower limit of the error shows that the cache is float16. */
+/* float16 has 11 bits. The lower limit of the error shows that the cache is
+ * float16. */
 static void half_float_cache_has_float16_accuracy(void) {
     for (int i = 0; i < (test_fast() ? 3 : N_SHAPES); i++)
         check_attention(&shapes[i], KV_F16, 1, 1e-5, 6e-4);
@@ -276,8 +278,8 @@ static void growing_keeps_the_cache(void) {
     }
 }
 
-/* A token attends to itself and earlier tokens: NaN at position 20 changes all later results and no
- * earlier one. */
+/* A token attends to itself and earlier tokens: NaN at position 20 changes all
+ * later results and no earlier one. */
 static void attention_never_looks_forward(void) {
     static float clean[TOKENS][MAX_DIM];
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
@@ -301,8 +303,8 @@ static void attention_never_looks_forward(void) {
 
 /* ---- rotary positions --------------------------------------------------- */
 
-/* Compares the queries of the last chunk, from position pos on, with a rotation by double-precision
- * angles; float angles would be off by 1e-4. */
+/* Compares the queries of the last chunk, from position pos on, with a rotation
+ * by double-precision angles; float angles would be off by 1e-4. */
 static void check_rotation(const Session *s, const int *tokens, int n,
                            int pos) {
     const Config *c = &s->model->config;
@@ -402,7 +404,8 @@ static void both_halves_add_to_the_stream(void) {
     bench_close(&b);
 }
 
-/* YaRN's factor of queries and keys: 0.1 scale ln(factor) + 1; 1 if the context is not extended. */
+/* YaRN's factor of queries and keys: 0.1 scale ln(factor) + 1; 1 if the context
+ * is not extended. */
 static void amplitudes_of_yarn(void) {
     CHECK(yarn_amplitude(1, 2) == 1 && yarn_amplitude(0.5, 2) == 1,
           "no growth: %g", yarn_amplitude(1, 2));

@@ -1,8 +1,8 @@
 /* test_batching.c: the numbered statements of docs/batching.md.
  *
- * One test for every testable statement, in the chapter's order. The chapter uses a few texts of
- * the bundled model; test_sequences.c runs random schedules of all weight types and
- * architectures. */
+ * One test for every testable statement, in the chapter's order. The chapter
+ * uses a few texts of the bundled model; test_sequences.c runs random schedules
+ * of all weight types and architectures. */
 #include "formats/open.h"
 #include "kernels/quant.h"
 #include "model.h"
@@ -42,8 +42,8 @@ static const char *const BEGINNINGS[TEXTS + OTHERS] = {
 static Model model;
 static int vocab_size;
 
-/* The texts' tokens, and the logits of each text without the others: [TEXTS][LENGTH][vocab_size].
- */
+/* The texts' tokens, and the logits of each text without the others:
+ * [TEXTS][LENGTH][vocab_size]. */
 static int tokens[TEXTS + OTHERS][LENGTH], n_prompt[TEXTS + OTHERS];
 static float *reference;
 
@@ -82,7 +82,8 @@ static int open_model(void) {
     return 0;
 }
 
-/* Runs each text without the others: greedy, token by token, with one thread. */
+/* Runs each text without the others: greedy, token by token, with one
+ * thread. */
 static void run_reference(void) {
     Session s;
     reference = malloc((size_t)(TEXTS * LENGTH) * (size_t)vocab_size *
@@ -114,7 +115,8 @@ static void one_reading_for_all(void) {
 
 /* ---- 2, 3: norms -------------------------------------------------------- */
 
-/* BatchNorm of one feature over the n tokens of the batch; `apart` is the stride of x and y. */
+/* BatchNorm of one feature over the n tokens of the batch; `apart` is the
+ * stride of x and y. */
 static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
     double mean = 0, variance = 0;
     for (int t = 0; t < n; t++)
@@ -158,9 +160,9 @@ static void finish(Row *rows, const float *y, int n) {
         rows[t].next = most_likely(rows[t].logits);
 }
 
-/* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8 others from `others` on.
- * Computes their logits with norma, with the plain formula of the final norm, and with a BatchNorm
- * as the final norm. */
+/* Runs one token of each of 16 texts in one pass: the first 8 texts, and 8
+ * others from `others` on. Computes their logits with norma, with the plain
+ * formula of the final norm, and with a BatchNorm as the final norm. */
 static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     static float y[TEXTS * MAX_DIM];
     const int dim = model.config.dim;
@@ -226,7 +228,8 @@ static void a_sum_depends_on_its_order(void) {
     HOLDS(large + 2.0, sum);
 }
 
-/* Of 1,000 dot products of 768 numbers: how many change if 16 partial sums are used. */
+/* Of 1,000 dot products of 768 numbers: how many change if 16 partial sums are
+ * used. */
 static void products_in_two_orders(void) {
     enum { N = 768, PRODUCTS = 1000, SUMS = 16 };
     int others = 0;
@@ -260,8 +263,8 @@ static void one_scale_for_two_tokens(void) {
     HOLDS(1, 2, 127, 100, 64 * 2 / 127.0, shared[0], shared[1]);
 }
 
-/* Runs n steps and compares the logits of the first `good` rows with the reference. Returns how
- * many rows differ. */
+/* Runs n steps and compares the logits of the first `good` rows with the
+ * reference. Returns how many rows differ. */
 static int other_rows(Session *s, const Step *steps, int n, int good) {
     const float *logits = model_forward(s, steps, n);
     int others = 0;
@@ -285,8 +288,8 @@ static int together(Session *s, int count) {
     return others;
 }
 
-/* Runs all texts, `count` tokens at a time, followed by two wrong draft tokens; returns how many
- * rows differ. */
+/* Runs all texts, `count` tokens at a time, followed by two wrong draft tokens;
+ * returns how many rows differ. */
 static int with_guesses(Session *s, int count) {
     int others = 0;
     for (int i = 0; i < TEXTS; i++)
@@ -324,8 +327,8 @@ static void no_bit_of_a_logit(void) {
 
 enum { PROMPTS = 8, WAYS = 3 };
 
-/* How many of the n texts in `plain` are missing in the output, which has a line before each
- * text. */
+/* How many of the n texts in `plain` are missing in the output, which has a
+ * line before each text. */
 static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     int missing = 0;
     for (int i = 0; i < n; i++) {
@@ -337,8 +340,8 @@ static int missing_texts(char plain[][1 << 11], int n, const char *from) {
     return missing;
 }
 
-/* How many texts of the bundled model with these options differ from separate runs, over all ways;
- * -1: a separate run failed. */
+/* How many texts of the bundled model with these options differ from separate
+ * runs, over all ways; -1: a separate run failed. */
 static int other_texts(const char *options) {
     static char plain[PROMPTS][1 << 11];
     const int n = test_fast() ? 2 : PROMPTS;
@@ -392,8 +395,9 @@ static int drawn(const double *p, double coin) {
     return coin < p[0] ? 0 : coin < p[0] + p[1] ? 1 : 2;
 }
 
-/* Leviathan et al. 2023: a token drawn from q is accepted with probability min(1, p / q); otherwise
- * a token is drawn from max(0, p - q), normalized. *kept: whether it was accepted. */
+/* Leviathan et al. 2023: a token drawn from q is accepted with probability
+ * min(1, p / q); otherwise a token is drawn from max(0, p - q), normalized.
+ * *kept: whether it was accepted. */
 static int leviathan(const double *p, const double *q, int i, bool *kept) {
     const int guess = drawn(q, uniform(1, i));
     double rest[3], sum = 0;
@@ -435,8 +439,8 @@ static void two_ways_to_accept(void) {
     HOLDS(p[0], p[1], p[2], q[0], q[1], q[2], overlap, chance);
 }
 
-/* Expected tokens of a pass with k draft tokens, each correct with probability a if the earlier
- * ones are. */
+/* Expected tokens of a pass with k draft tokens, each correct with probability
+ * a if the earlier ones are. */
 static double tokens_of(double a, int k) {
     return (1 - pow(a, k + 1)) / (1 - a);
 }
@@ -454,7 +458,8 @@ static void tokens_of_a_pass(void) {
                 while (right < lengths[j] &&
                        uniform(10 + (uint64_t)(5 * i + j), coin++) < likely[i])
                     right++;
-                /* the pass also yields the token after the last correct draft token */
+                /* the pass also yields the token after the last correct draft
+                 * token */
                 made += right + 1;
             }
             const double expected = tokens_of(likely[i], lengths[j]);

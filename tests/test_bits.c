@@ -1,8 +1,9 @@
 /* test_bits.c: the bits of logits, pinned.
  *
- * Compares the logits of small random models with the hashes in tests/golden/bits.txt: every weight
- * type, llama2.c's models and the other architectures; a prompt, then single tokens. A change of
- * the order of sums changes the bits and fails here; the commit must mention it. test_golden.c
+ * Compares the logits of small random models with the hashes in
+ * tests/golden/bits.txt: every weight type, llama2.c's models and the other
+ * architectures; a prompt, then single tokens. A change of the order of sums
+ * changes the bits and fails here; the commit must mention it. test_golden.c
  * tests the accuracy of logits.
  */
 #include "base/process.h"
@@ -27,8 +28,8 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on compilers and their
- * flags. */
+/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on
+ * compilers and their flags. */
 #if SIMD_AVX512
 static const char *const KIND = "avx512";
 #elif SIMD_AVX2
@@ -53,8 +54,8 @@ static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
-/* The hash of the logits of every token: PROMPT tokens at once, then one by one. 0: the model does
- * not run. */
+/* The hash of the logits of every token: PROMPT tokens at once, then one by
+ * one. 0: the model does not run. */
 static uint64_t hash_logits(const HashModel *m, const char *path) {
     Model model;
     Session s;
@@ -79,7 +80,8 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
     return hash;
 }
 
-/* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: not listed. */
+/* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: not
+ * listed. */
 static uint64_t pinned(const char *kind, const char *name) {
     char line_kind[16], model[32];
     uint64_t hash = 0, value;

@@ -1,8 +1,9 @@
 /* test_golden.c: whole models against float64.
  *
- * Compares with tests/golden (see README.md there): four small models of llama2.c's architecture
- * and five of others, 40 tokens each, with logits from a float64 forward pass and the float32 error
- * of stock Hugging Face on the same weights.
+ * Compares with tests/golden (see README.md there): four small models of
+ * llama2.c's architecture and five of others, 40 tokens each, with logits from
+ * a float64 forward pass and the float32 error of stock Hugging Face on the
+ * same weights.
  */
 #include "formats/open.h"
 #include "kv_cache.h"
@@ -31,9 +32,10 @@ typedef struct {
     double int8_error; /* max error relative to the largest logit, version 2 */
 } Golden;
 
-/* Version 2 quantizes activations to int8, the reference does not: an error of up to 0.5 / 127 of a
- * group's largest value in every product. Measured: 1.00e-2, 7.18e-3 and 4.84e-3 of the largest
- * logit, on every machine, also for llama2.c's runq. */
+/* Version 2 quantizes activations to int8, the reference does not: an error of
+ * up to 0.5 / 127 of a group's largest value in every product. Measured:
+ * 1.00e-2, 7.18e-3 and 4.84e-3 of the largest logit, on every machine, also for
+ * llama2.c's runq. */
 static const Golden goldens[] = {{"gqa_tied", &GQA_TIED, 4, 1.2e-2},
                                  {"mha_untied", &MHA_UNTIED, 2, 8.6e-3},
                                  {"odd_mqa", &ODD_MQA, 0, 0},
@@ -70,8 +72,7 @@ static double stock_error(const char *name) {
     return error;
 }
 
-/* ---- computed logits ---------------------------------------------------------------------------
- */
+/* ---- computed logits ----------------------------------------------------- */
 
 /* The logits of all tokens, in one chunk or one token after the other. */
 static int run_model(const HashModel *m, const char *path, bool decode) {
@@ -129,9 +130,10 @@ static int measure(const char *name, const HashModel *m, const char *path,
     return 0;
 }
 
-/* The error must not exceed stock's, which was computed with float64 logits; the logits in the
- * files are rounded by up to 2^-24 of the largest. Measured: 0.57, 0.75, 0.73 and 0.25 of stock's
- * error with AVX-512; 0.68, 0.95, 0.88 and 0.38 with four lanes and no fma. */
+/* The error must not exceed stock's, which was computed with float64 logits;
+ * the logits in the files are rounded by up to 2^-24 of the largest. Measured:
+ * 0.57, 0.75, 0.73 and 0.25 of stock's error with AVX-512; 0.68, 0.95, 0.88 and
+ * 0.38 with four lanes and no fma. */
 static void check_float(const Golden *g, bool decode) {
     const char *path = temporary("golden.bin");
     double error = 0, largest = 0;
@@ -152,8 +154,8 @@ static void float_models_are_no_worse_than_stock(void) {
     }
 }
 
-/* Measured: 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, AVX2, and four lanes without fma;
- * stock: 4.3e-7 to 7.9e-7. */
+/* Measured: 2.0e-7 to 5.8e-7 of the largest logit with AVX-512, AVX2, and four
+ * lanes without fma; stock: 4.3e-7 to 7.9e-7. */
 static void check_relative(const GoldenRelative *g, bool decode) {
     static GgufFile file;
     const char *path = temporary("golden.gguf");

@@ -1,11 +1,11 @@
 /* test_invariance.c: the same bits for any chunks and any threads.
  *
- * The logits of a position depend only on the tokens up to it. The reference is a run in one chunk
- * with one thread.
+ * The logits of a position depend only on the tokens up to it. The reference is
+ * a run in one chunk with one thread.
  *
- * The program runs a small model with one thread (see threads_for in model.c). Here small models
- * claim to be large, so that threads are used and the tests are fast; one model really is
- * large. */
+ * The program runs a small model with one thread (see threads_for in model.c).
+ * Here small models claim to be large, so that threads are used and the tests
+ * are fast; one model really is large. */
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "kernels/lanes.h"
@@ -91,8 +91,7 @@ static bool same_bits(const Model *model, const float *logits, int first,
                              (size_t)n * row * sizeof *logits);
 }
 
-/* ---- chunks and threads ------------------------------------------------------------------------
- */
+/* ---- chunks and threads -------------------------------------------------- */
 
 static void check_session(const Model *model, KvType kv, int n, int batch,
                           int threads) {
@@ -119,7 +118,8 @@ static void check_sessions(Model *model, KvType kv) {
             for (int i = 0; i < 3; i++) {
                 if (test_fast() && (i == 2 || (b + threads + i) % 3))
                     continue;
-                /* more threads than processors wait long at barriers: skips many short chunks */
+                /* more threads than processors wait long at barriers: skips
+                 * many short chunks */
                 if (threads > 1 && lengths[i] > 10 * batches[b] + 10)
                     continue;
                 check_session(model, kv, lengths[i], batches[b], threads);
@@ -152,7 +152,8 @@ static void int8_models(void) {
     check_model(&WIDE, 32, true, KV_F16);
 }
 
-/* Head norms, RoPE in halves, experts; weight types with and without int8 activations. */
+/* Head norms, RoPE in halves, experts; weight types with and without int8
+ * activations. */
 static void other_architectures(void) {
     static const Type types[N_GOLDEN_RELATIVES] = {
         TYPE_BF16, TYPE_F32, TYPE_Q8_0, TYPE_F16, TYPE_F32};
@@ -187,8 +188,8 @@ static void bf16_models(void) {
 
 /* ---- a large model ------------------------------------------------------ */
 
-/* Whether one token runs with all threads: then each thread writes its own copy of the normalized
- * token. */
+/* Whether one token runs with all threads: then each thread writes its own copy
+ * of the normalized token. */
 static bool uses_all_threads(Session *s) {
     const size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, 1, 0, 0))
@@ -230,8 +231,8 @@ static void large_models_use_threads(void) {
         check_large(32);
 }
 
-/* These layers (12 MB in all) are too small: a second thread saves less time than the barriers
- * cost. */
+/* These layers (12 MB in all) are too small: a second thread saves less time
+ * than the barriers cost. */
 static void many_small_layers_use_one_thread(void) {
     static const HashModel deep = {32, 64, 300, 2, 2, 97, 64, true, 35};
     Model model;
@@ -246,7 +247,8 @@ static void many_small_layers_use_one_thread(void) {
 
 /* ---- chunks that are too large ------------------------------------------ */
 
-/* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512 tokens. */
+/* 4.8 MB of weights would have 2.6 GB of activations in a chunk of 512
+ * tokens. */
 static void long_rows_reduce_the_chunk(void) {
     static const HashModel wide = {2, 200000, 1, 1, 1, 4, 64, true, 36};
     Model model;
@@ -257,8 +259,8 @@ static void long_rows_reduce_the_chunk(void) {
           "no session");
     memcpy(in_fives, model_forward_text(&s, tokens, 20, 0, 4), sizeof in_fives);
     session_close(&s);
-    /* of 128 MB, scratch memory takes 102 MB for each thread with vectors of 16 floats, a token 5
-     * MB */
+    /* of 128 MB, scratch memory takes 102 MB for each thread with vectors of 16
+     * floats, a token 5 MB */
     CHECK(!session_open(&s, &model, 8, 512, 0, KV_F32), "no session");
     CHECK(s.batch == 4 && s.n_threads == 16 / LANES,
           "chunks of %d tokens, %d threads; expected 4, %d", s.batch,
@@ -319,7 +321,8 @@ static void other_models_keep_their_chunk(void) {
 
 /* ---- earlier runs ------------------------------------------------------- */
 
-/* After another text, runs this one from the start or from the end of their common prefix. */
+/* After another text, runs this one from the start or from the end of their
+ * common prefix. */
 static void rewinding_changes_no_bit(void) {
     Model model;
     Session s;
@@ -403,8 +406,8 @@ enum { LONG = 300, WINDOW = 21, ROW = 97 };
 
 static const int long_batches[] = {1, 7, 16, 64};
 
-/* A model whose second layer has a window, with 300 tokens and their logits from a cache of all
- * positions. */
+/* A model whose second layer has a window, with 300 tokens and their logits
+ * from a cache of all positions. */
 static int open_windowed(Model *model, int *text, float *logits) {
     Session s;
     if (open_model(model, &GQA_TIED, 0, true))
@@ -454,7 +457,8 @@ static void a_ring_changes_no_bit(void) {
     model_close(&model);
 }
 
-/* MAX_ROLLBACK tokens can be rewound, one more is refused; from position 0 the text runs again. */
+/* MAX_ROLLBACK tokens can be rewound, one more is refused; from position 0 the
+ * text runs again. */
 static void a_ring_can_be_rewound(void) {
     static float all[LONG * ROW];
     static int text[LONG], other[MAX_ROLLBACK];
@@ -487,8 +491,8 @@ static void a_ring_can_be_rewound(void) {
     model_close(&model);
 }
 
-/* A cache that still has all positions can be rewound to any of them; so can its fork, also over a
- * cache that has evicted some. */
+/* A cache that still has all positions can be rewound to any of them; so can
+ * its fork, also over a cache that has evicted some. */
 static void forks_can_be_rewound_as_far(void) {
     static float all[LONG * ROW];
     static int text[LONG];
@@ -546,8 +550,8 @@ static void changes_are_mirrored(void) {
  * context. */
 static void the_cache_has_room_for_the_context(void) {
     static const struct {
-        int n, max,
-            blocks; /* positions, context; expected blocks, after the previous case */
+        /* positions, context; expected blocks, after the previous case */
+        int n, max, blocks;
     } cases[] = {{1, 100, 2},  {16, 100, 2},   {17, 100, 2},  {33, 100, 6},
                  {65, 100, 6}, {100, 100, 7},  {112, 112, 7}, {113, 113, 8},
                  {1, 113, 8},  {200, 1000, 26}};
@@ -577,8 +581,8 @@ static void every_logit_is_checked(void) {
     }
 }
 
-/* A closed session has freed its memory. OpenMP's threads may keep memory once, not in each
- * round. */
+/* A closed session has freed its memory. OpenMP's threads may keep memory once,
+ * not in each round. */
 static void sessions_free_their_memory(void) {
     Model model;
     size_t before = 0, min = SIZE_MAX;

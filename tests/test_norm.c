@@ -1,8 +1,8 @@
 /* test_norm.c: norm.c against the formulas in double precision, and PyTorch.
  *
- * Compares with PyTorch's errors on the input sets of norm_inputs.c. Tests the textbook's worked
- * example, the fused residual add, and that tokens are independent. Half precision and gradients
- * are in lab/.
+ * Compares with PyTorch's errors on the input sets of norm_inputs.c. Tests the
+ * textbook's worked example, the fused residual add, and that tokens are
+ * independent. Half precision and gradients are in lab/.
  */
 #include "kernels/matmul.h"
 #include "kernels/tensor.h"
@@ -39,8 +39,9 @@ static void fill_parameters(void) {
 
 /* ---- against double precision ------------------------------------------- */
 
-/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the scale of errors of
- * y[i]: a rounding error of x or of the mean is multiplied by scale and gamma. */
+/* One norm of x[dim]; for RMSNorm the mean is 0 by definition. size[i] is the
+ * scale of errors of y[i]: a rounding error of x or of the mean is multiplied
+ * by scale and gamma. */
 static void reference(double *y, double *size, const float *x, const Norm *norm,
                       int dim) {
     double mean = 0, square = 0, largest = 0;
@@ -128,13 +129,13 @@ static void norms_match_double_precision(void) {
                 check_norm(&norms[n], kind, dims[d]);
 }
 
-/* ---- against PyTorch --------------------------------------------------------------------------
- */
+/* ---- against PyTorch ----------------------------------------------------- */
 
-/* Each y of RMSNorm is within 3 ulp, that of LayerNorm within 4 ulp of the largest if the mean is
- * at most 10 standard deviations; and no set has a larger error than PyTorch's largest. PyTorch's
- * errors are listed with six digits, so an equal error may exceed the listed one by 1e-5.
- * (LayerNorm of a constant is exactly beta; of the tiny set it is beta, rounded.) */
+/* Each y of RMSNorm is within 3 ulp, that of LayerNorm within 4 ulp of the
+ * largest if the mean is at most 10 standard deviations; and no set has a
+ * larger error than PyTorch's largest. PyTorch's errors are listed with six
+ * digits, so an equal error may exceed the listed one by 1e-5. (LayerNorm of a
+ * constant is exactly beta; of the tiny set it is beta, rounded.) */
 static void check_set(NormKind kind, NormSet set) {
     static NormInputs in;
     static ExactNorm exact;
@@ -212,8 +213,9 @@ static void product(float *y, const float *w, const float *x, int rows,
     input_buffer_close(&buffer);
 }
 
-/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the weights, and 1 / RMS
- * applied after the product (Graef et al. 2024, "FlashNorm", sec. 2). */
+/* W (gamma x / RMS(x)) = (W gamma) x / RMS(x): gamma can be folded into the
+ * weights, and 1 / RMS applied after the product (Graef et al. 2024,
+ * "FlashNorm", sec. 2). */
 static void one_over_rms_may_follow_the_product(void) {
     enum { ROWS = 7, DIM = 96 };
     static float x[MAX_DIM], w[ROWS * DIM], folded[ROWS * DIM], xn[DIM],
@@ -231,8 +233,8 @@ static void one_over_rms_may_follow_the_product(void) {
         rmsnorm(xn, x, ones, DIM, 1e-5f);
         product(late, folded, x, ROWS, DIM);
         int largest = 0;
-        double sizes =
-            0; /* sum of the summands' magnitudes, the scale of rounding errors */
+        /* sum of the summands' magnitudes, the scale of rounding errors */
+        double sizes = 0;
         for (int i = 0; i < DIM; i++)
             largest = fabsf(x[i]) > fabsf(x[largest]) ? i : largest;
         for (int i = 0; i < DIM; i++)
@@ -281,8 +283,8 @@ static void worked_example(void) {
                  (const double[]){-0.4472135955, 1, -1.3416407865}, 3);
 }
 
-/* The mean, 2^24 + 0.5, is not representable in float32; the variance about the rounded mean would
- * be 1, not 0.75. */
+/* The mean, 2^24 + 0.5, is not representable in float32; the variance about the
+ * rounded mean would be 1, not 0.75. */
 static void a_mean_between_two_floats(void) {
     const float x[4] = {16777216, 16777216, 16777216, 16777218},
                 ones[4] = {1, 1, 1, 1};
@@ -354,10 +356,10 @@ static void norms_have_names(void) {
           norm_name(NORM_LAYER));
 }
 
-/* ---- tokens are independent --------------------------------------------------------------------
- */
+/* ---- tokens are independent ---------------------------------------------- */
 
-/* Tokens of very different magnitudes, so that an influence on another token is visible. */
+/* Tokens of very different magnitudes, so that an influence on another token is
+ * visible. */
 static void fill_tokens(float *x, int dim) {
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < dim; i++)
@@ -388,8 +390,8 @@ static void check_tokens(const Norm *norm, int dim, int n, int threads) {
         CHECK(isnan(y[i]), "wrote beyond token %d", n);
 }
 
-/* gamma tanh(alpha x) + beta in double, at small, usual and saturated elements, and at the end of a
- * vector. */
+/* gamma tanh(alpha x) + beta in double, at small, usual and saturated elements,
+ * and at the end of a vector. */
 static void dyt_is_its_formula(void) {
     static const float alphas[] = {0.1f, 1, 7};
     float x[37], y[37], plain[37];

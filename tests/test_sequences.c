@@ -1,10 +1,12 @@
-/* test_sequences.c: the same bits together with any other sequences, and on any number of ranks.
+/* test_sequences.c: the same bits together with any other sequences, and on any
+ * number of ranks.
  *
- * The logits of a step depend only on the tokens of its own sequence. Random schedules run several
- * texts together: prompts and single tokens in one forward pass, rejected draft tokens, forks,
- * restarted texts. The reference is a run of each text in one chunk, with one thread and no other
- * sequence. Under mpirun (`make test MPI=1`) rank 0 runs the schedules and the other ranks execute
- * its commands; each rank has a random number of threads.
+ * The logits of a step depend only on the tokens of its own sequence. Random
+ * schedules run several texts together: prompts and single tokens in one
+ * forward pass, rejected draft tokens, forks, restarted texts. The reference is
+ * a run of each text in one chunk, with one thread and no other sequence. Under
+ * mpirun (`make test MPI=1`) rank 0 runs the schedules and the other ranks
+ * execute its commands; each rank has a random number of threads.
  */
 #include "base/ranks.h"
 #include "cluster/follow.h"
@@ -83,11 +85,12 @@ static int measure_texts(KvType kv) {
 /* ---- schedules ---------------------------------------------------------- */
 
 static Step steps[MAX_TEXT_STEPS];
-/* for each step with logits: whether all its tokens up to here are the text's */
+/* for each step with logits: whether all its tokens up to here are the
+ * text's */
 static bool right[MAX_TEXT_STEPS];
 
-/* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens. Returns their
- * number. */
+/* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens.
+ * Returns their number. */
 static int add_steps(Step *to, int i) {
     const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9,
               n = max ? 1 + roll(max) : 0;
@@ -250,7 +253,8 @@ static void of_other_architectures(void) {
                    types[i], 2000 + 100 * (uint64_t)i);
 }
 
-/* Post-norms, joint norms of all heads, scales, caps, GELU, both RoPE layouts, windows, biases. */
+/* Post-norms, joint norms of all heads, scales, caps, GELU, both RoPE layouts,
+ * windows, biases. */
 static void of_families(void) {
     static const HashModel layers = {64, 80, 7, 4, 2, 60, 64, true, 15};
     static GgufFile file;
@@ -292,8 +296,9 @@ static uint64_t hash_with_change(const Model *m, size_t at) {
     return hash;
 }
 
-/* The hash covers dimensions, file sizes and headers, in the order of the files, but no weights.
- * header 0: the path is a folder, whose file begins with the length of its header. */
+/* The hash covers dimensions, file sizes and headers, in the order of the
+ * files, but no weights. header 0: the path is a folder, whose file begins with
+ * the length of its header. */
 static void check_hash(const char *path, uint64_t header) {
     Model m;
     CHECK(!model_open(&m, path), "%s does not open", path);

@@ -1,7 +1,7 @@
 /* test_stories.c: the published 260K checkpoint, if available.
  *
- * Compares with llama2.c's texts and with float64 logits; tests/golden/README.md explains how both
- * were made.
+ * Compares with llama2.c's texts and with float64 logits;
+ * tests/golden/README.md explains how both were made.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -22,7 +22,8 @@
 
 static char model[PATH_MAX], tokenizer[PATH_MAX];
 
-/* Whether the checkpoint and its tokenizer are available; skips the test if not. */
+/* Whether the checkpoint and its tokenizer are available; skips the test if
+ * not. */
 static bool have_checkpoint(void) {
     const char *path = real_checkpoint("stories260K.bin");
     if (path)

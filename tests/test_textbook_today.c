@@ -1,7 +1,9 @@
-/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on: shapes, placement,
- * weights before a norm, norms of today's models, and the answers to the exercises.
+/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on:
+ * shapes, placement, weights before a norm, norms of today's models, and the
+ * answers to the exercises.
  *
- * Continues test_textbook.c. `python scripts/textbook_today.py` prints PyTorch's numbers.
+ * Continues test_textbook.c. `python scripts/textbook_today.py` prints
+ * PyTorch's numbers.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -23,10 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 39 to 45: shapes -------------------------------------------------------------------------
- */
+/* ---- 39 to 45: shapes ---------------------------------------------------- */
 
-/* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last two axes. */
+/* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last
+ * two axes. */
 static void three_axes(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float x[8], y[8], wrong[8];
@@ -101,8 +103,8 @@ static void two_heads(double *out, const double *x, int n) {
     }
 }
 
-/* The largest change of sample 0 of x[SAMPLES][LENGTH][DIM] if sample 1 changes by 1, with
- * attention along the first or the second axis. */
+/* The largest change of sample 0 of x[SAMPLES][LENGTH][DIM] if sample 1 changes
+ * by 1, with attention along the first or the second axis. */
 static double moved(bool batch_first) {
     double y[2][LENGTH][DIM], max = 0;
     for (int move = 0; move < 2; move++)
@@ -235,8 +237,8 @@ static double ratio_of_draw(int draw, bool gaussian) {
     return excess;
 }
 
-/* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in float32 is close,
- * and without eps it is 1. */
+/* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in
+ * float32 is close, and without eps it is 1. */
 static void the_ratio_is_eps(void) {
     const double ulp_of_one = ldexp(1, -23);
     float x[DIM], scaled[DIM], y[DIM], z[DIM];
@@ -278,7 +280,8 @@ static void the_ratio_is_eps(void) {
 
 /* ---- 46: the notes' own loss -------------------------------------------- */
 
-/* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) - target)^2). */
+/* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) -
+ * target)^2). */
 static void notes_gradient(double *mean, double *variance, NormKind kind,
                            const float *x, const float *target) {
     enum { N = TOKENS * DIM };
@@ -404,8 +407,8 @@ static void come_back(double *sizes, double *slopes, const Depth *d,
     }
 }
 
-/* The seed of a draw's weights; the next three are those of their changes, the loss and the
- * token. */
+/* The seed of a draw's weights; the next three are those of their changes, the
+ * loss and the token. */
 static int seed_of(int draw) {
     return draw ? 1000 + 4 * draw : 100;
 }
@@ -727,8 +730,8 @@ static void folding_widens_a_block(void) {
     static const struct {
         const char *type;
         bool fold;
-        double
-            nats; /* with other vector widths a few activations are rounded to other bytes */
+        /* with other vector widths a few activations have other bytes */
+        double nats;
     } LOSSES[] = {{"f32", 0, 0.494},  {"f32", 1, 0.494},  {"q8_0", 0, 0.495},
                   {"q8_0", 1, 0.497}, {"q4_0", 0, 0.566}, {"q4_0", 1, 0.609}};
     for (int k = 0; k < 6; k++) {
@@ -800,7 +803,8 @@ static void the_gradient_of_weights_before_a_norm(void) {
     HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
 }
 
-/* The curvature, the change of the gradient along a direction, falls with 1 / |W|^2. */
+/* The curvature, the change of the gradient along a direction, falls with 1 /
+ * |W|^2. */
 static void curvature_falls_with_the_square(void) {
     enum { N = DIM * DIM };
     float x[DIM], v[DIM], w[N], moved_w[N], g[N], before[N], after[N];
@@ -955,7 +959,7 @@ static void answer_of_the_part(void) {
     HOLDS(1, 2, 0.01, 4096, ceil(n));
 }
 
-/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations ---- */
+/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations --- */
 
 typedef struct {
     double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH],
@@ -1070,8 +1074,8 @@ static void center(float *w, int n, int step) {
         w[i * step] = (float)(w[i * step] - mean);
 }
 
-/* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is added to the
- * residual stream. */
+/* Centers the embeddings, `wo` and `down` of a llama2.c checkpoint, all that is
+ * added to the residual stream. */
 static void center_checkpoint(char *file) {
     /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
     int c[7];
@@ -1091,8 +1095,8 @@ static void center_checkpoint(char *file) {
     }
 }
 
-/* Writes the checkpoint, centered, with the original embeddings as its classifier. -1 on
- * failure. */
+/* Writes the checkpoint, centered, with the original embeddings as its
+ * classifier. -1 on failure. */
 static int write_centered(const char *path, const char *original) {
     size_t size;
     char *file = file_read(original, &size);
@@ -1116,8 +1120,8 @@ static int write_centered(const char *path, const char *original) {
 
 enum { LOGIT_TOKENS = 64, MAX_LOGITS = LOGIT_TOKENS * 512 };
 
-/* The logits of LOGIT_TOKENS tokens with these norms (`--norm`). Returns their number; 0 on
- * failure. */
+/* The logits of LOGIT_TOKENS tokens with these norms (`--norm`). Returns their
+ * number; 0 on failure. */
 static int logits_with_norms(double *logits, const char *path,
                              const char *norms) {
     int tokens[LOGIT_TOKENS], n = 0;
@@ -1140,8 +1144,9 @@ static int logits_with_norms(double *logits, const char *path,
     return n;
 }
 
-/* The largest logit of stories260K with LayerNorm, and the gaps to its centered form with RMSNorm
- * and to RMSNorm without centering. NAN: failed. -1: no checkpoint. */
+/* The largest logit of stories260K with LayerNorm, and the gaps to its centered
+ * form with RMSNorm and to RMSNorm without centering. NAN: failed. -1: no
+ * checkpoint. */
 static int gaps_of_the_story_model(double *max, double *centered,
                                    double *uncentered) {
     static double layer[MAX_LOGITS], rms[MAX_LOGITS];

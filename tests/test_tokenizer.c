@@ -1,8 +1,8 @@
 /* test_tokenizer.c: text to tokens and back.
  *
- * Compares with a second encoder, llama2.c's O(n^2) algorithm with a separate parser of
- * tokenizer.bin, and with the tokens that llama2.c and SentencePiece give for published
- * vocabularies (tests/golden/..._ids.txt).
+ * Compares with a second encoder, llama2.c's O(n^2) algorithm with a separate
+ * parser of tokenizer.bin, and with the tokens that llama2.c and SentencePiece
+ * give for published vocabularies (tests/golden/..._ids.txt).
  */
 #include "base/file.h"
 #include "formats/llama2c.h"
@@ -126,7 +126,8 @@ static int find(const Vocabulary *v, const char *s, int n) {
     return -1;
 }
 
-/* Bytes of the character at s: a lead byte with its continuation bytes, else 1. */
+/* Bytes of the character at s: a lead byte with its continuation bytes, else
+ * 1. */
 static int character(const char *s, int left) {
     const uint8_t lead = (uint8_t)s[0];
     const int n = lead >= 0xf0 && lead < 0xf5   ? 4
@@ -216,7 +217,8 @@ static int random_text(char *text) {
     return n;
 }
 
-/* The first of `texts` random texts that the two encoders encode differently, or -1. */
+/* The first of `texts` random texts that the two encoders encode differently,
+ * or -1. */
 static int first_difference(const char *path, int vocab_size, int texts) {
     static int expected[MAX_TEXT * 4];
     char text[MAX_TEXT];
@@ -250,8 +252,9 @@ static void encodes_like_the_plain_encoder(void) {
     CHECK(different < 0, "text %d", different);
 }
 
-/* Pieces of up to five letters from a small alphabet, with few different scores and some
- * duplicates, give many ties, nested merges and outdated candidates. */
+/* Pieces of up to five letters from a small alphabet, with few different scores
+ * and some duplicates, give many ties, nested merges and outdated
+ * candidates. */
 static void encodes_with_ties_and_duplicates(void) {
     static const char *const letters[] = {"a", "b",        "c",
                                           " ", "\xc3\xa9", "\xe4\xb8\xad"};
@@ -272,11 +275,10 @@ static void encodes_with_ties_and_duplicates(void) {
     }
 }
 
-/* ---- round trips --------------------------------------------------------------------------------
- */
+/* ---- round trips --------------------------------------------------------- */
 
-/* Whether decoding returns the text, with BOS, or without BOS (then with the space that encoding
- * prepends). */
+/* Whether decoding returns the text, with BOS, or without BOS (then with the
+ * space that encoding prepends). */
 static bool decodes_back(const Tokenizer *t, const char *text, size_t size,
                          bool bos) {
     Tokens tokens;

@@ -1,5 +1,5 @@
-/* textbook.h: shared by the tests of the chapter's statements: inputs, sums, and measurements of
- * stories260K. */
+/* textbook.h: shared by the tests of the chapter's statements: inputs, sums,
+ * and measurements of stories260K. */
 #pragma once
 
 #include "lab/norm_backward.h"
@@ -29,26 +29,29 @@ typedef struct {
     double rms_in, mean, max;
 } StorySite;
 
-/* Profiles the norms, in order, at most max_sites; returns their number. 0: no checkpoint; call
- * story_missing(). */
+/* Profiles the norms, in order, at most max_sites; returns their number. 0: no
+ * checkpoint; call story_missing(). */
 int profile_of_story(StorySite *sites, int max_sites);
 void story_missing(void);
 
-/* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no checkpoint. */
+/* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no
+ * checkpoint. */
 int first_token_of_story(double *first, double *others);
 
-/* Writes stories260K as a GGUF file of this type, gamma folded or not. -1: no checkpoint. */
+/* Writes stories260K as a GGUF file of this type, gamma folded or not. -1: no
+ * checkpoint. */
 int story_converted(const char *path, const char *type, bool fold);
 
-/* Loss of the story, in nats per token, with stories260K as a GGUF file of this type, gamma folded
- * or not; -1: no checkpoint. */
+/* Loss of the story, in nats per token, with stories260K as a GGUF file of this
+ * type, gamma folded or not; -1: no checkpoint. */
 double story_loss_converted(const char *type, bool fold);
 
 /* test_textbook_draws.c: tests of statements, in STATEMENTS_TODAY. */
 void four_places_with_attention(void);
 void weights_before_a_norm_may_shrink(void);
 
-/* Stories that stories260K and models/stories.gguf sampled: lines of token ids. */
+/* Stories that stories260K and models/stories.gguf sampled: lines of token
+ * ids. */
 #define SAMPLED         "tests/golden/stories260K_sampled.txt"
 #define BUNDLED_SAMPLED "tests/golden/bundled_sampled.txt"
 enum { N_STORIES = 20 };

@@ -4,7 +4,7 @@
  * byte. Then two neighbours are merged until no merge is possible: the pair
  * whose rule has the lowest rank (Sennrich et al. 2016) or, without rules, the
  * pair whose joint text is the piece with the best score (SentencePiece: Kudo &
- * Richardson 2018). Ties go to the leftmost pair. /
+ * Richardson 2018). Ties go to the leftmost pair.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /* stream.c: output of generated text.
  *
- * Owns the assembly of UTF-8 characters across tokens, the filter for terminals, and the report of
- * a failed write (full disk, closed pipe).
+ * Owns the assembly of UTF-8 characters across tokens, the filter for
+ * terminals, and the report of a failed write (full disk, closed pipe).
+ * Tests: stream.
  */
 #include "text/stream.h"
 #include "base/clock.h"

@@ -4,8 +4,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Writes text in whole UTF-8 characters. On a terminal, control characters other than newline and
- * tab, and changes of writing direction, are dropped and invalid UTF-8 becomes U+FFFD; a pipe or a file gets every byte unchanged. */
+/* Writes text in whole UTF-8 characters. On a terminal, control characters
+ * other than newline and tab, and changes of writing direction, are dropped and
+ * invalid UTF-8 becomes U+FFFD; a pipe or a file gets every byte unchanged. */
 typedef struct {
     FILE *out;
     bool terminal;
@@ -18,6 +19,6 @@ typedef struct {
 void stream_open(Stream *s, FILE *out);
 void stream_write(Stream *s, const char *bytes, int n);
 
-/* Writes the held bytes and flushes. Returns -1 and a message if a write failed, unless Ctrl-C
- * interrupted it. */
+/* Writes the held bytes and flushes. Returns -1 and a message if a write
+ * failed, unless Ctrl-C interrupted it. */
 int stream_close(Stream *s);

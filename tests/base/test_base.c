@@ -128,8 +128,8 @@ static void memory_is_aligned_or_refused(void) {
           "allocates more than the address space");
 }
 
-/* 1,000,000 bytes, a few at a time; then an impossible size: one message, and every later call
- * fails. */
+/* 1,000,000 bytes, a few at a time; then an impossible size: one message, and
+ * every later call fails. */
 static void a_buffer_grows_and_remembers_a_failure(void) {
     Buffer b = {0};
     buffer_append(&b, "", 0);
@@ -179,7 +179,8 @@ static void memory_limits_of_the_system(void) {
          "MemTotal:       24684084 kB\nMemFree:            1 kB\nMemAvailable:   9000000 kB\n",
          9216000000},
         {"proc/self/cgroup", "12:cpu:/x\n0::/c/d\n", 9216000000},
-        /* no limit, then a limit; used memory without file pages; the parent group */
+        /* no limit, then a limit; used memory without file pages; the parent
+         * group */
         {"sys/fs/cgroup/c/d/memory.max", "max\n", 9216000000},
         {"sys/fs/cgroup/c/d/memory.max", "8000000000\n", 8000000000},
         {"sys/fs/cgroup/c/d/memory.current", "3000000000\n", 5000000000},
@@ -258,7 +259,8 @@ static void dropped_pages_are_read_again(void) {
 
 static void holes_are_detected(void) {
     static const struct {
-        /* offset of the last byte; before it only the first bytes are written */
+        /* offset of the last byte; before it only the first bytes are
+         * written */
         long at;
         bool sparse;
     } cases[] = {{BYTES, false},
@@ -278,8 +280,8 @@ static void holes_are_detected(void) {
     }
 }
 
-/* Reads the byte at offset `after` from a file's end in a child process; returns whether the child
- * is killed. */
+/* Reads the byte at offset `after` from a file's end in a child process;
+ * returns whether the child is killed. */
 static bool dies_after(const char *path, size_t after) {
     const pid_t pid = fork();
     if (!pid) {
@@ -294,8 +296,8 @@ static bool dies_after(const char *path, size_t after) {
     return pid > 0 && !(WIFEXITED(state) && WEXITSTATUS(state) == 0);
 }
 
-/* Tests tests/support/wrap.c: reading past the end of a mapped file is fatal, for a text from the
- * first byte on. */
+/* Tests tests/support/wrap.c: reading past the end of a mapped file is fatal,
+ * for a text from the first byte on. */
 static void reading_past_a_file_is_fatal(void) {
     char text[100];
     memset(text, 'a', sizeof text);
@@ -436,7 +438,8 @@ static void an_output_follows_links_and_keeps_permissions(void) {
           "%d, %d files", files_in_folder("there"), files_in_folder("links"));
 }
 
-/* A link, or a chain of links, to a missing file: the file is written, as by fopen(). */
+/* A link, or a chain of links, to a missing file: the file is written, as by
+ * fopen(). */
 static void an_output_follows_links_to_missing_files(void) {
     static const struct {
         const char *link, *to, *file;
@@ -486,8 +489,8 @@ static void an_output_follows_links_to_missing_files(void) {
           "%d, %s", failed, stderr_text());
 }
 
-/* What was read is known by device and inode, until inputs_end(), which only chat calls: run it in
- * a child. */
+/* What was read is known by device and inode, until inputs_end(), which only
+ * chat calls: run it in a child. */
 static void inputs_are_remembered(void) {
     make_folder("read");
     int state = 0;
@@ -565,7 +568,8 @@ static void a_file_is_not_a_terminal(void) {
 
 /* ---- the hash ----------------------------------------------------------- */
 
-/* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with Python's integers. */
+/* Polynomials modulo 2^61 - 1 of 0 to 63 bytes 00 01 02 ..., computed with
+ * Python's integers. */
 static void the_hash_is_a_polynomial(void) {
     static const uint64_t values[64] = {
         0x0000000000000000, 0x1974335dfb11a8e0, 0x104cd22e6fa3f274,
@@ -611,8 +615,8 @@ static void keys_are_random(void) {
 
 /* ---- the process -------------------------------------------------------- */
 
-/* The exit status of a child process that calls act, or KILLED + its signal; stderr_text() has its
- * messages. */
+/* The exit status of a child process that calls act, or KILLED + its signal;
+ * stderr_text() has its messages. */
 enum { KILLED = 1000 };
 static int status_of(void (*act)(void)) {
     int state = 0;

@@ -1,7 +1,9 @@
-/* test_checkpoint.c: formats/llama2c.c, the files it accepts and the files it refuses.
+/* test_checkpoint.c: formats/llama2c.c, the files it accepts and the files it
+ * refuses.
  *
- * Computes the offset of every tensor in llama2.c's three formats independently. Tests files with
- * one defect, and files as large as a 13B model, which are sparse.
+ * Computes the offset of every tensor in llama2.c's three formats
+ * independently. Tests files with one defect, and files as large as a 13B
+ * model, which are sparse.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -29,8 +31,8 @@
 
 /* ---- every value of a small model --------------------------------------- */
 
-/* Tensors are numbered as in scripts/random_model.py: the embedding, then these for each layer,
- * then the final norm and the output. */
+/* Tensors are numbered as in scripts/random_model.py: the embedding, then these
+ * for each layer, then the final norm and the output. */
 enum { ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP, PARTS };
 
 static uint64_t layer_id(int layer, int part) {
@@ -359,8 +361,8 @@ static void only_regular_files_are_opened(void) {
     alarm(0);
 }
 
-/* Giant sizes in a header are refused before memory is allocated, which would fail with another
- * message. */
+/* Giant sizes in a header are refused before memory is allocated, which would
+ * fail with another message. */
 static void giant_headers_are_refused(void) {
     enum { MAX = INT32_MAX };
     static const int32_t ints[][7] = {

@@ -1,8 +1,9 @@
 /* test_convert.c: convert.c, for other architectures than llama2.c's.
  *
- * A converted model has the same bits if the file has the model's layout, and the same logits up to
- * rounding if rows of queries and keys are permuted. Models that GGUF cannot represent are refused.
- * test_cli.c tests the mode itself.
+ * A converted model has the same bits if the file has the model's layout, and
+ * the same logits up to rounding if rows of queries and keys are permuted.
+ * Models that GGUF cannot represent are refused. test_cli.c tests the mode
+ * itself.
  */
 #include "base/file.h"
 #include "base/process.h"
@@ -58,8 +59,8 @@ static float *logits_of(const char *model, size_t *n) {
     return (float *)(void *)bytes;
 }
 
-/* The largest difference of two models' logits, relative to the largest logit; infinite if a model
- * does not run. */
+/* The largest difference of two models' logits, relative to the largest logit;
+ * infinite if a model does not run. */
 static double difference(const char *a, const char *b) {
     size_t n = 0, m = 0;
     float *x = logits_of(a, &n), *y = logits_of(b, &m);
@@ -107,8 +108,8 @@ static void an_unchanged_layout_keeps_every_bit(void) {
     }
 }
 
-/* What a qwen2 cannot store becomes a llama, whose RoPE pairs are adjacent: rows of queries and
- * keys, and of their biases, are permuted. */
+/* What a qwen2 cannot store becomes a llama, whose RoPE pairs are adjacent:
+ * rows of queries and keys, and of their biases, are permuted. */
 static void pairs_in_halves_become_adjacent(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 31};
     static const Relative relatives[] = {
@@ -140,7 +141,8 @@ static void pairs_in_halves_become_adjacent(void) {
     }
 }
 
-/* YaRN is converted to its keys or, for a llama, to rope_freqs and an amplitude. */
+/* YaRN is converted to its keys or, for a llama, to rope_freqs and an
+ * amplitude. */
 static void yarn_is_kept(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 33};
     static const Relative relatives[] = {
@@ -310,8 +312,8 @@ static void norms_of_one_kind_have_one_eps(void) {
 
 /* ---- centered weights --------------------------------------------------- */
 
-/* A model without means in its residual stream has the same logits with RMSNorm as with LayerNorm
- * (statement 62). */
+/* A model without means in its residual stream has the same logits with RMSNorm
+ * as with LayerNorm (statement 62). */
 static void a_centered_model_needs_no_layernorm(void) {
     static const char spec[] = "attn=layer,mlp=layer,final=layer",
                       all[] = "layer";
@@ -588,7 +590,8 @@ static void ctrl_c_leaves_no_file(void) {
     unlink(inside("out/a.gguf"));
 }
 
-/* Values that are not finite in float32 are refused before a file is written. */
+/* Values that are not finite in float32 are refused before a file is
+ * written. */
 static void numbers_beyond_float32_are_refused(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 34};
     static const struct {
@@ -625,8 +628,8 @@ static void numbers_beyond_float32_are_refused(void) {
     model_close(&model);
 }
 
-/* GGUF stores EOS and one more end token, preferably chat's. Any token may be an end, also token
- * 0. */
+/* GGUF stores EOS and one more end token, preferably chat's. Any token may be
+ * an end, also token 0. */
 static void a_file_has_two_end_tokens(void) {
     static const struct {
         int eot, n_ends, ends[2], expected;
@@ -697,7 +700,8 @@ static void a_tokenizer_that_changes_is_refused(void) {
 
 /* ---- keys that are kept ------------------------------------------------- */
 
-/* The keys of a, whose bytes b has unless the list names them: " name name ". */
+/* The keys of a, whose bytes b has unless the list names them: " name name
+ * ". */
 static void check_keys_kept(const char *a, const char *b, const char *changed) {
     Gguf given = {0}, found = {0};
     File files[2];
@@ -722,8 +726,9 @@ static void check_keys_kept(const char *a, const char *b, const char *changed) {
     file_unmap(&files[1]);
 }
 
-/* Converted twice, a file has the same keys: names, tokenizer, what only its architecture has. Token
- * types too: an unknown token may be a control token (SmolLM2), a user-defined one spaces (Gemma). */
+/* Converted twice, a file has the same keys: names, tokenizer, what only its
+ * architecture has. Token types too: an unknown token may be a control token
+ * (SmolLM2), a user-defined one spaces (Gemma). */
 static void every_key_is_kept(void) {
     static const HashModel m = {64, 96, 2, 4, 2, 300, 64, true, 40};
     static const GgufPiece last[] = {{"<|end|>", 3}, {"a b", 4}, {"  ", 4}};
@@ -778,8 +783,9 @@ static void every_key_is_kept(void) {
     unlink(inside("out/b.gguf"));
 }
 
-/* The embedding and the output of a q4_0 file are q8_0, tied or not, unless --pure is given. What is
- * quantized already gets a note when it is quantized again, and only then. */
+/* The embedding and the output of a q4_0 file are q8_0, tied or not, unless
+ * --pure is given. What is quantized already gets a note when it is quantized
+ * again, and only then. */
 static void the_embedding_of_q4_0_is_q8_0(void) {
     static const char again[] = "note: the weights are quantized already";
     for (int untied = 0; untied < 2; untied++) {
@@ -836,9 +842,9 @@ static void a_pipe_gets_the_same_file(void) {
     unlink(inside("out/a.gguf"));
 }
 
-/* Converts a vocabulary with one long piece, whose name is built in memory, with less and less
- * memory until the tokenizer does not open. The file is complete, or missing, with one line on
- * stderr. */
+/* Converts a vocabulary with one long piece, whose name is built in memory,
+ * with less and less memory until the tokenizer does not open. The file is
+ * complete, or missing, with one line on stderr. */
 static void without_memory_no_partial_file_is_left(void) {
     static const HashModel m = {16, 16, 1, 2, 1, 301, 16, true, 35};
     const int length = 8 << 20;

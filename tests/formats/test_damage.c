@@ -1,7 +1,7 @@
 /* test_damage.c: damaged files.
  *
- * Damages checkpoints, tokenizers and GGUF files, with a fixed seed. Each file must run or be
- * refused with one line on stderr.
+ * Damages checkpoints, tokenizers and GGUF files, with a fixed seed. Each file
+ * must run or be refused with one line on stderr.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -88,8 +88,9 @@ static void put_int(Image *image, size_t at, int value) {
         memcpy(image->bytes + at, &value, sizeof value);
 }
 
-/* Damages one of: an int of the header, the length, random bits, floats. The first `header` bytes
- * are the header; its ints are at `first`, first + 4, ... */
+/* Damages one of: an int of the header, the length, random bits, floats. The
+ * first `header` bytes are the header; its ints are at `first`, first + 4,
+ * ... */
 static void damage(Image *image, size_t first, size_t header) {
     const size_t size = image->size;
     const size_t in_header = first + 4 * (size_t)any((int)(header - first) / 4);
@@ -226,8 +227,7 @@ static void try_tokenizer(const Image *image, Counts *counts) {
     tokenizer_close(&t);
 }
 
-/* ---- the tests --------------------------------------------------------------------------------
- */
+/* ---- the tests ----------------------------------------------------------- */
 
 /* A fraction of the files under valgrind. */
 static int how_many(int files) {
@@ -432,7 +432,8 @@ static void damage_near_name(Image *image) {
     }
 }
 
-/* Limits the address space to `more` bytes above the present use, except under sanitizers. */
+/* Limits the address space to `more` bytes above the present use, except under
+ * sanitizers. */
 static void limit_memory(struct rlimit *before, size_t more) {
     getrlimit(RLIMIT_AS, before);
 #ifndef SANITIZED

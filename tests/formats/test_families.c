@@ -1,8 +1,8 @@
 /* test_families.c: models of other families than LLaMA.
  *
- * Compares folders with transformers' logits, and with the same model in chunks, in half precision
- * and as a GGUF file. Tests missing and refused options of config.json. family_writer.c writes the
- * models.
+ * Compares folders with transformers' logits, and with the same model in
+ * chunks, in half precision and as a GGUF file. Tests missing and refused
+ * options of config.json. family_writer.c writes the models.
  */
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -127,7 +127,8 @@ static int open_golden(const char *name) {
                : -1;
 }
 
-/* The largest error of the first tokens' logits, relative to the largest expected logit. */
+/* The largest error of the first tokens' logits, relative to the largest
+ * expected logit. */
 static double distance_of(int n_tokens) {
     const int n = n_tokens * family.vocab_size;
     return largest_difference(logits, expected, n) / largest(expected, n);
@@ -137,8 +138,7 @@ static double distance(void) {
     return distance_of(FAMILY_TOKENS);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------------- */
 
 static void check_logits_of(const char *name) {
     CHECK(!open_golden(name), "no %s in tests/golden/families", name);
@@ -150,9 +150,8 @@ static void check_logits_of(const char *name) {
     family_close(&family);
 }
 
-/* A folder in half precision is close to the golden logits, and bit-identical to a float32 folder
- * with rounded weights.
- */
+/* A folder in half precision is close to the golden logits, and bit-identical
+ * to a float32 folder with rounded weights. */
 static void check_halves_of(const char *name) {
     static const FolderForm halves[] = {{.type = TYPE_F16, .misaligned = 2},
                                         {.type = TYPE_BF16, .misaligned = 1}};
@@ -181,14 +180,16 @@ static void check_halves_of(const char *name) {
     }
 }
 
-/* Whether the logits of n tokens from position `first` on are the expected ones. */
+/* Whether the logits of n tokens from position `first` on are the expected
+ * ones. */
 static bool same_bits(const float *found, int first, int n) {
     const size_t row = (size_t)family.vocab_size;
     return found && !memcmp(found, expected + (size_t)first * row,
                             (size_t)n * row * sizeof *found);
 }
 
-/* In one call, in one call for each chunk, and with a draft of which one token is accepted. */
+/* In one call, in one call for each chunk, and with a draft of which one token
+ * is accepted. */
 static void check_session(const char *name, const Model *m, KvType kv,
                           int batch, int threads) {
     const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS
@@ -272,9 +273,10 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-/* Exact if rows of heads are not permuted, and neither RoPE's factors nor its base (`rounded`) are
- * rounded to float32. In double precision a scale of scores is a rounded number of a folder, but
- * computed from the head size for a GGUF file. */
+/* Exact if rows of heads are not permuted, and neither RoPE's factors nor its
+ * base (`rounded`) are rounded to float32. In double precision a scale of
+ * scores is a rounded number of a folder, but computed from the head size for a
+ * GGUF file. */
 static void check_written(const char *name, const char *architectures,
                           const char *path, bool limited, bool halves,
                           bool rounded) {
@@ -295,7 +297,8 @@ static void check_written(const char *name, const char *architectures,
           "%s: the GGUF file differs by %.3g", name, distance_of(n));
 }
 
-/* gamma multiplied into the weights that follow changes nothing but rounding. */
+/* gamma multiplied into the weights that follow changes nothing but
+ * rounding. */
 static void check_folded(const char *name, const char *path) {
     Model m;
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
@@ -366,7 +369,8 @@ static void beta_of_a_parallel_family_is_kept(void) {
     family_close(&family);
 }
 
-/* OLMo 1, whose LayerNorms have no gamma, is a llama once its weights are centered. */
+/* OLMo 1, whose LayerNorms have no gamma, is a llama once its weights are
+ * centered. */
 static void a_centered_olmo_is_a_llama(void) {
     char path[512];
     Model m;
@@ -394,11 +398,10 @@ static void a_centered_olmo_is_a_llama(void) {
     family_close(&family);
 }
 
-/* ---- config.json --------------------------------------------------------------------------------
- */
+/* ---- config.json --------------------------------------------------------- */
 
-/* Opens the folder. message NULL: same logits; "": it opens; else: it is refused with this
- * message. */
+/* Opens the folder. message NULL: same logits; "": it opens; else: it is
+ * refused with this message. */
 static void check_opening(const char *name, const char *what,
                           const char *message) {
     Model m;
@@ -739,7 +742,8 @@ static void mistral_options(void) {
     CHECK_CHANGES(changes);
 }
 
-/* A missing key has the default of the family's configuration in transformers. */
+/* A missing key has the default of the family's configuration in
+ * transformers. */
 static void missing_keys_have_their_defaults(void) {
     static const struct {
         const char *family, *key;
@@ -804,8 +808,8 @@ static void missing_keys_have_their_defaults(void) {
     }
 }
 
-/* Beyond the original context LongRoPE uses other factors for all positions, so the context is cut
- * to it. */
+/* Beyond the original context LongRoPE uses other factors for all positions, so
+ * the context is cut to it. */
 static void longrope_ends_at_its_original_context(void) {
     Model m;
     Session s;
@@ -827,8 +831,8 @@ static void longrope_ends_at_its_original_context(void) {
     family_close(&family);
 }
 
-/* Names of tensors in older and newer folders of multimodal models. The vision model is skipped,
- * others are refused. */
+/* Names of tensors in older and newer folders of multimodal models. The vision
+ * model is skipped, others are refused. */
 static void text_models_of_multimodal_folders(void) {
     static const char *const forms[] = {"language_model.model.",
                                         "model.language_model."};

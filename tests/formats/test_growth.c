@@ -1,8 +1,8 @@
-/* test_growth.c: opening takes O(n log n) steps in the bytes of the files, encoding in those of the
- * text.
+/* test_growth.c: opening takes O(n log n) steps in the bytes of the files,
+ * encoding in those of the text.
  *
- * The inputs once took quadratic time, or are worst cases of a table or a search. Basic blocks are
- * counted (support/steps.c), not seconds.
+ * The inputs once took quadratic time, or are worst cases of a table or a
+ * search. Basic blocks are counted (support/steps.c), not seconds.
  */
 #include "base/file.h"
 #include "cluster/share.h"
@@ -226,7 +226,8 @@ static void remove_folder(void) {
         abort();
 }
 
-/* Twice the input takes at most 2.3 times the steps, and at most `factor` n log2 n of them. */
+/* Twice the input takes at most 2.3 times the steps, and at most `factor` n
+ * log2 n of them. */
 static void check_growth(const char *name, double factor, uint64_t once,
                          uint64_t twice) {
     const double max = factor * (double)bytes * log2((double)bytes);
@@ -263,8 +264,7 @@ static void opening_grows_with_the_bytes(void) {
     }
 }
 
-/* ---- texts ------------------------------------------------------------------------------------
- */
+/* ---- texts --------------------------------------------------------------- */
 
 enum { N_NESTED = 64 };
 
@@ -313,8 +313,8 @@ static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     return after - before;
 }
 
-/* Uses one tokenizer for both texts: another one would have another hash key and other
- * collisions. */
+/* Uses one tokenizer for both texts: another one would have another hash key
+ * and other collisions. */
 static void encoding_grows_with_the_text(void) {
     static const struct {
         int (*open)(Tokenizer *t);
@@ -407,8 +407,8 @@ enum {
     MESSAGE = 1 << 18 /* bytes; its parts fill most of the memory of values */
 };
 
-/* Renders with two messages of many commas; *steps: the steps that are counted. Returns the basic
- * blocks; 0: the template is refused. */
+/* Renders with two messages of many commas; *steps: the steps that are counted.
+ * Returns the basic blocks; 0: the template is refused. */
 static uint64_t render_blocks(const char *template, size_t *steps) {
     static char wide[MESSAGE], narrow[MESSAGE];
     static bool none[MESSAGE];
@@ -437,9 +437,9 @@ static uint64_t render_blocks(const char *template, size_t *steps) {
     return after - before;
 }
 
-/* A template is refused after JINJA_STEPS steps, so each must be worth a few basic blocks and, since
- * blocks of the C library are not counted, there must be one for each byte, character or item that
- * an expression visits. */
+/* A template is refused after JINJA_STEPS steps, so each must be worth a few
+ * basic blocks and, since blocks of the C library are not counted, there must
+ * be one for each byte, character or item that an expression visits. */
 static void work_of_templates_is_counted(void) {
     static const size_t visits[128] = {['s'] = MESSAGE,
                                        ['a'] = MESSAGE,
@@ -463,7 +463,8 @@ static void work_of_templates_is_counted(void) {
     }
 }
 
-/* Text that only the template has: it is read many times, also where it does not run. */
+/* Text that only the template has: it is read many times, also where it does
+ * not run. */
 static void reading_of_templates_is_counted(void) {
     static const struct {
         const char *before, *one, *after;

@@ -1,9 +1,10 @@
 /* test_mutants.c: the program on files that are almost right.
  *
- * The mutations use the structure of each format: fields at boundary values; entries removed,
- * duplicated and moved; JSON values replaced, nested, and of other types. Mutant I is always the
- * same. NORMA_MUTANTS=N runs N mutants, NORMA_MUTANTS=I-J the mutants I to J, J excluded. A mutant
- * that fails is kept as a file. test_damage.c damages files without their structure and checks the
+ * The mutations use the structure of each format: fields at boundary values;
+ * entries removed, duplicated and moved; JSON values replaced, nested, and of
+ * other types. Mutant I is always the same. NORMA_MUTANTS=N runs N mutants,
+ * NORMA_MUTANTS=I-J the mutants I to J, J excluded. A mutant that fails is kept
+ * as a file. test_damage.c damages files without their structure and checks the
  * results more closely.
  */
 #include "formats/gguf_file.h"
@@ -63,7 +64,8 @@ static void save(const Image *from, const char *path) {
         abort();
 }
 
-/* Replaces the bytes from `from` to `to` by n bytes; does nothing if they do not fit. */
+/* Replaces the bytes from `from` to `to` by n bytes; does nothing if they do
+ * not fit. */
 static void replace(size_t from, size_t to, const void *bytes, size_t n) {
     static uint8_t copy[MAX_BYTES]; /* bytes may be part of the image */
     if (from > to || to > image.n || n > MAX_BYTES ||
@@ -75,7 +77,8 @@ static void replace(size_t from, size_t to, const void *bytes, size_t n) {
     image.n += n - (to - from);
 }
 
-/* A part of a file: a number or an entry (a key and its value, a tensor's row, a value of JSON). */
+/* A part of a file: a number or an entry (a key and its value, a tensor's row,
+ * a value of JSON). */
 typedef struct {
     size_t from, to;
     bool is_entry;
@@ -184,7 +187,8 @@ static void mutate_bytes(void) {
     }
 }
 
-/* Removes, duplicates or moves an entry; mostly adapts the 64-bit count at count_at (0: none). */
+/* Removes, duplicates or moves an entry; mostly adapts the 64-bit count at
+ * count_at (0: none). */
 static void mutate_entry(const Field *entry, size_t count_at) {
     if (!entry)
         return;
@@ -277,7 +281,8 @@ static void find_gguf(void) {
 /* of the current file; "": the file exists for one family only */
 static const char *family;
 
-/* Renames an entry. Before names that begin with a dot the architecture is added. */
+/* Renames an entry. Before names that begin with a dot the architecture is
+ * added. */
 static void rename_key(const Field *entry) {
     static const char *const names[] = {".rope.scaling.type",
                                         ".rope.scaling.factor",
@@ -346,8 +351,8 @@ static void rename_key(const Field *entry) {
     memcpy(image.bytes + entry->from, &n, 8);
 }
 
-/* Mutates a number of a random entry. (Most numbers of the file are in three long arrays, so a
- * random number would miss the others.) */
+/* Mutates a number of a random entry. (Most numbers of the file are in three
+ * long arrays, so a random number would miss the others.) */
 static void mutate_gguf(void) {
     n_fields = 0;
     find_gguf();
@@ -405,9 +410,7 @@ static void mutate_tokenizer_bin(void) {
         mutate_number(any(8) ? any_field(false) : fields);
 }
 
-/* ---- JSON
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- JSON * -------------------------------------------------------------- */
 
 static size_t skip_white(size_t at) {
     while (at < image.n && strchr(" \t\r\n", image.bytes[at]) &&
@@ -422,7 +425,8 @@ static size_t find_string(size_t at) {
     return at < image.n ? at + 1 : image.n;
 }
 
-/* Adds the value at `at`, whose key may begin at `from`, and its members; returns its end. */
+/* Adds the value at `at`, whose key may begin at `from`, and its members;
+ * returns its end. */
 static size_t find_json(size_t from, size_t at, size_t end, int depth) {
     const char open = (char)image.bytes[at];
     const size_t begin = at;
@@ -696,7 +700,8 @@ static void mutate_safetensors(void) {
 
 /* ---- files and commands ------------------------------------------------- */
 
-/* Each follows the model's name. Chat reads the file "said"; families have no tokenizer. */
+/* Each follows the model's name. Chat reads the file "said"; families have no
+ * tokenizer. */
 enum { N_COMMANDS = 9 };
 static const char *const COMMANDS[N_COMMANDS] = {
     "-i abc -n 9 -s 1 -j 1",
@@ -750,8 +755,8 @@ static const struct {
 };
 enum { N_CASES = sizeof CASES / sizeof *CASES };
 
-/* The number of families that the case's file name, with %s for the family, exists for; 0: no
- * %s. */
+/* The number of families that the case's file name, with %s for the family,
+ * exists for; 0: no %s. */
 static int n_families(int c) {
     return CASES[c].file[0] != '%'          ? 0
            : CASES[c].mutate == mutate_gguf ? N_GGUF_FAMILIES

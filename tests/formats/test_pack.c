@@ -1,7 +1,8 @@
-/* test_pack.c: pack.c: panels are made of all weights or of none, by the available memory and the
- * holes of the file.
+/* test_pack.c: pack.c: panels are made of all weights or of none, by the
+ * available memory and the holes of the file.
  *
- * test_invariance.c tests that products have the same bits with and without panels.
+ * test_invariance.c tests that products have the same bits with and without
+ * panels.
  */
 #include "formats/open.h"
 #include "formats/pack.h"
@@ -34,7 +35,8 @@ static int open_medium(Model *model, const char *path) {
                                                                            : 0;
 }
 
-/* Limits the memory that this process may still allocate; 0: removes the limit. */
+/* Limits the memory that this process may still allocate; 0: removes the
+ * limit. */
 static void limit_memory(size_t bytes) {
     static struct rlimit before;
     unsigned long pages = 0;
@@ -50,8 +52,8 @@ static void limit_memory(size_t bytes) {
                                before.rlim_max});
 }
 
-/* If memory suffices for little more than all panels, none is made, so that memory is left for the
- * rest of the run. */
+/* If memory suffices for little more than all panels, none is made, so that
+ * memory is left for the rest of the run. */
 static void all_panels_or_none(void) {
     Model model;
     if (test_fast()) {

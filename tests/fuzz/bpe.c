@@ -1,8 +1,10 @@
-/* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers and tokenizer.json.
+/* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers and
+ * tokenizer.json.
  *
- * The first two bytes are the share of the rest that is text, and the kind of the remainder. Even:
- * a tokenizer.json. Odd: the merges of a GGUF file, two bytes each, whose vocabulary is all bytes
- * and the results of the merges; then encoded texts must decode back.
+ * The first two bytes are the share of the rest that is text, and the kind of
+ * the remainder. Even: a tokenizer.json. Odd: the merges of a GGUF file, two
+ * bytes each, whose vocabulary is all bytes and the results of the merges; then
+ * encoded texts must decode back.
  */
 #include "base/file.h"
 #include "formats/folder.h"
@@ -21,7 +23,8 @@
 
 enum { VOCAB = 300 };
 
-/* Tokens must be in the vocabulary and, if `decodes_back`, decode to the text. */
+/* Tokens must be in the vocabulary and, if `decodes_back`, decode to the
+ * text. */
 static void encode(const Tokenizer *t, const char *text, size_t size,
                    bool decodes_back) {
     Tokens tokens;

@@ -1,9 +1,9 @@
 /* fuzz/folder.c: libFuzzer target for Hugging Face folders.
  *
- * The input has fields that end with a zero byte: the files of FILES (empty: missing), the headers
- * of two files of weights, and the number of data bytes in the first one, in decimal. The rest is
- * the data of both. With an index the files are `a` and `b`; without, all data is in the first,
- * model.safetensors.
+ * The input has fields that end with a zero byte: the files of FILES (empty:
+ * missing), the headers of two files of weights, and the number of data bytes
+ * in the first one, in decimal. The rest is the data of both. With an index the
+ * files are `a` and `b`; without, all data is in the first, model.safetensors.
  */
 #include "formats/open.h"
 #include "model.h"

@@ -1,7 +1,7 @@
 /* fuzz/jinja.c: libFuzzer target for chat templates.
  *
- * The input is a template. Messages contain the byte 1: where the template does not, each such byte
- * in the text must have the mark of a message.
+ * The input is a template. Messages contain the byte 1: where the template does
+ * not, each such byte in the text must have the mark of a message.
  */
 #include "formats/jinja.h"
 

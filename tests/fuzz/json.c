@@ -1,7 +1,8 @@
 /* fuzz/json.c: libFuzzer target for the JSON reader.
  *
- * The values must be consistent: lists have as many members as their length says, a member
- * is followed by the next one, strings are UTF-8, and the values written as JSON are read back unchanged.
+ * The values must be consistent: lists have as many members as their length
+ * says, a member is followed by the next one, strings are UTF-8, and the values
+ * written as JSON are read back unchanged.
  */
 #include "formats/json.h"
 #include "base/utf8.h"
@@ -30,7 +31,8 @@ static void write_string(FILE *out, const Json *s) {
     fputc('"', out);
 }
 
-/* Checks and writes a value; lists are at most JSON_DEPTH deep. Returns the number of values. */
+/* Checks and writes a value; lists are at most JSON_DEPTH deep. Returns the
+ * number of values. */
 static uint32_t walk(FILE *out,
                      const Json *value) { /* NOLINT(misc-no-recursion) */
     uint32_t members = 0, values = 1;

@@ -1,7 +1,7 @@
 /* fuzz/model.c: libFuzzer target for model files.
  *
- * The input is a whole file in one of llama2.c's formats or GGUF; its tokenizer, if any, is used
- * too.
+ * The input is a whole file in one of llama2.c's formats or GGUF; its
+ * tokenizer, if any, is used too.
  */
 #include "model.h"
 #include "formats/open.h"

@@ -1,8 +1,10 @@
-/* fuzz/tokenizer.c: libFuzzer target for tokenizers, encoding, and chat templates.
+/* fuzz/tokenizer.c: libFuzzer target for tokenizers, encoding, and chat
+ * templates.
  *
- * The first byte gives the number of pieces, the second the share of the rest that is text and the
- * kind of the remainder. Even: a tokenizer.bin. Odd: pieces (type and length in one byte, score in
- * the next, text) and a chat template, of which a GGUF file is made.
+ * The first byte gives the number of pieces, the second the share of the rest
+ * that is text and the kind of the remainder. Even: a tokenizer.bin. Odd:
+ * pieces (type and length in one byte, score in the next, text) and a chat
+ * template, of which a GGUF file is made.
  */
 #include "tokenizer.h"
 #include "base/file.h"

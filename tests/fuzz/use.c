@@ -1,8 +1,9 @@
 /* fuzz/use.c: uses an opened model or tokenizer.
  *
- * For any file: logits have the same bits before and after packing, and if positions run again; a
- * sampler chooses tokens of the vocabulary; texts become tokens of the vocabulary; a chat renders;
- * a GGUF file that is written opens again, with its tokenizer.
+ * For any file: logits have the same bits before and after packing, and if
+ * positions run again; a sampler chooses tokens of the vocabulary; texts become
+ * tokens of the vocabulary; a chat renders; a GGUF file that is written opens
+ * again, with its tokenizer.
  */
 #include "tests/fuzz/use.h"
 #include "formats/gguf.h"
@@ -79,7 +80,8 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
     free(tokens->ids);
 }
 
-/* A turn, then the next one after an answer. The vocabulary's template may be refused. */
+/* A turn, then the next one after an answer. The vocabulary's template may be
+ * refused. */
 static void chat(Tokenizer *t, char *message) {
     ChatTemplate template;
     Tokens tokens, next;
@@ -119,8 +121,8 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
 
 /* ---- models ------------------------------------------------------------- */
 
-/* The logits of three tokens, the last one in a separate pass; the caller frees them. NULL: it does
- * not run. */
+/* The logits of three tokens, the last one in a separate pass; the caller frees
+ * them. NULL: it does not run. */
 static float *logits_of(const Model *m, KvType kv) {
     const int n = m->config.context < 3 ? m->config.context : 3,
               tokens[3] = {0, m->config.vocab_size - 1, 0};
@@ -140,8 +142,8 @@ static float *logits_of(const Model *m, KvType kv) {
     return copy;
 }
 
-/* Runs more tokens than the windows have, then the last ones again: the logits must have the same
- * bits. */
+/* Runs more tokens than the windows have, then the last ones again: the logits
+ * must have the same bits. */
 static void run_again(const Model *m, KvType kv) {
     enum { MAX_TOKENS = 96, BACK = 31 };
     static const int tokens[MAX_TOKENS];

@@ -1,4 +1,5 @@
-/* fuzz/use.h: shared by the targets: files, and the use of an opened model or tokenizer. */
+/* fuzz/use.h: shared by the targets: files, and the use of an opened model or
+ * tokenizer. */
 #pragma once
 
 #include "model.h"
@@ -13,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Aborts if the condition is false, so that libFuzzer reports it. */
 void expect(bool holds);
 
-/* A folder in memory for this process, removed at its end, and the path of a file in it. The path
- * is valid until the next 4 calls. */
+/* A folder in memory for this process, removed at its end, and the path of a
+ * file in it. The path is valid until the next 4 calls. */
 const char *fuzz_folder(void);
 const char *fuzz_path(const char *name);
 
@@ -28,6 +29,7 @@ void check_tokens(const Tokenizer *t, Tokens *tokens);
 /* Encodes a text, also as a message of a chat, which changes t. */
 void use_tokenizer(Tokenizer *t, const char *text, size_t size);
 
-/* Runs a model, packs it, runs it again, and writes it as GGUF with its tokenizer (NULL: none).
- * `choice`, any number, selects one of several options. */
+/* Runs a model, packs it, runs it again, and writes it as GGUF with its
+ * tokenizer (NULL: none). `choice`, any number, selects one of several
+ * options. */
 void use_model(Model *m, const Tokenizer *t, unsigned choice);

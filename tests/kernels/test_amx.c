@@ -1,8 +1,9 @@
 /* test_amx.c: products in AMX tiles.
  *
- * The three parts of an activation add up to it; BF16 products have the bits of a product in plain
- * C, int8 products those of the vector kernels. kernels/amx.c runs on a model of the instructions
- * (amx_model.c) and, if available, on the processor's.
+ * The three parts of an activation add up to it; BF16 products have the bits of
+ * a product in plain C, int8 products those of the vector kernels.
+ * kernels/amx.c runs on a model of the instructions (amx_model.c) and, if
+ * available, on the processor's.
  */
 #include "kernels/lanes.h"
 #include "kernels/matmul.h"
@@ -63,7 +64,8 @@ static float model_product(const float *w, const float *x, int cols) {
 
 enum { COMMON, ANY, TINY, HUGE_ONES, ZEROS, N_KINDS };
 
-/* Random bits of a float32. Products of TINY underflow, those of HUGE_ONES overflow. */
+/* Random bits of a float32. Products of TINY underflow, those of HUGE_ONES
+ * overflow. */
 static uint32_t random_bits(int kind, uint64_t stream, size_t i) {
     const uint64_t h = hash64(19, stream, i);
     const uint32_t bits = (uint32_t)(h >> 8), mantissa = bits & 0x807fffff,
@@ -140,7 +142,8 @@ typedef struct {
     InputBuffer buffer;
 } Problem;
 
-/* Random weights of a type and activations, and an input buffer of this unit. */
+/* Random weights of a type and activations, and an input buffer of this
+ * unit. */
 static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind,
                         int rows, int cols, int n) {
     *p = (Problem){.w = {.type = type, .rows = rows, .cols = cols}, .n = n};
@@ -168,9 +171,7 @@ static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind,
 static void problem_close(Problem *p) {
     free(p->data);
     free(p->x);
-    free(
-        p->buffer
-            .unit_rows); /* not part of the buffer's memory: of problem_open() */
+    free(p->buffer.unit_rows); /* of problem_open() */
     input_buffer_close(&p->buffer);
 }
 
@@ -248,7 +249,8 @@ static void bf16_products_match_the_model(void) {
                LANES == 16 ? "a model of them ran" : "none ran");
 }
 
-/* Computes y with a unit, or with vectors (NULL); `packed` weights have panels. */
+/* Computes y with a unit, or with vectors (NULL); `packed` weights have
+ * panels. */
 static void int8_product(float *y, const TileUnit *unit, Type type, int rows,
                          int cols, int n, bool packed) {
     Problem p;

@@ -1,7 +1,8 @@
 /* test_matmul.c: matmul.c and quant.c against exact sums.
  *
- * Tests products of unusual sizes, that no subdivision of rows and tokens changes a bit, that
- * nothing is read after the last weight, and quantization to int8.
+ * Tests products of unusual sizes, that no subdivision of rows and tokens
+ * changes a bit, that nothing is read after the last weight, and quantization
+ * to int8.
  */
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -29,8 +30,8 @@ static float random_float(uint64_t stream, size_t i) { /* [-1, 1) */
 
 /* ---- a tensor that ends at an inaccessible page ------------------------- */
 
-/* `bytes` bytes that end at an inaccessible page: reading past them is fatal, as at the end of a
- * mapped file. */
+/* `bytes` bytes that end at an inaccessible page: reading past them is fatal,
+ * as at the end of a mapped file. */
 typedef struct {
     char *pages, *start;
     size_t size;
@@ -61,8 +62,8 @@ typedef struct {
     Fence data, scales, activations;
 } Problem;
 
-/* group 0: float32. In a file scales may be unaligned: with `unaligned` they end one byte before
- * the fence, else at the fence. */
+/* group 0: float32. In a file scales may be unaligned: with `unaligned` they
+ * end one byte before the fence, else at the fence. */
 static int problem_open(Problem *p, int rows, int cols, int n, int group,
                         bool unaligned) {
     const size_t count = (size_t)rows * (size_t)cols,
@@ -102,8 +103,7 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* ---- the exact product ------------------------------------------------------------------------
- */
+/* ---- the exact product --------------------------------------------------- */
 
 static double scale_at(const Tensor *w, size_t i) {
     float scale;
@@ -111,8 +111,8 @@ static double scale_at(const Tensor *w, size_t i) {
     return scale;
 }
 
-/* Output (t, r) in double precision from the kernel's inputs, and the sum of the magnitudes of its
- * summands. */
+/* Output (t, r) in double precision from the kernel's inputs, and the sum of
+ * the magnitudes of its summands. */
 static double exact_product(const Problem *p, const Input *in, int t, int r,
                             double *magnitude) {
     const size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
@@ -232,8 +232,8 @@ static void groups_of_zeros_add_nothing(void) {
     }
 }
 
-/* -128 x 127 everywhere would overflow or saturate int16. With scales of 1 and 2 every sum is exact
- * in float32. */
+/* -128 x 127 everywhere would overflow or saturate int16. With scales of 1 and
+ * 2 every sum is exact in float32. */
 static void extreme_bytes_do_not_overflow(void) {
     for (int k = 0; k < 6; k++)
         for (int sign = -1; sign <= 1; sign += 2) {
@@ -256,7 +256,8 @@ static void extreme_bytes_do_not_overflow(void) {
         }
 }
 
-/* NaN and infinity in a token's activations reach all outputs of this token and of no other. */
+/* NaN and infinity in a token's activations reach all outputs of this token and
+ * of no other. */
 static void nan_and_infinity_propagate(void) {
     static const int groups[] = {0, 2, 4, 32, 64};
     for (int k = 0; k < 5; k++)
@@ -382,8 +383,8 @@ static void dequantizing_is_exact(void) {
     problem_close(&p);
 }
 
-/* The int8 form of an input equals that of quantize_i8; a group's sum is the sum of its dequantized
- * values. */
+/* The int8 form of an input equals that of quantize_i8; a group's sum is the
+ * sum of its dequantized values. */
 static void inputs_are_quantized_rows(void) {
     Problem p;
     int8_t q[172];

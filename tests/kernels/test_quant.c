@@ -1,8 +1,8 @@
 /* test_quant.c: quant.c's weight types, and matmul.c's products with them.
  *
- * Compares with the Python library gguf (tests/golden/blocks.bin, to the bit) and products of every
- * type with sums in double precision; no subdivision of products changes a bit. Checks the table of
- * types.
+ * Compares with the Python library gguf (tests/golden/blocks.bin, to the bit)
+ * and products of every type with sums in double precision; no subdivision of
+ * products changes a bit. Checks the table of types.
  */
 #include "base/file.h"
 #include "kernels/lanes.h"
@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The layout of a type: GGUF's number, weights and bytes of a block, offsets of its float16 scale
- * and offset (-1: none). */
+/* The layout of a type: GGUF's number, weights and bytes of a block, offsets of
+ * its float16 scale and offset (-1: none). */
 typedef struct {
     const char *name;
     Type type;
@@ -230,8 +230,8 @@ static void problem_close(Problem *p) {
     input_buffer_close(&p->buffer);
 }
 
-/* Compares y with sums in double precision of dequantize_row's weights times the activations, which
- * block types use as int8 in groups of 32. */
+/* Compares y with sums in double precision of dequantize_row's weights times
+ * the activations, which block types use as int8 in groups of 32. */
 static void check_against_exact(const Problem *p, const float *y, bool add) {
     float w[MAX_COLS], x[MAX_COLS];
     InputGroup scales[MAX_COLS / 32];
@@ -325,9 +325,8 @@ static void check_column(const Problem *p, const uint8_t *panel,
     }
 }
 
-/* Columns of two-byte types are stored in pairs, padded with zeros to a multiple of 32; nothing is
- * written after them.
- */
+/* Columns of two-byte types are stored in pairs, padded with zeros to a
+ * multiple of 32; nothing is written after them. */
 static void odd_columns_are_packed(void) {
     enum { ROWS = LANES + 3, MAX = 33 };
     static uint16_t words[ROWS * MAX], panel[67 * LANES];

@@ -1,8 +1,8 @@
 /* test_team.c: the barrier of a forward pass.
  *
- * Every thread writes its own cell, meets the others, and reads all cells. Delays, also longer than
- * a spin, and more threads than processors make threads arrive in every order, spin and sleep.
- * NORMA_THOROUGH: 10^6 meetings.
+ * Every thread writes its own cell, meets the others, and reads all cells.
+ * Delays, also longer than a spin, and more threads than processors make
+ * threads arrive in every order, spin and sleep. NORMA_THOROUGH: 10^6 meetings.
  */
 #include "kernels/team.h"
 
@@ -25,8 +25,8 @@ static void delay(int thread, int meeting) {
         nanosleep(&nap, NULL);
 }
 
-/* The number of cells that a thread read before their thread had written them, or after it had gone
- * on. */
+/* The number of cells that a thread read before their thread had written them,
+ * or after it had gone on. */
 static long meet(int n_threads, int meetings) {
     static struct {
         _Alignas(64) int value; /* plain memory: the barrier must order it */
@@ -61,7 +61,8 @@ enum { RUNS = 200 };
 typedef struct {
     int n_threads, wrong;
     atomic_int calls;
-    /* plain memory: written by one thread of a run, read by all threads of the next */
+    /* plain memory: written by one thread of a run, read by all threads of the
+     * next */
     int shares[RUNS];
 } Runs;
 

@@ -1,8 +1,8 @@
 /* test_backward.c: the gradients of both norms.
  *
- * References: the formula in double precision (norm_inputs.c), which is checked with float64
- * autograd (tests/golden/norm_backward.bin) and finite differences; and properties of the formula,
- * for directions and scales.
+ * References: the formula in double precision (norm_inputs.c), which is checked
+ * with float64 autograd (tests/golden/norm_backward.bin) and finite
+ * differences; and properties of the formula, for directions and scales.
  */
 #include "lab/norm_backward.h"
 #include "norm.h"
@@ -40,7 +40,8 @@ static void reset_gradients(float start) {
 
 static const int SMALL_DIMS[] = {8, 17, 64, 172};
 
-/* Compares the next n values of a golden file with found[n], relative to the largest. */
+/* Compares the next n values of a golden file with found[n], relative to the
+ * largest. */
 static void check_golden(FILE *golden, const char *what, const double *found,
                          int n) {
     static double expected[NORM_TOKENS * 172];
@@ -100,7 +101,8 @@ static double loss(NormKind kind, const double *x, const double *gamma,
     return sum;
 }
 
-/* A finite difference of fourth order: the loss is smooth, and h^4 negligible. */
+/* A finite difference of fourth order: the loss is smooth, and h^4
+ * negligible. */
 static double slope(NormKind kind, double *value, const double *x,
                     const double *gamma, const double *beta) {
     static const double weights[] = {1 / 12.0, -2 / 3.0, 2 / 3.0, -1 / 12.0},
@@ -149,9 +151,9 @@ static void gradients_match_finite_differences(void) {
 
 /* ---- how exact it is ---------------------------------------------------- */
 
-/* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at most 2.6 for dx, 2.5
- * for dgamma. PyTorch's errors are listed with six digits, so an equal error may exceed the listed
- * one by 1e-5. */
+/* Errors in ulp of a token's largest value. Measured with 4 to 16 lanes: at
+ * most 2.6 for dx, 2.5 for dgamma. PyTorch's errors are listed with six digits,
+ * so an equal error may exceed the listed one by 1e-5. */
 static void check_exactness(NormKind kind, NormSet set) {
     double of_dx = 0, of_dgamma = 0;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -186,7 +188,8 @@ static void gradients_are_no_worse_than_pytorch_s(void) {
             check_exactness(kind, set);
 }
 
-/* dgamma and dbeta are added to the buffers: float32 sums, one rounding for each token. */
+/* dgamma and dbeta are added to the buffers: float32 sums, one rounding for
+ * each token. */
 static void tokens_accumulate(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
         norm_inputs(&in, SET_RANDOM, 172);
@@ -231,8 +234,7 @@ static void nan_and_infinity_propagate(void) {
         }
 }
 
-/* ---- directions -------------------------------------------------------------------------------
- */
+/* ---- directions ---------------------------------------------------------- */
 
 /* Sums over a token: dx x, g x with g = gamma dy, x^2, dx, |dx|, |dx x|. */
 typedef struct {
@@ -254,8 +256,9 @@ static Sums sums_of(int t) {
     return s;
 }
 
-/* RMSNorm does not depend on the length of x, so its gradient is orthogonal to x, up to eps:
- * dx . x = s (g . x) eps / (mean(x^2) + eps), with s the scale. */
+/* RMSNorm does not depend on the length of x, so its gradient is orthogonal to
+ * x, up to eps: dx . x = s (g . x) eps / (mean(x^2) + eps), with s the
+ * scale. */
 static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
     static const float epsilons[] = {1e-12f, 1e-5f, 0.5f, 100};
     for (int d = 0; d < N_NORM_DIMS; d++)
@@ -278,8 +281,8 @@ static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
         }
 }
 
-/* LayerNorm does not depend on the mean of x either, so its dx sum to 0, for any eps. RMSNorm's do
- * not. */
+/* LayerNorm does not depend on the mean of x either, so its dx sum to 0, for
+ * any eps. RMSNorm's do not. */
 static void layernorm_s_gradient_sums_to_zero(void) {
     double least_of_rmsnorm = 1;
     for (int d = 0; d < N_NORM_DIMS; d++) {
@@ -301,8 +304,7 @@ static void layernorm_s_gradient_sums_to_zero(void) {
           "RMSNorm's dx sum to 0, too: %g of their sizes", least_of_rmsnorm);
 }
 
-/* ---- scales ------------------------------------------------------------------------------------
- */
+/* ---- scales -------------------------------------------------------------- */
 
 /* y and dx of the first token of `in`. */
 static void both_ways(NormKind kind, float *y) {
@@ -313,7 +315,8 @@ static void both_ways(NormKind kind, float *y) {
     backward(kind, 0);
 }
 
-/* The ratios of y and of dx for factor * x to those for x, by sums of magnitudes. */
+/* The ratios of y and of dx for factor * x to those for x, by sums of
+ * magnitudes. */
 static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
     static float y[NORM_MAX_DIM], y_of_x[NORM_MAX_DIM], dx_of_x[NORM_MAX_DIM];
     double sums[4] = {0};
@@ -354,8 +357,9 @@ static void scaled_inputs_scale_gradients_inversely(void) {
         }
 }
 
-/* If eps is small compared with mean(x^2) = 1/3, it changes the result by 1e-5; if eps is large,
- * the norm multiplies by 1/sqrt(eps): y is proportional to x, and dx constant. */
+/* If eps is small compared with mean(x^2) = 1/3, it changes the result by 1e-5;
+ * if eps is large, the norm multiplies by 1/sqrt(eps): y is proportional to x,
+ * and dx constant. */
 static void eps_limits_the_scale_invariance(void) {
     for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
         double y, gradient;

@@ -1,8 +1,9 @@
 /* test_half.c: RMSNorm in float16 and bfloat16.
  *
- * Compares with Hugging Face's LlamaRMSNorm, which rounds before the product with gamma, and
- * torch.nn.functional.rms_norm, which rounds after it (tests/golden/norm_half.bin). Double
- * precision gives the values that two roundings of float32 allow.
+ * Compares with Hugging Face's LlamaRMSNorm, which rounds before the product
+ * with gamma, and torch.nn.functional.rms_norm, which rounds after it
+ * (tests/golden/norm_half.bin). Double precision gives the values that two
+ * roundings of float32 allow.
  */
 #include "kernels/lanes.h"
 #include "kernels/tensor.h"
@@ -50,8 +51,8 @@ static double exact_scale(int t, Type type) {
     return 1 / sqrt(square + (double)in.eps);
 }
 
-/* The two results allowed for an exact value: float32 may be 2 ulp off before it is rounded to half
- * precision. Mostly they are equal. */
+/* The two results allowed for an exact value: float32 may be 2 ulp off before
+ * it is rounded to half precision. Mostly they are equal. */
 typedef struct {
     uint16_t low, high;
 } Choice;
@@ -75,7 +76,8 @@ static Choice expected(int t, int i, double scale, Type type,
 
 /* ---- against Hugging Face and PyTorch ----------------------------------- */
 
-/* Counts of values, of values near a rounding boundary, and of values that differ from theirs. */
+/* Counts of values, of values near a rounding boundary, and of values that
+ * differ from theirs. */
 typedef struct {
     int n, near, differ;
 } Tally;
@@ -100,8 +102,8 @@ static void check_token(Tally *tally, const uint16_t *theirs, int t, Type type,
     }
 }
 
-/* The same bits, except for values whose float32 is within 2 ulp of a rounding boundary; these may
- * be rounded either way. */
+/* The same bits, except for values whose float32 is within 2 ulp of a rounding
+ * boundary; these may be rounded either way. */
 static void bits_match_llama_and_pytorch(void) {
     static const NormSet sets[] = {SET_RANDOM, SET_CONSTANT, SET_SPIKE,
                                    SET_OFFSET};
@@ -131,7 +133,8 @@ static void bits_match_llama_and_pytorch(void) {
           tally.differ, tally.n);
 }
 
-/* Long tokens, and bfloat16 values whose squares overflow or underflow in float32. */
+/* Long tokens, and bfloat16 values whose squares overflow or underflow in
+ * float32. */
 static void half_precision_matches_double(void) {
     Tally tally = {0};
     for (Type type = TYPE_F16; type <= TYPE_BF16; type++)
@@ -157,17 +160,17 @@ static void half_precision_works_in_place(void) {
     CHECK(!memcmp(x, y, 1000 * sizeof *x), "the result in place differs");
 }
 
-/* ---- the two orders ----------------------------------------------------------------------------
- */
+/* ---- the two orders ------------------------------------------------------ */
 
-/* The number of half-precision values between two of one sign is the difference of their bits. */
+/* The number of half-precision values between two of one sign is the difference
+ * of their bits. */
 static int steps_between(uint16_t a, uint16_t b) {
     return abs((int)a - (int)b);
 }
 
-/* In 32,768 values, 8 random tokens of dim 4096, 26.2 % of the results differ in float16 and 25.5 %
- * in bfloat16, by one step. The error of one rounding is at most 0.5 steps, that of two 1.40
- * steps. */
+/* In 32,768 values, 8 random tokens of dim 4096, 26.2 % of the results differ
+ * in float16 and 25.5 % in bfloat16, by one step. The error of one rounding is
+ * at most 0.5 steps, that of two 1.40 steps. */
 static void check_orders(Type type) {
     static uint16_t first[NORM_TOKENS * 4096];
     const int n = NORM_TOKENS * 4096;

@@ -1,8 +1,8 @@
 /* test_lab.c: --norm and -m norms.
  *
- * Tests the syntax of --norm, the logits after a swap (the bits of a checkpoint with these norms),
- * medians, and the output of -m norms, whose numbers depend on the machine and are only checked to
- * exist.
+ * Tests the syntax of --norm, the logits after a swap (the bits of a checkpoint
+ * with these norms), medians, and the output of -m norms, whose numbers depend
+ * on the machine and are only checked to exist.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -52,8 +52,7 @@ static const char *const SITES[N_SITES_HERE] = {
 
 static GgufFile file;
 
-/* ---- syntax ------------------------------------------------------------------------------------
- */
+/* ---- syntax -------------------------------------------------------------- */
 
 /* The kinds of all sites, "rlrrrrl". */
 static const char *kinds_of(const Model *model) {
@@ -67,8 +66,8 @@ static const char *kinds_of(const Model *model) {
     return kinds;
 }
 
-/* Opens the model; sites marked l in `layers` ("lrrrrrr") are LayerNorms with a random bias, or 0
- * if `width` is 0. */
+/* Opens the model; sites marked l in `layers` ("lrrrrrr") are LayerNorms with a
+ * random bias, or 0 if `width` is 0. */
 static int open_file(Model *model, const char *layers, float width) {
     const char *path = temporary("lab.gguf");
     gguf_make(&file, &MODEL, 0);
@@ -184,8 +183,7 @@ static void errors_in_specifications(void) {
     model_close(&model);
 }
 
-/* ---- logits after a swap -----------------------------------------------------------------------
- */
+/* ---- logits after a swap ------------------------------------------------- */
 
 static float logits[2][TOKENS * 60];
 
@@ -207,7 +205,8 @@ static int run_model(Model *model, const char *spec, float *found) {
     return status_;
 }
 
-/* A swapped LayerNorm keeps gamma and has beta 0, like a file whose biases are 0. */
+/* A swapped LayerNorm keeps gamma and has beta 0, like a file whose biases are
+ * 0. */
 static void a_swap_equals_a_checkpoint_with_these_norms(void) {
     for (int i = 0; i < N_SPECS; i++) {
         Model swapped, real;
@@ -260,7 +259,8 @@ static void none_is_the_identity(void) {
     CHECK(!memcmp(y, x, sizeof x), "a token is changed");
 }
 
-/* dyt:ALPHA reaches the sites that are named, with their gamma; GGUF cannot store it. */
+/* dyt:ALPHA reaches the sites that are named, with their gamma; GGUF cannot
+ * store it. */
 static void dyt_has_an_alpha(void) {
     Model m;
     CHECK(!hashmodel_write(&MODEL, temporary("dyt.bin"), 1, 0) &&
@@ -286,15 +286,15 @@ static void dyt_has_an_alpha(void) {
     model_close(&m);
 }
 
-/* ---- norms of heads ----------------------------------------------------------------------------
- */
+/* ---- norms of heads ------------------------------------------------------ */
 
 static const GoldenRelative *const QWEN3 = &GOLDEN_RELATIVES[1];
 static const char *const HEAD_SITES[] = {
     "blk.0.attn_q_norm", "blk.0.attn_k_norm", "blk.1.attn_q_norm",
     "blk.1.attn_k_norm"};
 
-/* The kinds of the four head norms, and of the first layer's other norms: "rlrl/rr". */
+/* The kinds of the four head norms, and of the first layer's other norms:
+ * "rlrl/rr". */
 static const char *head_kinds_of(const Model *model) {
     static char kinds[8];
     const Layer *l = model->layers;
@@ -395,8 +395,8 @@ static char *logits_of(const char *arguments, size_t *size) {
     return bytes;
 }
 
-/* A model converted with --norm has the logits, text and perplexity of the model run with
- * --norm. */
+/* A model converted with --norm has the logits, text and perplexity of the
+ * model run with --norm. */
 static void conversion_keeps_a_swap(void) {
     static const char *const specs[] = {
         "layer", "rms", "0-1.attn=layer,final=layer", "2.mlp=layer"};
@@ -454,7 +454,8 @@ static void info_shows_a_swap(void) {
           "%s", out);
 }
 
-/* GGUF has one eps for all LayerNorms, so a swapped site with a different eps cannot be written. */
+/* GGUF has one eps for all LayerNorms, so a swapped site with a different eps
+ * cannot be written. */
 static void mixed_eps_is_refused_in_gguf(void) {
     CHECK_RUN("mixed.gguf -m convert -q f32 -o out/a.gguf");
     CHECK(unlink(inside("out/a.gguf")) == 0, "no file");
@@ -469,8 +470,8 @@ static void mixed_eps_is_refused_in_gguf(void) {
 
 /* ---- the stopwatch ------------------------------------------------------ */
 
-/* One value increases with the rounds, one is constant, one decreases; the round after `last`
- * fails. Round -1 is the warm-up. */
+/* One value increases with the rounds, one is constant, one decreases; the
+ * round after `last` fails. Round -1 is the warm-up. */
 typedef struct {
     int round, last;
 } Script;
@@ -519,8 +520,9 @@ static void a_ratio_has_an_interval(void) {
           "%g in [%g, %g]", e.value, e.low, e.high);
 }
 
-/* The ranks of the median's interval follow from the binomial distribution: the first and the last
- * of 7 values, the 228th and the 274th of 501 (n / 2 -+ 0.98 sqrt(n)). */
+/* The ranks of the median's interval follow from the binomial distribution: the
+ * first and the last of 7 values, the 228th and the 274th of 501 (n / 2 -+ 0.98
+ * sqrt(n)). */
 static void measuring_estimates_medians(void) {
     Estimate found[4] = {[3] = {-7, -7, -7}};
     Script script = {-1, 1000};
@@ -543,8 +545,8 @@ static void measuring_estimates_medians(void) {
           "a failed round is ignored");
 }
 
-/* Measuring ends when the interval is within 2 % of the median: when the first 9 rounds are below
- * its lower rank. */
+/* Measuring ends when the interval is within 2 % of the median: when the first
+ * 9 rounds are below its lower rank. */
 static void measuring_ends_at_2_percent(void) {
     Estimate found;
     Script script = {-1, 1000};
@@ -569,7 +571,8 @@ static const char *const KEYS[] = {"dim",
                                    "fused_to_separate"};
 enum { N_KEYS = 9 };
 
-/* The number of a key in the object that begins at s; NAN: the key is missing. */
+/* The number of a key in the object that begins at s; NAN: the key is
+ * missing. */
 static double number_of(const char *s, const char *key, const char *suffix) {
     char name[64];
     const char *end = strchr(s, '}');
@@ -578,8 +581,8 @@ static double number_of(const char *s, const char *key, const char *suffix) {
     return at && at < end ? strtod(at + strlen(name), NULL) : (double)NAN;
 }
 
-/* Reads the cases on stdout, one object per line, each with these keys and intervals; -1 if a
- * number is missing. Skips the objects of whole models. */
+/* Reads the cases on stdout, one object per line, each with these keys and
+ * intervals; -1 if a number is missing. Skips the objects of whole models. */
 static int read_cases(double cases[][N_KEYS], int max) {
     int n = 0;
     char *end;
@@ -667,7 +670,8 @@ static void the_bench_of_a_model_with_head_norms(void) {
           "%s", out);
 }
 
-/* The read bandwidth is measured on at most 512 MB, whatever size a sparse file has. */
+/* The read bandwidth is measured on at most 512 MB, whatever size a sparse file
+ * has. */
 static void the_memory_that_is_read_is_limited(void) {
 #ifndef SANITIZED
     const struct rlimit little = {64 << 20, RLIM_INFINITY};
@@ -689,8 +693,8 @@ static void the_memory_that_is_read_is_limited(void) {
 }
 
 /* With AVX2, a product of int8 takes four instructions. The limit counts all of
- * them: the compiler must not move one out of the loop. (Without objdump or AVX2
- * there is nothing to count.) */
+ * them: the compiler must not move one out of the loop. (Without objdump or
+ * AVX2 there is nothing to count.) */
 static void the_limit_of_int8_multiplies_all_it_counts(void) {
     char command[3 * PATH_MAX], text[512];
     const char *binary = getenv("NORMA_RUN");
@@ -734,8 +738,8 @@ static double nats(const char *arguments) {
     return at ? strtod(at + strlen("NLL per token"), NULL) : (double)NAN;
 }
 
-/* Each number of the sweep is the difference of two separate runs; the model's own norms are back
- * at the end. */
+/* Each number of the sweep is the difference of two separate runs; the model's
+ * own norms are back at the end. */
 static void a_sweep_equals_separate_runs(void) {
     static const char *const sites[] = {"layers.0.attn_norm", "0.attn",
                                         "layers.2.mlp_norm",  "2.mlp",
@@ -764,9 +768,8 @@ static void a_sweep_equals_separate_runs(void) {
     CHECK(rows == 7, "%d rows: %s", rows, table);
 }
 
-/* The floats of an .npy file [n][width] that dump_rows() wrote; NULL: it has another form. The
- * caller frees the bytes.
- */
+/* The floats of an .npy file [n][width] that dump_rows() wrote; NULL: it has
+ * another form. The caller frees the bytes. */
 static float *npy(const char *name, char **bytes, int n, int width) {
     char shape[64];
     size_t size = 0;
@@ -780,8 +783,8 @@ static float *npy(const char *name, char **bytes, int n, int width) {
     return right ? (float *)(void *)(*bytes + 128) : NULL;
 }
 
-/* An output of the dump is the norm of its input, in double; the residual stream begins with the
- * embeddings, and its last norm gives the logits. */
+/* An output of the dump is the norm of its input, in double; the residual
+ * stream begins with the embeddings, and its last norm gives the logits. */
 static void check_dump(const char *dump, const Model *m, const int *ids, int n,
                        const float *logits_) {
     static const char *const names[] = {"layers.0.attn_norm",
@@ -891,8 +894,8 @@ static void a_dump_has_head_norms(void) {
     unlink(inside("out/l"));
 }
 
-/* TERM and HUP, at many times: neither the output nor the folder remains, and the next run can use
- * the path. */
+/* TERM and HUP, at many times: neither the output nor the folder remains, and
+ * the next run can use the path. */
 static void a_signal_leaves_no_dump(void) {
     static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
     char program[PATH_MAX], stories[PATH_MAX], text[1024] = "";

@@ -1,8 +1,10 @@
-/* test_profile.c: lab/profile.c, and --profile in every mode that runs the model.
+/* test_profile.c: lab/profile.c, and --profile in every mode that runs the
+ * model.
  *
- * Checks the sites of a profile, sums of times, and the sizes of activations, which are computed
- * here again; that profiling does not change the results; and the formats of the files. The only
- * real times compared are the total and the sum of its parts.
+ * Checks the sites of a profile, sums of times, and the sizes of activations,
+ * which are computed here again; that profiling does not change the results;
+ * and the formats of the files. The only real times compared are the total and
+ * the sum of its parts.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -45,8 +47,9 @@ static const HashModel MODEL = {64, 172, 3, 8, 4, 97, 64, true, 41};
 /* large enough for the clock's resolution */
 static const HashModel LARGE = {288, 768, 2, 6, 2, 97, 64, true, 42};
 
-/* The sites of a layer; the barriers of a phase: decode (one token), prefill (many). One more after
- * the cache if the threads do not divide the KV heads. */
+/* The sites of a layer; the barriers of a phase: decode (one token), prefill
+ * (many). One more after the cache if the threads do not divide the KV
+ * heads. */
 typedef struct {
     const char *names[16]; /* NULL: the end */
     int waits[N_PHASES];
@@ -69,8 +72,8 @@ static Profile *profile;
 static int tokens[TOKENS + DECODED];
 static bool in_int8; /* whether open_session() writes the model in int8 */
 
-/* Opens a model and a session, profiled or not; the model uses all threads, although it is
- * small. */
+/* Opens a model and a session, profiled or not; the model uses all threads,
+ * although it is small. */
 static int open_path(const HashModel *m, const char *path, int threads,
                      bool profiled) {
     if (model_open(&model, path))
@@ -112,8 +115,8 @@ static void close_session(void) {
     virtual_clock = NULL;
 }
 
-/* Runs the prompt in chunks, then token by token; measures the wall-clock time of each phase.
- * logits[1 + DECODED][vocab_size] may be NULL. */
+/* Runs the prompt in chunks, then token by token; measures the wall-clock time
+ * of each phase. logits[1 + DECODED][vocab_size] may be NULL. */
 static void run_session(double *seconds, float *logits) {
     const size_t row = (size_t)model.config.vocab_size;
     for (int i = 0; i <= DECODED; i++) {
@@ -155,10 +158,10 @@ static void profiling_changes_no_bit(void) {
     }
 }
 
-/* ---- times -------------------------------------------------------------------------------------
- */
+/* ---- times --------------------------------------------------------------- */
 
-/* The first thread's seconds in all sites but the profiler, and in the profiler. */
+/* The first thread's seconds in all sites but the profiler, and in the
+ * profiler. */
 static double seconds_of_sites(Phase phase) {
     const ThreadTime time = profile_thread(profile, 0, phase);
     return time.norms + time.waiting + time.others;
@@ -169,9 +172,10 @@ static double of_profiler(Phase phase) {
         ->seconds;
 }
 
-/* Another program may take the processor between the last mark and our clock, so the best of many
- * tries counts; under valgrind, which runs one thread at a time, no try may be good enough. The
- * profile's clock is calibrated by ours, to about 0.1 %. */
+/* Another program may take the processor between the last mark and our clock,
+ * so the best of many tries counts; under valgrind, which runs one thread at a
+ * time, no try may be good enough. The profile's clock is calibrated by ours,
+ * to about 0.1 %. */
 static void check_parts(int threads) {
     const double min = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
@@ -210,8 +214,8 @@ static void parts_add_up_to_the_total(void) {
 
 enum { THREADS = 2 };
 
-/* The virtual time of each thread. It advances when the clock is read and at delays that a test
- * sets. */
+/* The virtual time of each thread. It advances when the clock is read and at
+ * delays that a test sets. */
 static struct {
     uint64_t at[THREADS], reading; /* cost of a reading, in ticks */
     int thread, layer;             /* with `site`: where the delay is */
@@ -267,7 +271,8 @@ static void virtual_norm(Probe *p, int layer, Site site, bool out_,
     virtual.profile->norm(virtual.profile, layer, site, out_, vectors);
 }
 
-/* Opens a session whose profile reads the virtual clock; a reading costs `reading` ticks. */
+/* Opens a session whose profile reads the virtual clock; a reading costs
+ * `reading` ticks. */
 static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
     memset(&virtual, 0, sizeof virtual);
     processors_lost = 1000;
@@ -293,7 +298,8 @@ static void take_longer(int thread, int layer, Site site, uint64_t ticks) {
     virtual.ticks = ticks;
 }
 
-/* In the account of a phase the thread has `ticks` ticks in this site and 0 in all others. */
+/* In the account of a phase the thread has `ticks` ticks in this site and 0 in
+ * all others. */
 static void check_account(Phase phase, int thread, int layer, Site site,
                           double ticks) {
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
@@ -307,8 +313,8 @@ static void check_account(Phase phase, int thread, int layer, Site site,
         }
 }
 
-/* A delay of one thread counts for its site; the other thread's time counts as (wait) in this
- * layer. */
+/* A delay of one thread counts for its site; the other thread's time counts as
+ * (wait) in this layer. */
 static void delays_count_for_their_site(void) {
     static const struct {
         int thread, layer;
@@ -344,9 +350,9 @@ static void delays_count_for_their_site(void) {
     in_int8 = false;
 }
 
-/* Other programs take the processor in some of 30 passes: shares, sites and their sum are those of
- * the other passes. With one call of each site, a site is compared with the same site of other
- * layers. */
+/* Other programs take the processor in some of 30 passes: shares, sites and
+ * their sum are those of the other passes. With one call of each site, a site
+ * is compared with the same site of other layers. */
 static void lost_processors_change_no_share(void) {
     for (int prompt = 0; prompt < 2; prompt++)
         for (int interrupted_ = 0; interrupted_ < 2; interrupted_++) {
@@ -366,7 +372,8 @@ static void lost_processors_change_no_share(void) {
                                                           : prompt      ? 5e-3
                                                                         : 15e-3;
             const Work w = profile_work(profile, phase);
-            /* a layer has eight sites, two of them norms; embed, final norm and logits */
+            /* a layer has eight sites, two of them norms; embed, final norm and
+             * logits */
             const double share = 7.0 / 27,
                          work = passes * 27 * 1e-9 * (double)virtual.step;
             CHECK(fabs(w.share.value / share - 1) < 0.01,
@@ -384,7 +391,8 @@ static void lost_processors_change_no_share(void) {
         }
 }
 
-/* A tenth of the passes interrupted or a quarter of the time waited is still idle; more is busy. */
+/* A tenth of the passes interrupted or a quarter of the time waited is still
+ * idle; more is busy. */
 static void a_load_is_busy_or_idle(void) {
     static const struct {
         Load load;
@@ -443,8 +451,9 @@ static void marks_count_for_the_profile(void) {
             CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l,
                   SITES[s].name, found);
         }
-    /* Marks of a layer: eight sites and two observed norms; of a forward pass: start, embed, final
-     * norm, its observation, logits, end. Each mark reads the clock at its begin and at its end. */
+    /* Marks of a layer: eight sites and two observed norms; of a forward pass:
+     * start, embed, final norm, its observation, logits, end. Each mark reads
+     * the clock at its begin and at its end. */
     const double observing = 1e9 * of_profiler(DECODE);
     CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3,
           "observing took %g ticks", observing);
@@ -553,7 +562,8 @@ static int report(const char *name) {
     return status_;
 }
 
-/* The number of calls of a site, in a layer or outside the layers, in `calls` chunks. */
+/* The number of calls of a site, in a layer or outside the layers, in `calls`
+ * chunks. */
 static long long calls_of(const char *site, const Sites *sites, bool in_layer,
                           Phase phase, long long calls) {
     /* outside: the logits */
@@ -693,7 +703,8 @@ static void check_size(const Row *r, Size in, Size out_) {
           in.largest);
 }
 
-/* The input of the first norm is the embedding, that of the last one is still in the session. */
+/* The input of the first norm is the embedding, that of the last one is still
+ * in the session. */
 static void sizes_of_the_residual_stream(void) {
     static float x[TOKENS * 64], y[TOKENS * 64];
     for (int threads = 1; threads <= 3; threads++) {
@@ -730,7 +741,8 @@ static void sizes_of_the_residual_stream(void) {
     }
 }
 
-/* All elements of a token's heads, before the norm of each head and after it. */
+/* All elements of a token's heads, before the norm of each head and after
+ * it. */
 static void sizes_of_heads(void) {
     static float x[TOKENS * 64], q[TOKENS * 64], normalized[TOKENS * 64];
     for (int threads = 1; threads <= (test_fast() ? 1 : 3); threads++) {
@@ -771,8 +783,8 @@ static int times_in(const char *text, const char *what) {
 
 /* ---- the page ----------------------------------------------------------- */
 
-/* The CSV file in a page, which the caller frees; NULL: the rest of the page differs from
- * page.html, or the first line is not JSON. */
+/* The CSV file in a page, which the caller frees; NULL: the rest of the page
+ * differs from page.html, or the first line is not JSON. */
 static char *read_page_data(const char *name) {
     static const char marker[] = "<script type=\"text/csv\" id=\"profile\">\n";
     size_t size;
@@ -822,7 +834,8 @@ static void a_page_contains_the_csv_file(void) {
 
 extern const char PAGE_HTML[];
 
-/* The page has a light and a dark color, a mark and an explanation for every site. */
+/* The page has a light and a dark color, a mark and an explanation for every
+ * site. */
 static void every_site_has_a_color_and_a_mark_on_the_page(void) {
     for (Site site = 0; site < N_SITES; site++) {
         char color[32] = "--", entry[40];
@@ -850,7 +863,8 @@ static void infinite_sizes_are_null(void) {
     close_session();
 }
 
-/* Long waits of one thread or many involuntary context switches are reported as a busy machine. */
+/* Long waits of one thread or many involuntary context switches are reported as
+ * a busy machine. */
 static void a_busy_machine_is_reported(void) {
     static const struct {
         int threads, switches;

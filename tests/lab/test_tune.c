@@ -1,4 +1,5 @@
-/* test_tune.c: tune.c: its choice of threads, with durations that the test sets.
+/* test_tune.c: tune.c: its choice of threads, with durations that the test
+ * sets.
  *
  * test_invariance.c checks that threads change no bit.
  */

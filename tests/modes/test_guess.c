@@ -1,7 +1,7 @@
 /* test_guess.c: speculative decoding by prompt lookup.
  *
- * Tests the draft tokens and their number, and that right and wrong ones do not change the
- * text. */
+ * Tests the draft tokens and their number, and that right and wrong ones do not
+ * change the text. */
 #include "modes/guess.h"
 #include "tests/support/binary.h"
 #include "tests/support/hashmodel.h"
@@ -51,8 +51,8 @@ static void lookup_drafts_what_followed_last_time(void) {
     CHECK(drafts(&g, twice, 5, 100) == 0, "--lookup 0");
 }
 
-/* Checks the number of draft tokens of each pass in a repetitive text; passes[i] is {drafted,
- * accepted}. */
+/* Checks the number of draft tokens of each pass in a repetitive text;
+ * passes[i] is {drafted, accepted}. */
 static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     static const int twos[] = {2, 2, 2, 2};
     for (int i = 0; i < n; i++) {
@@ -63,8 +63,9 @@ static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     }
 }
 
-/* {drafted, accepted}: the number doubles if all are accepted and halves if fewer than half are;
- * after a single rejected token pauses of 1, 2, 4, ... passes. */
+/* {drafted, accepted}: the number doubles if all are accepted and halves if
+ * fewer than half are; after a single rejected token pauses of 1, 2, 4, ...
+ * passes. */
 static void the_number_follows_acceptance(void) {
     static const int up[][2] = {{1, 1},   {2, 2},   {4, 4},  {8, 8},
                                 {15, 15}, {15, 15}, {15, 8}, {15, 7},
@@ -98,12 +99,13 @@ static void rejected_drafts_become_rare(void) {
 
 /* ---- the program -------------------------------------------------------- */
 
-/* The reference output, and the draft tokens of the last run: right ones and all. */
+/* The reference output, and the draft tokens of the last run: right ones and
+ * all. */
 static char plain[1 << 14];
 static long right, ran;
 
-/* Greedy decoding, in which a small model soon repeats itself, and sampling, up to the end of the
- * context. */
+/* Greedy decoding, in which a small model soon repeats itself, and sampling, up
+ * to the end of the context. */
 static void texts_are_the_same(void) {
     static const char *const options[] = {
         "-t 0", "-s 3 -k 2", "-s 4 --repeat-penalty 1.3 -t 0.3 --kv f16",
@@ -133,7 +135,8 @@ static void read_guesses(void) {
             return;
 }
 
-/* Runs the program without draft tokens; its text is what the oracle drafts from then on. */
+/* Runs the program without draft tokens; its text is what the oracle drafts
+ * from then on. */
 static void record(const char *arguments, const char *input) {
     setup.input = input;
     setup.environment = "NORMA_ORACLE=record";
@@ -192,7 +195,8 @@ static void chats_are_the_same(void) {
         check_same(arguments, lines, percent);
 }
 
-/* Draft tokens after a stop string are not sampled: the random numbers of the next answer stay. */
+/* Draft tokens after a stop string are not sampled: the random numbers of the
+ * next answer stay. */
 static void chats_go_on_after_a_stop(void) {
     static const char lines[] = "Once\nThen\n";
     char stories[PATH_MAX], arguments[PATH_MAX + 80];
@@ -211,8 +215,8 @@ static void chats_go_on_after_a_stop(void) {
     }
 }
 
-/* A model with windows of 4 evicts keys more than 64 positions back, except in a chat, where long
- * answers are encoded again. */
+/* A model with windows of 4 evicts keys more than 64 positions back, except in
+ * a chat, where long answers are encoded again. */
 static void chats_with_windows_are_the_same(void) {
     static const char lines[] = "aa\nba ca\naa\n";
     char arguments[80];

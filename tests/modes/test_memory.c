@@ -1,7 +1,8 @@
 /* test_memory.c: failing allocations in every mode.
  *
- * tests/support/wrap.c makes allocations fail. The program then ends with one line, status 1 and no
- * partial file or, if the memory is optional, with the usual result.
+ * tests/support/wrap.c makes allocations fail. The program then ends with one
+ * line, status 1 and no partial file or, if the memory is optional, with the
+ * usual result.
  */
 #include "tests/support/binary.h"
 #include "tests/support/samples.h"
@@ -73,8 +74,8 @@ static int run_with(int command, const char *environment) {
     return run("%s", COMMANDS[command].arguments);
 }
 
-/* The number of allocations, and of growths of memory streams, in a run without failures; 0: it
- * does not run. */
+/* The number of allocations, and of growths of memory streams, in a run without
+ * failures; 0: it does not run. */
 static int count_allocations(int command) {
     int n = 0;
     if (run_with(command, "NORMA_COUNT_ALLOCATIONS=count"))
@@ -89,7 +90,8 @@ static int count_allocations(int command) {
     return n;
 }
 
-/* stderr has one message; the other lines are notes or, with `allows_statistics`, statistics. */
+/* stderr has one message; the other lines are notes or, with
+ * `allows_statistics`, statistics. */
 static bool is_failure(bool allows_statistics) {
     int failures = 0;
     for (const char *line = err, *end; (end = strchr(line, '\n'));
@@ -133,7 +135,8 @@ static void check_failure(int command, int k, const char *and_later) {
     CHECK(files_in("out") == 0, "%s: run %s: left a file", environment, name);
 }
 
-/* Under sanitizers every second allocation, and only one of the two kinds of failure. */
+/* Under sanitizers every second allocation, and only one of the two kinds of
+ * failure. */
 static int step(void) {
 #ifdef SANITIZED
     return 2;

@@ -1,7 +1,7 @@
 /* test_norms.c: the numbers that -m norms prints.
  *
- * Compiles the mode with a virtual clock that advances only in the kernels, by a fixed time for
- * each kernel. All timings are then known to the nanosecond.
+ * Compiles the mode with a virtual clock that advances only in the kernels, by
+ * a fixed time for each kernel. All timings are then known to the nanosecond.
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -79,7 +79,8 @@ static Case make_case(void) {
     return c;
 }
 
-/* Every number is the time of the kernel that it is named after; no ratio is inverted. */
+/* Every number is the time of the kernel that it is named after; no ratio is
+ * inverted. */
 static void numbers_belong_to_their_kernels(void) {
     static const struct {
         const char *key;

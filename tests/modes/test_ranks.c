@@ -1,8 +1,9 @@
-/* test_ranks.c: the program under mpirun: the same text on any number of ranks, and how ranks fail
- * (make test MPI=1).
+/* test_ranks.c: the program under mpirun: the same text on any number of ranks,
+ * and how ranks fail (make test MPI=1).
  *
- * Tests the processes. test_sequences.c tests that all weight types and architectures have the same
- * bits; `make test MPI=1` runs it under mpirun, too.
+ * Tests the processes. test_sequences.c tests that all weight types and
+ * architectures have the same bits; `make test MPI=1` runs it under mpirun,
+ * too.
  */
 #include "kernels/lanes.h"
 
@@ -23,8 +24,8 @@
 
 static char program[PATH_MAX], models[PATH_MAX];
 
-/* Runs a shell command in which $RUN is mpirun with options, $P the program, and $M the folder of
- * models. */
+/* Runs a shell command in which $RUN is mpirun with options, $P the program,
+ * and $M the folder of models. */
 static void launch(const char *command) {
     setenv("NORMA_RUN", "/bin/sh", 1);
     run("-c '%s'", command);
@@ -136,7 +137,8 @@ static void a_failure_is_one_line(void) {
     }
 }
 
-/* If an allocation fails on rank 1 (all from the k-th on), all ranks end, with one message. */
+/* If an allocation fails on rank 1 (all from the k-th on), all ranks end, with
+ * one message. */
 static void an_allocation_failure_on_one_rank_ends_all(void) {
     int ended = 0;
     for (int k = 1; k < 120; k += test_fast() ? 40 : 8) {
@@ -153,8 +155,8 @@ static void an_allocation_failure_on_one_rank_ends_all(void) {
     CHECK(ended > 2, "%d of them failed", ended);
 }
 
-/* The number of processes with `word` in their command line; sends them a signal, if it is not
- * 0. */
+/* The number of processes with `word` in their command line; sends them a
+ * signal, if it is not 0. */
 static int processes(const char *word, int signal_number, int max) {
     DIR *dir = opendir("/proc");
     int n = 0;
@@ -179,9 +181,10 @@ static int processes(const char *word, int signal_number, int max) {
     return n;
 }
 
-/* The child process starts three ranks that would run for minutes; the parent kills one rank as
- * soon as there is output. Not earlier: Open MPI 4.1 itself sometimes hangs (1 of 60) if a rank is
- * killed before MPI_Init() has returned. */
+/* The child process starts three ranks that would run for minutes; the parent
+ * kills one rank as soon as there is output. Not earlier: Open MPI 4.1 itself
+ * sometimes hangs (1 of 60) if a rank is killed before MPI_Init() has
+ * returned. */
 static void check_killed(const char *arguments) {
     static char written[1 << 20];
     char command[PATH_MAX];
@@ -227,7 +230,8 @@ static void a_killed_rank_ends_all(void) {
     check_killed("-n 20 --prompts many");
 }
 
-/* Three ranks read a file that shrinks: each rank that needs the page prints the message. */
+/* Three ranks read a file that shrinks: each rank that needs the page prints
+ * the message. */
 static void a_file_that_shrinks_is_an_error(void) {
     static const char *const commands[] = {
         "timeout 60 $RUN -n 3 $P lost.gguf --samples 1000000 >there 2>err & ",
@@ -248,8 +252,8 @@ static void a_file_that_shrinks_is_an_error(void) {
     }
 }
 
-/* Under mpirun a single rank does not treat its output as a terminal: control characters are
- * written unchanged. */
+/* Under mpirun a single rank does not treat its output as a terminal: control
+ * characters are written unchanged. */
 static void one_rank_writes_the_bytes_of_several(void) {
     for (int n = 1; n <= 2; n++) {
         char command[128];

@@ -1,8 +1,8 @@
 /* amx_model.c: a model of Intel's AMX in plain C.
  *
- * Models the tile instructions as in Intel's manual (Software Developer's Manual, volume 2):
- * shapes, loads, stores and the order of sums. kernels/amx.c is compiled here again with the model
- * in place of the instructions.
+ * Models the tile instructions as in Intel's manual (Software Developer's
+ * Manual, volume 2): shapes, loads, stores and the order of sums. kernels/amx.c
+ * is compiled here again with the model in place of the instructions.
  */
 #define amx_unit amx_model
 #include "tests/support/amx_model.h"
@@ -25,7 +25,8 @@ static float multiply_add(float a, float b, float c) {
     return flushed(fmaf(flushed(a), flushed(b), c));
 }
 
-/* Sums the even and the odd columns separately, adds the two sums, and adds the result to `sum`. */
+/* Sums the even and the odd columns separately, adds the two sums, and adds the
+ * result to `sum`. */
 float amx_model_step(float sum, const float *w, const float *x) {
     float even = 0, odd = 0;
     for (int c = 0; c < COLUMNS; c += 2) {

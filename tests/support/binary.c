@@ -1,5 +1,5 @@
-/* binary.c: runs the program (NORMA_RUN, else ./run) with a chosen folder, input, output, terminal
- * and limits. */
+/* binary.c: runs the program (NORMA_RUN, else ./run) with a chosen folder,
+ * input, output, terminal and limits. */
 #include "tests/support/binary.h"
 #include "tests/support/test.h"
 #include "tests/support/wrap.h"
@@ -84,7 +84,7 @@ static void child(const char *binary, char **args, const int *input,
     alarm(TIME_LIMIT);
     signal(SIGINT, SIG_DFL); /* background processes of a shell ignore it */
     if (setup.terminal)
-        setsid(); /* the next terminal opened becomes the controlling terminal */
+        setsid(); /* the next terminal opened is the controlling one */
     if (chdir(folder))
         _exit(127);
     if (setup.environment)
@@ -169,8 +169,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         abort();
 }
 
-/* Waits until the program has written `text` `times` times and more than `size` bytes. Returns
- * false if it ends first. */
+/* Waits until the program has written `text` `times` times and more than `size`
+ * bytes. Returns false if it ends first. */
 static bool wait_for(pid_t pid, const char *name, const char *text, int times,
                      size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
@@ -191,7 +191,8 @@ static void look_at(int terminal) {
         !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
 }
 
-/* Waits until the program has stopped itself, looks at its terminal, and lets it go on. */
+/* Waits until the program has stopped itself, looks at its terminal, and lets
+ * it go on. */
 static void resume(pid_t pid, int terminal) {
     siginfo_t stopped = {0};
     while (!stopped.si_pid &&

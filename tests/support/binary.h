@@ -1,4 +1,5 @@
-/* binary.h: runs the program with a chosen folder, input, output, terminal and limits. */
+/* binary.h: runs the program with a chosen folder, input, output, terminal and
+ * limits. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -9,8 +10,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* When Ctrl-C is sent: after the first output, when the program has a handler, when it is blocked
- * on its output, or when it prompts for a line on its terminal (then as a key). */
+/* When Ctrl-C is sent: after the first output, when the program has a handler,
+ * when it is blocked on its output, or when it prompts for a line on its
+ * terminal (then as a key). */
 typedef enum {
     NEVER,
     AT_OUTPUT,
@@ -29,9 +31,9 @@ typedef struct {
     bool closed_output;  /* a pipe without a reader */
     bool blocked_output; /* a full pipe whose reader does not read */
     bool terminal;       /* standard input is a terminal */
-    const char *const *
-        typed; /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the answer,
-                   \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
+    /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the
+     * answer, \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
+    const char *const *typed;
     int closed;     /* closed descriptors, as a sum of 1 << descriptor */
     long file_size; /* max bytes of a file (ulimit -f); 0: no limit */
     const char *environment; /* "NAME=VALUE" */
@@ -58,8 +60,8 @@ const char *inside(const char *name);
 void write_file(const char *name, const char *text);
 int files_in(const char *name);
 
-/* Runs the program with these arguments, separated by spaces ('one argument' may be quoted).
- * Returns the status. */
+/* Runs the program with these arguments, separated by spaces ('one argument'
+ * may be quoted). Returns the status. */
 int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Checks that the run succeeds. */
@@ -68,6 +70,6 @@ int run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool one_line(const char *text);
 
-/* Checks that a run ends with this status, without output, and with one line on stderr that
- * contains `mention`. */
+/* Checks that a run ends with this status, without output, and with one line on
+ * stderr that contains `mention`. */
 void check_refused(int expected, const char *mention, const char *arguments);

@@ -1,7 +1,8 @@
-/* book.c: compares a chapter and its translation with the tests of their statements.
+/* book.c: compares a chapter and its translation with the tests of their
+ * statements.
  *
- * Records the numbers that the tests computed for their statements and compares them with the
- * numbers in the chapters.
+ * Records the numbers that the tests computed for their statements and compares
+ * them with the numbers in the chapters.
  */
 #include "base/file.h"
 
@@ -42,8 +43,8 @@ static const Statement *statement(int i) {
                           : &book->tables[1][i - book->n[0]];
 }
 
-/* The index of the test named after a statement's arrow; tests_of(book) for a command or the file
- * `given`; else -1. */
+/* The index of the test named after a statement's arrow; tests_of(book) for a
+ * command or the file `given`; else -1. */
 static int shown_by(const char *text, const char *end) {
     const char *arrow =
         memmem(text, (size_t)(end - text), "→ `", strlen("→ `"));
@@ -62,8 +63,8 @@ static int shown_by(const char *text, const char *end) {
                : -1;
 }
 
-/* Every test is named in the chapter, in this order; every statement names its test, command or
- * file. */
+/* Every test is named in the chapter, in this order; every statement names its
+ * test, command or file. */
 static void every_statement_is_shown(void) {
     const int tests = tests_of(book);
     for (int c = 0; c < 2; c++) {
@@ -90,8 +91,8 @@ static void every_statement_is_shown(void) {
     }
 }
 
-/* Numbers that no test computes, because they are given or measured. Lines "STATEMENT: ..." list
- * each number as often as it occurs in the statement. */
+/* Numbers that no test computes, because they are given or measured. Lines
+ * "STATEMENT: ..." list each number as often as it occurs in the statement. */
 typedef struct {
     Number numbers[MAX_STATEMENTS + 1][MAX_NUMBERS];
     int n[MAX_STATEMENTS + 1];
@@ -121,7 +122,8 @@ static Given *read_given(const char *path) {
     return given;
 }
 
-/* Removes a number from a statement's given numbers. Returns false if it is not there. */
+/* Removes a number from a statement's given numbers. Returns false if it is not
+ * there. */
 static bool take_given(Given *given, int number, const char *text) {
     for (int i = 0; i < given->n[number]; i++) {
         if (strcmp(text, given->numbers[number][i].text) != 0)
@@ -132,8 +134,9 @@ static bool take_given(Given *given, int number, const char *text) {
     return false;
 }
 
-/* Whether a statement's number is given or computed by its test. Outside of statements, a number of
- * four characters or more may be computed by any test. */
+/* Whether a statement's number is given or computed by its test. Outside of
+ * statements, a number of four characters or more may be computed by any
+ * test. */
 static bool is_covered(const Number *n, int number, Given *given) {
     const bool prose = number == PROSE;
     if (take_given(given, number, n->text))
@@ -159,8 +162,8 @@ static bool is_shown(double value, const Chapter *c, int number) {
     return false;
 }
 
-/* Every number of the chapters is computed by a test or given; every computed number is in the
- * chapters. */
+/* Every number of the chapters is computed by a test or given; every computed
+ * number is in the chapters. */
 static void every_number_is_covered(void) {
     for (int c = 0; c < 2; c++) {
         Chapter chapter;

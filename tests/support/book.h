@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-/* The test of a statement; its name follows the statement's arrow in the chapter. */
+/* The test of a statement; its name follows the statement's arrow in the
+ * chapter. */
 typedef struct {
     const char *name;
     void (*test)(void);
@@ -15,28 +16,32 @@ typedef struct {
 /* A chapter and its tests, in the chapter's order, in up to two tables. */
 typedef struct {
     const char *chapters[2]; /* English, Chinese */
-    /* file of numbers that no test computes: lines "STATEMENT: ...", 0 for other prose */
+    /* file of numbers that no test computes: lines "STATEMENT: ...", 0 for
+     * other prose */
     const char *given;
     int n_statements; /* of each chapter */
     const Statement *tables[2];
     int n[2];
 } Book;
 
-/* Runs the tests, then checks the chapters: every statement names a test, a command or, for
- * measurements made elsewhere, the file `given`. Each of its numbers is computed by its test or
- * given. Both languages have the same numbers. */
+/* Runs the tests, then checks the chapters: every statement names a test, a
+ * command or, for measurements made elsewhere, the file `given`. Each of its
+ * numbers is computed by its test or given. Both languages have the same
+ * numbers. */
 void book_test(const Book *book);
 
-/* Declares the numbers of the running test's statement: it must contain each of them and, except
- * for given numbers, no others. They are closed forms or computed in double precision. */
+/* Declares the numbers of the running test's statement: it must contain each of
+ * them and, except for given numbers, no others. They are closed forms or
+ * computed in double precision. */
 #define HOLDS(...)                                                             \
     holds((const double[]){__VA_ARGS__},                                       \
           sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 void holds(const double *values, size_t n);
 
-/* Declares that the numbers of the running test's statement cannot be computed, because a file is
- * missing. */
+/* Declares that the numbers of the running test's statement cannot be computed,
+ * because a file is missing. */
 void holds_unknown(void);
 
-/* Checks that the statements of two chapters have the same numbers, equally often, to the digit. */
+/* Checks that the statements of two chapters have the same numbers, equally
+ * often, to the digit. */
 void same_numbers(const char *english, const char *chinese);

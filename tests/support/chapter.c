@@ -1,5 +1,5 @@
-/* chapter.c: reads a chapter of docs/: its statements and their numbers. book.c checks the
- * numbers. */
+/* chapter.c: reads a chapter of docs/: its statements and their numbers. book.c
+ * checks the numbers. */
 #include "base/file.h"
 
 #include "tests/support/chapter.h"
@@ -70,7 +70,8 @@ bool number_shows(const Number *n, double value) {
     return fabs(value - n->value) <= n->half * (1 + 1e-6) + 4e-16 * fabs(value);
 }
 
-/* The end of the code, the address or the file name of a picture that begins at `at`; else `at`. */
+/* The end of the code, the address or the file name of a picture that begins at
+ * `at`; else `at`. */
 static const char *skip_code(const char *at, const char *line) {
     if (at == line && begins(at, "```")) {
         /* numbers in programs' output count */

@@ -26,18 +26,20 @@ typedef struct {
     int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if there is one; the
- * caller frees it. NULL if the file is missing. */
+/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if
+ * there is one; the caller frees it. NULL if the file is missing. */
 char *chapter_text(const char *path);
 
-/* A statement begins with "**N.** " at the start of a line and ends at the next statement or
- * heading ("# " or "## "). Digits in names (float32), code, commands, addresses and pictures are
- * not numbers. Returns -1 if the file is missing. */
+/* A statement begins with "**N.** " at the start of a line and ends at the next
+ * statement or heading ("# " or "## "). Digits in names (float32), code,
+ * commands, addresses and pictures are not numbers. Returns -1 if the file is
+ * missing. */
 int chapter_open(Chapter *c, const char *path);
 void chapter_close(Chapter *c);
 
 /* Whether the value, rounded to the number's digits, equals the number. */
 bool number_shows(const Number *n, double value);
 
-/* Reads a number at the beginning of a text. Returns its length; 0: no number. */
+/* Reads a number at the beginning of a text. Returns its length; 0: no
+ * number. */
 size_t number_read(Number *n, const char *text);

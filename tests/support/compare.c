@@ -1,4 +1,5 @@
-/* compare.c: the largest magnitude and the largest difference of arrays, norms by their formula. */
+/* compare.c: the largest magnitude and the largest difference of arrays, norms
+ * by their formula. */
 #include "norm.h"
 
 #include "tests/support/norm_inputs.h"

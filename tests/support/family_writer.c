@@ -1,7 +1,8 @@
 /* family_writer.c: small models of other families than LLaMA, as folders.
  *
- * Reads tests/golden/families/NAME.json, written by scripts/families.py, and computes the weights
- * that this script defines. folder_writer.c writes the folders.
+ * Reads tests/golden/families/NAME.json, written by scripts/families.py, and
+ * computes the weights that this script defines. folder_writer.c writes the
+ * folders.
  */
 #include "base/file.h"
 #include "formats/json.h"
@@ -64,7 +65,8 @@ static bool ends_with(const char *name, const char *end) {
     return n >= length && !strcmp(name + n - length, end);
 }
 
-/* Computes the values of a tensor: a bias, a norm, the embedding or another matrix. adds_one: gamma
+/* Computes the values of a tensor: a bias, a norm, the embedding or another
+ * matrix. adds_one: gamma
  * - 1 is stored. */
 static void fill_part(FolderPart *p, uint64_t seed, uint64_t id,
                       bool adds_one) {

@@ -1,5 +1,5 @@
-/* folder_writer.c: writes a Model as a Hugging Face folder: config.json, safetensors files with or
- * without an index.
+/* folder_writer.c: writes a Model as a Hugging Face folder: config.json,
+ * safetensors files with or without an index.
  *
  * Tests that need an invalid folder change its files.
  */
@@ -54,8 +54,8 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c,
     return p;
 }
 
-/* The index, in the layout of adjacent pairs, of the row with index `row` in the layout of
- * halves. */
+/* The index, in the layout of adjacent pairs, of the row with index `row` in
+ * the layout of halves. */
 static int row_in_pairs(const Config *c, int row) {
     const int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1)
@@ -240,8 +240,7 @@ int folder_write_parts(FolderPart *parts, int n, const char *folder,
     return write_weights(&f, folder) ? -1 : 0;
 }
 
-/* ---- config.json -------------------------------------------------------------------------------
- */
+/* ---- config.json --------------------------------------------------------- */
 
 static void write_experts_options(FILE *out, const Model *m, const char *type) {
     const Config *c = &m->config;

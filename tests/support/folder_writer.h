@@ -17,8 +17,8 @@ typedef struct {
     const char *options;
 } FolderForm;
 
-/* Writes a model as a folder, with rows of queries and keys permuted for RoPE in halves. Returns -1
- * on failure. */
+/* Writes a model as a folder, with rows of queries and keys permuted for RoPE
+ * in halves. Returns -1 on failure. */
 int folder_write(const Model *m, const char *folder, const FolderForm *form);
 
 typedef struct {

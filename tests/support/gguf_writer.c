@@ -1,6 +1,8 @@
-/* gguf_writer.c: writes GGUF files for tests, according to the format's specification.
+/* gguf_writer.c: writes GGUF files for tests, according to the format's
+ * specification.
  *
- * Checks nothing, so that tests can write invalid files. hashmodel.c computes the weights.
+ * Checks nothing, so that tests can write invalid files. hashmodel.c computes
+ * the weights.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -290,8 +292,8 @@ static void rename_all(GgufFile *f, const char *from, const char *to) {
     }
 }
 
-/* Replaces several tensors, whose names are separated by spaces, by one tensor of all their
- * rows. */
+/* Replaces several tensors, whose names are separated by spaces, by one tensor
+ * of all their rows. */
 static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
     char full[64], list[64], *next = list;
     float *values = malloc(1 << 22);
@@ -460,7 +462,8 @@ void gguf_convert(GgufFile *f, Type type) {
     gguf_place(f);
 }
 
-/* Writes random blocks with small float16 scales and offsets, so that the weights are small. */
+/* Writes random blocks with small float16 scales and offsets, so that the
+ * weights are small. */
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
     const size_t weights = (size_t)TYPES[t->stored].weights,

@@ -28,7 +28,8 @@ typedef struct {
     float *values; /* owned */
 } GgufTensor;
 
-/* A GGUF file under construction. Tests may change any field before it is written. */
+/* A GGUF file under construction. Tests may change any field before it is
+ * written. */
 typedef struct {
     uint32_t magic, version;
     uint64_t n_keys_claimed, n_tensors_claimed; /* 0: n_keys, n_tensors */
@@ -51,7 +52,8 @@ typedef struct {
     bool rope_factors;
 } Relative;
 
-/* The models of scripts/relatives.py, whose float64 logits are in tests/golden. */
+/* The models of scripts/relatives.py, whose float64 logits are in
+ * tests/golden. */
 typedef struct {
     const char *name;
     HashModel model;
@@ -66,14 +68,15 @@ void gguf_make(GgufFile *f, const HashModel *m, int head_size);
 void gguf_make_relative(GgufFile *f, const HashModel *m, const Relative *r);
 void gguf_free(GgufFile *f);
 
-/* Makes the file of a random model of one of GGUF_FAMILIES (layers unlike LLaMA's), with the usual
- * keys. */
+/* Makes the file of a random model of one of GGUF_FAMILIES (layers unlike
+ * LLaMA's), with the usual keys. */
 extern const char *const GGUF_FAMILIES[];
 enum { N_GGUF_FAMILIES = 8, FAMILY_WINDOW = 5 };
 void gguf_make_family(GgufFile *f, const HashModel *m,
                       const char *architecture);
 
-/* The name of a key of the architecture. The string is valid until the next 4 calls. */
+/* The name of a key of the architecture. The string is valid until the next 4
+ * calls. */
 const char *gguf_key(const Relative *r, const char *name);
 
 /* Adds or replaces a metadata key. */
@@ -89,12 +92,14 @@ void gguf_remove(GgufFile *f, const char *name);
 /* Finds a tensor. Returns NULL if it is missing. */
 GgufTensor *gguf_tensor(GgufFile *f, const char *name);
 
-/* Adds a tensor with random values, chosen by `id`: mean + width * [-0.5, 0.5). */
+/* Adds a tensor with random values, chosen by `id`: mean + width * [-0.5,
+ * 0.5). */
 GgufTensor *gguf_add(GgufFile *f, const char *name, int rows, int cols,
                      float mean, float width, uint64_t id);
 
-/* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values` accordingly. For other block
- * types random blocks are written, independent of `values`. */
+/* Stores all matrices as F32, F16, BF16 or Q8_0 and rounds `values`
+ * accordingly. For other block types random blocks are written, independent of
+ * `values`. */
 void gguf_convert(GgufFile *f, Type type);
 
 /* Places the tensors one after another, at multiples of 64. */
@@ -105,13 +110,14 @@ typedef struct {
     int type;
 } GgufPiece;
 
-/* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with last[n_last] as its last
- * pieces. Returns -1 on failure. */
+/* Adds the tokenizer of hashtokenizer_write() in SentencePiece form, with
+ * last[n_last] as its last pieces. Returns -1 on failure. */
 int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
                        int n_last);
 
 /* Writes the file. Returns -1 on failure. */
 int gguf_write(const GgufFile *f, const char *path);
 
-/* Writes and frees the file, then opens it as a model with its tokenizer. Returns -1 on failure. */
+/* Writes and frees the file, then opens it as a model with its tokenizer.
+ * Returns -1 on failure. */
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t);

@@ -1,6 +1,7 @@
 /* json_check.c: checks the syntax of JSON that the program writes.
  *
- * Each function returns the first byte after the part that it read; NULL on a syntax error.
+ * Each function returns the first byte after the part that it read; NULL on a
+ * syntax error.
  */
 #include "tests/support/json_check.h"
 #include "tests/support/test.h"

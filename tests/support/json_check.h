@@ -3,5 +3,6 @@
 
 #include <stdbool.h>
 
-/* Whether text is one JSON value (RFC 8259), possibly with white space around it. */
+/* Whether text is one JSON value (RFC 8259), possibly with white space around
+ * it. */
 bool json_valid(const char *text);

@@ -1,4 +1,5 @@
-/* norm_half.c: RMSNorm in half precision. Models do not run it: it shows what the roundings do. */
+/* norm_half.c: RMSNorm in half precision. Models do not run it: it shows what
+ * the roundings do. */
 #include "tests/support/norm_half.h"
 #include "kernels/lanes.h"
 #include "norm.h"

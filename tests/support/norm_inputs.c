@@ -1,8 +1,8 @@
 /* norm_inputs.c: difficult inputs of norms, and their exact results.
  *
- * Makes the same input sets as scripts/make_norm_golden.py, computes both norms and their gradients
- * in double precision, and reads PyTorch's error on each set (tests/golden/norm_errors.txt). Used
- * by test_norm.c and test_backward.c.
+ * Makes the same input sets as scripts/make_norm_golden.py, computes both norms
+ * and their gradients in double precision, and reads PyTorch's error on each
+ * set (tests/golden/norm_errors.txt). Used by test_norm.c and test_backward.c.
  */
 #include "norm.h"
 
@@ -64,8 +64,9 @@ void norm_inputs(NormInputs *in, NormSet set, int dim) {
         }
 }
 
-/* y and the gradients of one token. The mean is computed from differences to x[0], so that a
- * constant token has no deviations. For RMSNorm the mean is 0 by definition. */
+/* y and the gradients of one token. The mean is computed from differences to
+ * x[0], so that a constant token has no deviations. For RMSNorm the mean is 0
+ * by definition. */
 static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind,
                         int t) {
     const int dim = in->dim;

@@ -27,9 +27,10 @@ static inline void layernorm(float *y, const float *x, const float *gamma,
 enum { N_NORM_DIMS = 10, NORM_TOKENS = 8, NORM_MAX_DIM = 8192 };
 extern const int NORM_DIMS[N_NORM_DIMS];
 
-/* Random values in [-1, 1); TINY: times 1e-20; TINY_NO_EPS: the same with eps = 0 instead of 1e-5;
- * HUGE: times 1e18, so that sums of squares overflow float32; CONSTANT: all equal; SPIKE: one
- * element of 1000 among 0.01; OFFSET: around 5; FAR_OFFSET: around 1000. */
+/* Random values in [-1, 1); TINY: times 1e-20; TINY_NO_EPS: the same with eps =
+ * 0 instead of 1e-5; HUGE: times 1e18, so that sums of squares overflow
+ * float32; CONSTANT: all equal; SPIKE: one element of 1000 among 0.01; OFFSET:
+ * around 5; FAR_OFFSET: around 1000. */
 typedef enum {
     SET_RANDOM,
     SET_TINY,
@@ -54,8 +55,8 @@ typedef struct {
 /* The inputs of a set for one of NORM_DIMS. */
 void norm_inputs(NormInputs *in, NormSet set, int dim);
 
-/* Results in double precision, [NORM_TOKENS][dim]; dgamma: the contribution of each token. (Its
- * contribution to dbeta is dy.) */
+/* Results in double precision, [NORM_TOKENS][dim]; dgamma: the contribution of
+ * each token. (Its contribution to dbeta is dy.) */
 typedef struct {
     double y[NORM_TOKENS * NORM_MAX_DIM], dx[NORM_TOKENS * NORM_MAX_DIM],
         dgamma[NORM_TOKENS * NORM_MAX_DIM];
@@ -66,10 +67,10 @@ void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind);
 /* The distance between float32 numbers near `value`. */
 double ulp(double value);
 
-/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`, of its own
- * exact[i]. Infinite for NaN. */
+/* The largest error of found[n] in ulp of the largest |exact[i]| or, if `each`,
+ * of its own exact[i]. Infinite for NaN. */
 double error_in_ulp(const float *found, const double *exact, int n, bool each);
 
-/* PyTorch's largest float32 error on a set, over all dims, of "y" (RMSNorm: in ulp of each
- * element), "dx" or one token's "dgamma". -1: not listed. */
+/* PyTorch's largest float32 error on a set, over all dims, of "y" (RMSNorm: in
+ * ulp of each element), "dx" or one token's "dgamma". -1: not listed. */
 double pytorch_error(NormKind kind, const char *quantity, NormSet set);

@@ -1,10 +1,11 @@
 /* oracle.c: draft tokens of known quality.
  *
- * The tests, and the program that they run, are linked with --wrap for the functions in WRAPPED of
- * the Makefile, as for wrap.c. With NORMA_ORACLE=record in the environment the program drafts no
- * tokens and writes the ids of its text to the file "oracle". With NORMA_ORACLE=PERCENT each pass
- * runs the max number of draft tokens: the ids in that file, PERCENT of them replaced by wrong
- * ones, then token 1 (which is all if there is no file).
+ * The tests, and the program that they run, are linked with --wrap for the
+ * functions in WRAPPED of the Makefile, as for wrap.c. With NORMA_ORACLE=record
+ * in the environment the program drafts no tokens and writes the ids of its
+ * text to the file "oracle". With NORMA_ORACLE=PERCENT each pass runs the max
+ * number of draft tokens: the ids in that file, PERCENT of them replaced by
+ * wrong ones, then token 1 (which is all if there is no file).
  */
 #include "modes/guess.h"
 #include "tests/support/hashmodel.h"

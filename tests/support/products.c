@@ -1,5 +1,5 @@
-/* products.c: checks that a product has the same bits in parts of rows and tokens, with threads,
- * and from panels. */
+/* products.c: checks that a product has the same bits in parts of rows and
+ * tokens, with threads, and from panels. */
 #include "base/memory.h"
 #include "kernels/matmul.h"
 #include "kernels/panels.h"
@@ -34,8 +34,8 @@ float product_before(int i) {
     return 0.5f + (float)(i % 5);
 }
 
-/* Computes n_rows rows and `max` tokens at a time into wider rows, whose other elements must not
- * change. */
+/* Computes n_rows rows and `max` tokens at a time into wider rows, whose other
+ * elements must not change. */
 static void check_pieces(const Product *p, int n_rows, int max) {
     static float pieces[PRODUCT_TOKENS * (PRODUCT_ROWS + GAP)];
     const Tensor *w = p->w;

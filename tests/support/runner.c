@@ -1,12 +1,13 @@
-/* runner.c: runs each suite in its own process, at most one per processor at a time.
+/* runner.c: runs each suite in its own process, at most one per processor at a
+ * time.
  *
  *     tests/all           every suite that is linked
  *     tests/all A B ...   these suites
  *     tests/all A         this suite, in this process
  *
- * NORMA_JOBS limits the number of processes; NORMA_TEST names the only test to run. Failures are
- * repeated at the end. The suite `growth` runs in the program tests/growth,
- * which counts the steps of the code that reads files (steps.c).
+ * NORMA_JOBS limits the number of processes; NORMA_TEST names the only test to
+ * run. Failures are repeated at the end. The suite `growth` runs in the program
+ * tests/growth, which counts the steps of the code that reads files (steps.c).
  */
 #include "base/clock.h"
 #include "base/process.h"
@@ -95,8 +96,8 @@ static void add_failure(const char *suite, const char *what) {
              what);
 }
 
-/* Prints the output of a suite, except its counts, its failures and the reasons for skipped tests,
- * which are collected. */
+/* Prints the output of a suite, except its counts, its failures and the reasons
+ * for skipped tests, which are collected. */
 static void report(const Suite *s, int state) {
     bool found = false;
     int counts[3] = {0};
@@ -163,9 +164,8 @@ static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
     if (strcmp(name, program) != 0)
         execl(name, name, s->name, (char *)NULL);
-    signal(
-        SIGINT,
-        SIG_DFL); /* a shell ignores it in background jobs, and children inherit that */
+    /* a shell ignores it in background jobs, and children inherit that */
+    signal(SIGINT, SIG_DFL);
     ranks_open();
     test_begin();
     s->run();

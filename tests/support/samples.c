@@ -1,4 +1,5 @@
-/* samples.c: a small model of each format, with its tokenizer, as files in a folder. */
+/* samples.c: a small model of each format, with its tokenizer, as files in a
+ * folder. */
 #include "formats/gguf_file.h"
 #include "kernels/tensor.h"
 #include "model.h"
@@ -32,8 +33,8 @@ static int write_text(const char *path, const char *text) {
     return f && fputs(text, f) >= 0 && fclose(f) == 0 ? 0 : -1;
 }
 
-/* Copies a tokenizer.json of tests/golden with only its first 16 merges, because each merge
- * allocates memory. */
+/* Copies a tokenizer.json of tests/golden with only its first 16 merges,
+ * because each merge allocates memory. */
 static int write_tokenizer(const char *from, const char *to) {
     static char text[1 << 15];
     FILE *source = fopen(from, "rb");
@@ -77,7 +78,8 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
     return status;
 }
 
-/* Writes a folder with a model of vocab_size tokens, its weights in n_files files. */
+/* Writes a folder with a model of vocab_size tokens, its weights in n_files
+ * files. */
 static int write_folder(const char *folder, const char *scratch, int vocab_size,
                         int n_files) {
     const HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
@@ -172,8 +174,9 @@ static int write_family(const char *folder, const char *name) {
     return status;
 }
 
-/* Writes a model with seven layers, because every sixth layer of Gemma 3 has no window, and with a
- * context longer than a window's cache. Gemma 2 is always tied. */
+/* Writes a model with seven layers, because every sixth layer of Gemma 3 has no
+ * window, and with a context longer than a window's cache. Gemma 2 is always
+ * tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
     const HashModel model = {
         32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};

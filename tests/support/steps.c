@@ -1,8 +1,10 @@
-/* steps.c: counts the basic blocks executed by the code that reads files and texts.
+/* steps.c: counts the basic blocks executed by the code that reads files and
+ * texts.
  *
- * The compiler calls the function below at the beginning of each basic block of base/, text/,
- * formats/ and tokenizer.c (Makefile: COUNTED), also in comparisons called by qsort. The C library
- * is not counted, and counts are not exact with several threads.
+ * The compiler calls the function below at the beginning of each basic block of
+ * base/, text/, formats/ and tokenizer.c (Makefile: COUNTED), also in
+ * comparisons called by qsort. The C library is not counted, and counts are not
+ * exact with several threads.
  */
 #include "tests/support/steps.h"
 #include "tests/support/test.h"

@@ -3,6 +3,6 @@
 
 #include <stdint.h>
 
-/* Number of basic blocks executed in base/, text/, formats/ and tokenizer.c; counted only
- * in tests/growth. */
+/* Number of basic blocks executed in base/, text/, formats/ and tokenizer.c;
+ * counted only in tests/growth. */
 extern uint64_t steps_taken;

@@ -1,5 +1,5 @@
-/* test.c: counts of one suite, its temporary folder, capture of stderr, paths of real
- * checkpoints. */
+/* test.c: counts of one suite, its temporary folder, capture of stderr, paths
+ * of real checkpoints. */
 #include "base/file.h"
 
 #include "tests/support/test.h"
@@ -89,7 +89,8 @@ const char *real_checkpoint(const char *name) {
     return file_exists(path) ? path : NULL;
 }
 
-/* stderr is captured in a file, which keeps the message of a sanitizer that ends the process. */
+/* stderr is captured in a file, which keeps the message of a sanitizer that
+ * ends the process. */
 static int true_stderr = -1, hidden_stderr = -1;
 static char hidden_text[1 << 14];
 

@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Runs and counts a test. Fails the running test with a message. Skips the running test. */
+/* Runs and counts a test. Fails the running test with a message. Skips the
+ * running test. */
 void test_run(const char *name, void (*test)(void));
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -21,7 +22,8 @@ void test_skip(const char *why);
 
 #define TEST(f) test_run(#f, f)
 
-/* CHECK(condition, "found %d", value): ends the test with a failure if the condition is false. */
+/* CHECK(condition, "found %d", value): ends the test with a failure if the
+ * condition is false. */
 #define CHECK(condition, ...)                                                  \
     do {                                                                       \
         if (!(condition)) {                                                    \
@@ -30,39 +32,42 @@ void test_skip(const char *why);
         }                                                                      \
     } while (0)
 
-/* Called before and after a suite: make and remove its temporary folder. test_counts() prints the
- * numbers of tests and returns whether one failed. */
+/* Called before and after a suite: make and remove its temporary folder.
+ * test_counts() prints the numbers of tests and returns whether one failed. */
 void test_begin(void);
 void test_end(void);
 int test_counts(void);
 
-/* temporary_folder() makes a new folder with a unique name and writes its path; folder_remove()
- * removes a folder with its contents. */
+/* temporary_folder() makes a new folder with a unique name and writes its path;
+ * folder_remove() removes a folder with its contents. */
 void temporary_folder(char *path, size_t room);
 void folder_remove(const char *path);
 
-/* A path in the temporary folder of this run. The string is valid until the next 8 calls. */
+/* A path in the temporary folder of this run. The string is valid until the
+ * next 8 calls. */
 const char *temporary(const char *name);
 
 /* Replaces the first `old` in a file by `new`; aborts if it is missing. */
 void replace_in_file(const char *path, const char *old, const char *new);
 
-/* The path of a file in the folder NORMA_CHECKPOINTS. NULL if it is missing; the test then calls
- * test_skip(NO_CHECKPOINTS). */
+/* The path of a file in the folder NORMA_CHECKPOINTS. NULL if it is missing;
+ * the test then calls test_skip(NO_CHECKPOINTS). */
 const char *real_checkpoint(const char *name);
 #define NO_CHECKPOINTS                                                                                            \
     "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own " \
     "models), llama32k.bin, minimind/tokenizer.json"
 
-/* Between these calls stderr is captured; stderr_show() returns the number of its lines. */
+/* Between these calls stderr is captured; stderr_show() returns the number of
+ * its lines. */
 void stderr_hide(void);
 int stderr_show(void);
 
 /* The first 16383 bytes of the captured stderr. */
 const char *stderr_text(void);
 
-/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether the loops that `make test` shortens
- * run in full: under the sanitizers, and if NORMA_THOROUGH is set, as in .ci/run. */
+/* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether the loops that
+ * `make test` shortens run in full: under the sanitizers, and if NORMA_THOROUGH
+ * is set, as in .ci/run. */
 bool test_fast(void);
 bool test_thorough(void);
 
@@ -73,7 +78,8 @@ bool test_plain(void);
 double largest(const float *x, int n);
 double largest_difference(const float *x, const float *y, int n);
 
-/* Defined under sanitizers, which map terabytes and may print more than one line. */
+/* Defined under sanitizers, which map terabytes and may print more than one
+ * line. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED
 #elif defined(__has_feature)

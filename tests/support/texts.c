@@ -1,7 +1,8 @@
-/* texts.c: compares the tokens of random texts with tests/golden/tokens_NAME.bin.
+/* texts.c: compares the tokens of random texts with
+ * tests/golden/tokens_NAME.bin.
  *
- * scripts/golden_tokens.py defines the texts and writes these files. This file makes the same
- * texts, from the same integer hash.
+ * scripts/golden_tokens.py defines the texts and writes these files. This file
+ * makes the same texts, from the same integer hash.
  */
 #include "base/file.h"
 #include "text/pieces.h"
@@ -248,8 +249,8 @@ static uint32_t hash_vocabulary(const Tokenizer *t) {
     return h;
 }
 
-/* The text with invalid UTF-8 replaced by U+FFFD, without norma's code. Returns whether it was
- * valid. */
+/* The text with invalid UTF-8 replaced by U+FFFD, without norma's code. Returns
+ * whether it was valid. */
 static bool replace_invalid(Draw *d, char *to, int *n) {
     bool valid = true;
     *n = 0;

@@ -1,21 +1,26 @@
-/* wrap.c: replaces system functions: mapped files end at an inaccessible page, and allocations can
- * fail.
+/* wrap.c: replaces system functions: mapped files end at an inaccessible page,
+ * and allocations can fail.
  *
- * The tests, and the program that they run (build/VARIANT/tests/run), are linked with --wrap for
- * the functions in WRAPPED of the Makefile: calls of malloc in the sources become calls of
- * __wrap_malloc.
+ * The tests, and the program that they run (build/VARIANT/tests/run), are
+ * linked with --wrap for the functions in WRAPPED of the Makefile: calls of
+ * malloc in the sources become calls of __wrap_malloc.
  *
- * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so reading past its
- *   end is fatal. NORMA_REAL_MAPS in the environment disables this.
- * - Sessions. With NORMA_PLAIN in the environment every session is plain, as with --plain.
- * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY microseconds longer.
+ * - Guard pages. A mapped file is a copy that ends at an inaccessible page, so
+ *   reading past its end is fatal. NORMA_REAL_MAPS in the environment disables
+ *   this.
+ * - Sessions. With NORMA_PLAIN in the environment every session is plain, as
+ *   with --plain.
+ * - Slow messages. With MPI every exchange takes NORMA_MESSAGE_DELAY
+ *   microseconds longer.
  * - The clock. `virtual_clock`, if set by a test, replaces nanoseconds().
- * - Involuntary context switches. `processors_lost`, if set by a test, replaces the system's
- *   number.
- * - Available memory. `bytes_available`, if set by a test, replaces the system's number.
- * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the K-th allocation fail,
- *   "K+" all from the K-th on; NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file.
- *   Allocations inside the C library never fail.
+ * - Involuntary context switches. `processors_lost`, if set by a test, replaces
+ *   the system's number.
+ * - Available memory. `bytes_available`, if set by a test, replaces the
+ *   system's number.
+ * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the
+ *   K-th allocation fail, "K+" all from the K-th on;
+ *   NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file. Allocations
+ *   inside the C library never fail.
  */
 #include "base/clock.h"
 #include "model.h"
@@ -101,8 +106,8 @@ static bool fails(void) {
     return true;
 }
 
-/* Allocations after main() do not fail, because gcov allocates. With GCOV_PREFIX gcov cannot write,
- * and its messages are dropped. */
+/* Allocations after main() do not fail, because gcov allocates. With
+ * GCOV_PREFIX gcov cannot write, and its messages are dropped. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
     const long allocations = n_allocations;
@@ -182,15 +187,17 @@ typedef struct {
 
 static Guarded maps[MAX_MAPS];
 
-/* Bytes between the end of the file and the guard page. Data of binary files must stay aligned to 4
- * bytes (the smallest general.alignment of GGUF); texts need no alignment. */
+/* Bytes between the end of the file and the guard page. Data of binary files
+ * must stay aligned to 4 bytes (the smallest general.alignment of GGUF); texts
+ * need no alignment. */
 static size_t bytes_before_guard(int fd, size_t size) {
     char start[64];
     const ssize_t n = pread(fd, start, sizeof start, 0);
     return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
 }
 
-/* Copies a file to a file in memory, so that pages dropped by memory_advise() can be read again. */
+/* Copies a file to a file in memory, so that pages dropped by memory_advise()
+ * can be read again. */
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
     const int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
@@ -271,8 +278,8 @@ WRAP(int, munmap, void *data, size_t size) {
 #include <mpi.h>
 #include <time.h>
 
-/* Polls instead of sleeping, because a sleep may last much longer. Lets MPI process other
- * messages. */
+/* Polls instead of sleeping, because a sleep may last much longer. Lets MPI
+ * process other messages. */
 static void wait_longer(void) {
     int there;
     const char *delay = getenv("NORMA_MESSAGE_DELAY");

@@ -1,4 +1,5 @@
-/* wrap.h: what tests replace in the program, besides the functions of wrap.c. */
+/* wrap.h: what tests replace in the program, besides the functions of
+ * wrap.c. */
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +11,8 @@ extern void (*before_allocation)(void);
 /* Replaces the clock nanoseconds(), if not NULL. */
 extern uint64_t (*virtual_clock)(void);
 
-/* Replaces the number of involuntary context switches; -1: the system's number. */
+/* Replaces the number of involuntary context switches; -1: the system's
+ * number. */
 extern long processors_lost;
 
 /* Replaces the available memory, in bytes; 0: the system's number. */

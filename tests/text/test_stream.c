@@ -86,8 +86,7 @@ static void write_text(Channel *c, const char *s) {
     stream_write(&c->stream, s, (int)strlen(s));
 }
 
-/* ---- a pipe -----------------------------------------------------------------------------------
- */
+/* ---- a pipe -------------------------------------------------------------- */
 
 static void characters_are_written_whole(void) {
     static const char *const characters[] = {"\xc3\xa9", "\xe4\xb8\xad",
@@ -149,8 +148,7 @@ static void text_is_flushed_after_a_while(void) {
     close_channel(&c);
 }
 
-/* ---- a terminal --------------------------------------------------------------------------------
- */
+/* ---- a terminal ---------------------------------------------------------- */
 
 static void a_terminal_gets_only_text(void) {
     static const struct {
@@ -229,8 +227,8 @@ static int decode(const char *s, int left, int *n) {
                : code;
 }
 
-/* For random bytes, many of them lead and continuation bytes, the output is UTF-8 without control
- * characters. */
+/* For random bytes, many of them lead and continuation bytes, the output is
+ * UTF-8 without control characters. */
 static void a_terminal_gets_only_utf8(void) {
     static const uint8_t leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xef,
                                     0xf0, 0xf1, 0xf4, 0xf5};
@@ -292,7 +290,8 @@ static void a_closed_pipe_is_an_error(void) {
     signal(SIGPIPE, before);
 }
 
-/* An error of a flush or of a full buffer is remembered although later writes succeed. */
+/* An error of a flush or of a full buffer is remembered although later writes
+ * succeed. */
 static void check_early_error(bool flush) {
     int ends[2];
     CHECK(pipe(ends) == 0, "no pipe");
@@ -325,7 +324,8 @@ static ssize_t fail_to_write(void *cookie, const char *bytes, size_t n) {
     return 0;
 }
 
-/* No write follows a write that failed or that Ctrl-C ended, since it could block again. */
+/* No write follows a write that failed or that Ctrl-C ended, since it could
+ * block again. */
 static void no_write_follows_an_error(void) {
     for (int length = 1; length <= 32; length++) {
         static const char text[] = "0123456789abcdef\xc3\xa4"
