@@ -486,10 +486,13 @@ static void sequences_and_forks(void) {
         model_close(&m);
     }
     Relative moe = GOLDEN_RELATIVES[2].relative;
-    gguf_make_relative(&file, &sizes, &moe);
-    CHECK(!open_gguf(&m, &file, &sizes), "cannot make a mixture");
-    check_schedule(&m, "a mixture");
-    model_close(&m);
+    for (moe.n_experts_used = 1; moe.n_experts_used <= 2;
+         moe.n_experts_used++) {
+        gguf_make_relative(&file, &sizes, &moe);
+        CHECK(!open_gguf(&m, &file, &sizes), "cannot make a mixture");
+        check_schedule(&m, "a mixture");
+        model_close(&m);
+    }
 }
 
 /* The bits of a step depend on the tokens before it only; a plain session goes back to any position,
