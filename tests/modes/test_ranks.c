@@ -124,12 +124,15 @@ static void a_failure_is_one_line(void) {
          "$RUN -n 1 $P $M/stories.gguf : -n 1 $P $M/stories.gguf -n abc"},
         {"run: 5 ranks cannot share a weight of 2 rows",
          "$RUN -n 5 $P tiny.bin --tokens 0"},
+        {"--norm-sweep and --plain work on one machine only",
+         "$RUN -n 2 $P $M/stories.gguf --plain"},
     };
     const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
     hashmodel_write(&tiny, inside("tiny.bin"), 0, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         launch(cases[i].command);
-        const bool usage = strstr(cases[i].command, "abc");
+        const bool usage = strstr(cases[i].command, "abc") ||
+                           strstr(cases[i].command, "--plain");
         CHECK(status == (usage ? 2 : 1) || (usage && status == 1),
               "%s: status %d, %s", cases[i].command, status, err);
         CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s",
