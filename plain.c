@@ -230,7 +230,7 @@ static void choose_experts(const Token *t, const Layer *layer,
     for (int e = 0; e < c->n_experts; e++) {
         int better = 0;
         for (int o = 0; o < c->n_experts; o++)
-            better += p[o] > p[e] || (p[o] == p[e] && o < e);
+            better += p[o] > p[e] || (o < e && p[o] == p[e]);
         sum += weight[e] = better < c->n_experts_used ? p[e] : 0;
     }
     for (int e = 0; c->norm_topk && e < c->n_experts; e++)
@@ -366,7 +366,7 @@ static int run_step(const Session *s, const Step *step, float *logits) {
     }
     for (int i = 0; i < N_VECTORS; i++)
         *vectors[i] = memory + i * size;
-    t.row = (float *)(memory + N_VECTORS * size);
+    t.row = (void *)(memory + N_VECTORS * size);
     t.cache = q->plain_cache;
     decode(&t, step->token, step->logits ? logits : NULL);
     free(memory);
