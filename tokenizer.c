@@ -100,11 +100,12 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
             end_open++;
         const int id =
             pieces_match(&e->t->pieces, text + at, end_open - at, raw);
-        const Piece *p = &e->t->pieces.list[id < 0 ? 0 : id];
-        if (id < 0 || (p->after_space && (at == from || text[at - 1] != ' '))) {
-            at++;
+        const size_t skipped =
+            pieces_skip(&e->t->pieces, id, text, size, at, from);
+        at += skipped;
+        if (skipped)
             continue;
-        }
+        const Piece *p = &e->t->pieces.list[id];
         const size_t end =
             p->strips_left
                 ? (size_t)(space_before(text + at, text + from) - text)
@@ -135,10 +136,11 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
-                     bool bos, Tokens *out) {
+                     bool before, Tokens *out) {
     *out = (Tokens){0};
-    if (bos && !t->no_bos && tokens_add(out, t->bos))
-        return -1;
+    for (int i = 0; before && i < t->n_before; i++)
+        if (tokens_add(out, t->before[i]))
+            return -1;
     return tokenizer_append(t, text, size, NULL, true, out);
 }
 

@@ -6,7 +6,7 @@
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 
-enum { MAX_ENDS = 16 };
+enum { MAX_ENDS = 16, MAX_BEFORE = 4 };
 
 /* Values of the sampler that a model's files recommend. */
 enum {
@@ -37,14 +37,16 @@ typedef struct {
     Normalizer normalizer;
     Pretokenizer pretokenizer;
     SpacePrefix space_prefix;
-    bool no_bos; /* texts do not begin with BOS */
-    int bos, eos;
-    int eot; /* ends a turn of a chat; -1 = none */
+    /* [n_before], the tokens before every text: BOS, or others */
+    int before[MAX_BEFORE];
+    int n_before;
+    int bos, eos; /* -1 = none */
+    int eot;      /* ends a turn of a chat; -1 = none */
     /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a chat template's */
     int ends[MAX_ENDS + 1];
     int n_ends;
     Buffer chat_template; /* Jinja; no bytes: none */
-    /* the template places BOS; else BOS comes first unless no_bos */
+    /* the template places BOS; else the tokens before a text come first */
     bool chat_has_bos;
     Advice advice[N_ADVICE];
     File file; /* mapped file that the pieces' text points into, if any */
@@ -58,10 +60,10 @@ int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 /* Encodes text[size] (any bytes). User-defined and special pieces match first, from left to right
  * and the longest at each position. The text between them is normalized, gets a space prefix if the
  * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
- * log n), with user-defined pieces of up to m bytes O(n log n + n m). `bos`: add BOS first, unless
- * no_bos. Returns -1 and a message on failure. The caller frees ids, also after a failure. */
+ * log n), with user-defined pieces of up to m bytes O(n log n + n m). `before`: add the tokens
+ * before a text. Returns -1 and a message on failure. The caller frees ids, also after a failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
-                     bool bos, Tokens *out);
+                     bool before, Tokens *out);
 
 /* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in
  * a piece that matches the raw text; NULL: all. `space`: add the space prefix. */

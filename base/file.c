@@ -125,6 +125,14 @@ static int failed(const char *path, const char *error) {
     return interrupted && errno == EINTR ? -1 : fail("%s: %s", path, error);
 }
 
+int text_begin(const char *path, char *text, size_t *size) {
+    if (!strncmp(text, "\xff\xfe", 2) || !strncmp(text, "\xfe\xff", 2))
+        return fail("%s: is UTF-16, expected UTF-8", path);
+    if (!strncmp(text, "\xef\xbb\xbf", 3))
+        memmove(text, text + 3, (*size -= 3) + 1);
+    return 0;
+}
+
 char *file_read(const char *path, size_t *size) {
     /* no model reads more; /dev/zero never ends */
     const size_t max = 1073741824;
@@ -150,7 +158,7 @@ char *file_read(const char *path, size_t *size) {
     if (fd > STDIN_FILENO)
         close(fd);
     *size = text.n;
-    if (!error && !text.failed)
+    if (!error && !text.failed && !text_begin(path, text.bytes, size))
         return text.bytes;
     if (error)
         failed(path, error);

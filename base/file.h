@@ -27,8 +27,12 @@ void file_unmap(File *file);
  * all. The zeros take no memory. The caller unmaps it. */
 int file_map_head(File *file, const void *head, size_t n, size_t size);
 
-/* Reads a whole file ("-": standard input), of at most 2^30 bytes, into memory
- * and adds a final zero byte that *size does not count. The caller frees it;
+/* Drops the byte order mark at the start of a text that a zero byte follows.
+ * Returns -1 and a message if the text is UTF-16. */
+int text_begin(const char *path, char *text, size_t *size);
+
+/* Reads a whole text ("-": standard input), of at most 2^30 bytes, into memory,
+ * by text_begin(), and adds a final zero byte that *size does not count. The caller frees it;
  * NULL on failure. */
 char *file_read(const char *path, size_t *size);
 

@@ -133,7 +133,10 @@ static void read_layers(Reader *r) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (ropes && !json_integer(&ropes[layer->index], &rope))
             refuse_key(r, "no_rope_layers", "whole numbers");
-        bool slides = some_without_rope ? !rope : rope && layer->index >= first;
+        bool slides = some_without_rope ? !rope
+                      : reader_has(r, SHARED_EXPERT)
+                          ? layer->index % 2 == 0 && layer->index < first
+                          : rope && layer->index >= first;
         if (types)
             slides = json_is(&types[layer->index], "sliding_attention");
         if (types && !slides &&
@@ -240,12 +243,12 @@ static void read_scaling(Reader *r, const Json *rope, int original) {
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
     const Value v = get_in(r, rope, key);
     const String type = v.string;
-    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
+    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn"),
+               factors = string_is(type, "longrope");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
         return;
     /* older names are accepted */
-    if (longrope &&
-        (yarn || string_is(type, "longrope") || string_is(type, "su")))
+    if (factors || (longrope && (yarn || string_is(type, "su"))))
         read_longrope(r, rope, original);
     else if (longrope)
         refuse_in(r, rope, key, "default or longrope");
@@ -262,7 +265,8 @@ static void read_scaling(Reader *r, const Json *rope, int original) {
     else if (string_is(type, "dynamic"))
         c->context = original;
     else
-        refuse_in(r, rope, key, "default, linear, dynamic, llama3 or yarn");
+        refuse_in(r, rope, key,
+                  "default, linear, dynamic, llama3, longrope or yarn");
 }
 
 /* The number of elements of a head that rotate. */
@@ -329,8 +333,11 @@ static void read_rope(Reader *r) {
         .halves = !(r->options & NEIGHBOUR_ROPE)};
     static const char key[] = "original_max_position_embeddings";
     const int missing = r->options & LONGROPE ? 4096 : r->header.config.context;
+    /* of two, that of the model counts, unless each type of layer has its own */
+    const Value outer = get(r, key);
+    const bool own = outer.kind <= VALUE_NULL || (local && rope == full);
     const int original =
-        (int)value_integer(&r->origin, key, get_in(r, place_of(key, rope), key),
+        (int)value_integer(&r->origin, key, own ? get_in(r, rope, key) : outer,
                            1, INT_MAX, missing);
     if (!r->origin.status)
         read_scaling(r, rope, original);
@@ -422,8 +429,13 @@ static int read_model(Reader *r) {
     reader_keys(r);
     read_activation(r);
     read_experts(r);
+    const Stored *output = reader_find(r, "lm_head", ".weight");
     r->model->tied =
         get_bool(r, "tie_word_embeddings", r->options & TIED_DEFAULT);
+    /* it counts, although the file says that the embedding is the output */
+    if (output && embedding && !reader_has(r, TIED))
+        r->model->tied &= output->bytes == embedding->bytes &&
+                          !memcmp(output->data, embedding->data, output->bytes);
     reader_begin(r);
     if (r->origin.status)
         return -1;
@@ -444,8 +456,8 @@ static int select_text(Reader *r) {
     /* bytes of "language_model." or "model.language_", which the names begin with */
     enum { LONGER = 15 };
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        t->used = string_contains(t->name, "vision_tower.") ||
-                  string_contains(t->name, "multi_modal_projector.");
+        t->used |= string_contains(t->name, "vision_tower.") ||
+                   string_contains(t->name, "multi_modal_projector.");
         if (!string_contains(t->name, "language_model."))
             continue;
         t->name.text += LONGER;
@@ -472,6 +484,7 @@ int folder_read_model(Model *m, const char *folder) {
                 .source = &options,
                 .tensors = weights.tensors,
                 .n_tensors = weights.n_tensors};
+    r.bare = !failed && reader_find(&r, "embed_tokens", ".weight");
     const Json *text = options.text = get_object(&r, "text_config");
     failed = failed || (text && select_text(&r)) || read_model(&r);
     if (!failed && text)

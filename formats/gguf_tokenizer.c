@@ -47,7 +47,7 @@ static int fill_pieces(Loader *l) {
     if (l->origin.status || pieces_open(pieces, l->n))
         return -1;
     const uint8_t *at = names->at;
-    char *to = pieces->text = allocate(names->bytes, 1);
+    char *to = *pieces->texts = allocate(names->bytes, 1);
     if (!to)
         return -1;
     for (int id = 0; id < l->n; id++) {
@@ -86,10 +86,16 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
     return merges_end(&t->pieces);
 }
 
-/* Reads a token id. `missing`: the result if the key is missing; may be -1. */
+/* Reads a token id. `missing`: the result if the key is missing. Published files have ids outside the
+ * vocabulary; they count as absent. */
 static int get_token(Loader *l, const char *key, int missing) {
-    return (int)value_integer(&l->origin, key, gguf_get(l->g, key), 0, l->n - 1,
-                              missing < l->n ? missing : REQUIRED);
+    const int64_t id = value_integer(&l->origin, key, gguf_get(l->g, key), -1,
+                                     INT64_MAX, missing);
+    if (id < l->n)
+        return (int)id;
+    note("%s: %s is %lld, and the vocabulary has %d pieces: none is used",
+         l->g->path, key, (long long)id, l->n);
+    return -1;
 }
 
 /* Reads a bool, or an integer as a bool. */
@@ -144,8 +150,9 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
-    t->no_bos =
-        !get_flag(l, "tokenizer.ggml.add_bos_token", p->adds_bos) || t->bos < 0;
+    *t->before = t->bos;
+    t->n_before =
+        get_flag(l, "tokenizer.ggml.add_bos_token", p->adds_bos) && t->bos >= 0;
     const bool prefix =
         scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
     t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;

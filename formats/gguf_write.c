@@ -398,7 +398,7 @@ static void write_tokenizer(Writer *w) {
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
     write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
     write_int(w, "tokenizer.ggml.eot_token_id", eot);
-    write_bool(w, "tokenizer.ggml.add_bos_token", !t->no_bos);
+    write_bool(w, "tokenizer.ggml.add_bos_token", t->n_before > 0);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix",
                t->space_prefix != SPACE_NEVER);
@@ -784,7 +784,7 @@ static const char *tokenizer_difference(const Writer *w,
         return "the merges of its tokenizer";
     return (t->bos >= 0 && t->bos != back->bos) ||
                    (t->eos >= 0 && t->eos != back->eos) ||
-                   t->no_bos != back->no_bos
+                   t->n_before != back->n_before
                ? "BOS or EOS"
                : NULL;
 }

@@ -38,9 +38,9 @@ typedef struct {
     char *text;       /* owned: the text of strings and numbers */
 } JsonFile;
 
-/* Reads one JSON value (RFC 8259). Stricter than the RFC: UTF-8 without lone surrogates, no
- * duplicate keys, lists at most JSON_DEPTH deep. Uses 1 byte of memory per byte of text, 24 per
- * comma, colon and opening bracket, and temporarily 8 per key. `path` is for messages. Returns -1
+/* Reads one JSON value (RFC 8259), and as numbers Python's NaN and Infinity. Stricter than the RFC:
+ * UTF-8 without lone surrogates, lists at most JSON_DEPTH deep. Uses 1 byte of memory per byte of
+ * text, and 24 per comma, colon and opening bracket. `path` is for messages. Returns -1
  * and a message on failure, with nothing to close; else the caller closes it. */
 int json_parse(JsonFile *json, const char *path, const char *text, size_t size);
 int json_open(JsonFile *json, const char *path);
@@ -73,5 +73,6 @@ const Json *json_members(const Json *value, JsonKind kind);
  * valid until the next call. */
 const char *json_escape(const char *s, size_t left, size_t *length);
 
-/* The value of a key, by linear search; NULL if the key is missing or `object` is not an object. */
+/* The value of a key, by linear search; NULL if the key is missing or `object` is not an object; an
+ * empty list, shown as "given twice", if it stands there twice. */
 const Json *json_get(const Json *object, const char *key);

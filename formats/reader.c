@@ -140,6 +140,8 @@ void reader_begin(Reader *r) {
 
 Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     char full[2 * PART_NAME];
+    if (r->bare && !strncmp(name, "model.", 6))
+        name += 6;
     snprintf(full, sizeof full, "%s%s", name, suffix);
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }

@@ -21,6 +21,7 @@ struct Reader {
     const void *source;            /* of get() */
     Stored *tensors;               /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
+    bool bare; /* their names lack "model.", as a base model's do */
     Header header;
     /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
     int biases;

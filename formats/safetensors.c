@@ -31,9 +31,7 @@ static int read_tensor(Stored *t, const Json *tensor) {
     t->type = json_is(dtype, "BF16")  ? TYPE_BF16
               : json_is(dtype, "F16") ? TYPE_F16
                                       : TYPE_F32;
-    if (t->type == TYPE_F32 && !json_is(dtype, "F32"))
-        return bad_tensor(t, ": dtype is %s, expected F32, F16 or BF16",
-                          json_shown(dtype));
+    const bool other = t->type == TYPE_F32 && !json_is(dtype, "F32");
     if (!json_has_kind(shape, JSON_ARRAY) || shape->length > MAX_DIMS)
         return bad_tensor(t,
                           ": shape is %s, expected a list of at most %d sizes",
@@ -57,7 +55,11 @@ static int read_tensor(Stored *t, const Json *tensor) {
                           json_shown(place));
     t->bytes = end - begin;
     t->offset = begin;
-    if (t->bytes == bytes)
+    /* no weight: not judged, unless it is read */
+    t->used = other;
+    if (other)
+        memset(t->dims, 0, sizeof t->dims);
+    if (t->bytes == bytes || other)
         return 0;
     return bad_tensor(t, " has %zu bytes, its shape needs %zu", t->bytes,
                       bytes);

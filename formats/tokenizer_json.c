@@ -88,10 +88,6 @@ static int read_added(Loader *l, const Json *added) {
     if (in_vocabulary && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece",
                     l->path, name->text, id);
-    if (flag(added, "single_word", false))
-        return fail(
-            "%s: added token '%.40s' has single_word set, which is not supported",
-            l->path, name->text);
     *p = (Piece){
         .text = name->text,
         .length = name->length,
@@ -103,6 +99,7 @@ static int read_added(Loader *l, const Json *added) {
         .raw = !normalized,
         .strips_left = flag(added, "lstrip", false),
         .strips_right = flag(added, "rstrip", false),
+        .single_word = flag(added, "single_word", false),
         .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
 }
@@ -159,6 +156,7 @@ static int read_merges(Loader *l, const Json *model) {
         return refuse(l, "model.merges", merges, "a list");
     t->pieces.unk = find_name(l, json_get(model, "unk_token"));
     t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
+    t->pieces.no_bytes = !flag(model, "byte_fallback", false);
     t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
     if (merges_begin(&t->pieces, merges->length))
         return -1;
@@ -311,7 +309,7 @@ static int read_pipeline(Loader *l, const Json *root) {
                : 0;
 }
 
-/* Reads which token is added before a text. */
+/* Reads which tokens are added before a text. */
 static int read_processor(Loader *l, const Json *processor) {
     const Json *type = json_get(processor, "type"),
                *single = json_get(processor, "single");
@@ -331,14 +329,12 @@ static int read_processor(Loader *l, const Json *processor) {
         l->adds_after |= token && after;
         if (after)
             continue;
-        if (!t->no_bos)
-            return fail(
-                "%s: TemplateProcessing adds more than one token before a text",
-                l->path);
-        t->bos = find_name(l, name);
-        if (t->bos < 0)
-            return refuse(l, "a token of TemplateProcessing", name, "a piece");
-        t->no_bos = false;
+        const int id = find_name(l, name);
+        if (id < 0 || t->n_before == MAX_BEFORE)
+            return refuse(l, "a token of TemplateProcessing", name,
+                          "a piece, and at most 4 before a text");
+        t->before[t->n_before++] = id;
+        t->bos = *t->before;
     }
     return 0;
 }
@@ -346,17 +342,15 @@ static int read_processor(Loader *l, const Json *processor) {
 /* ---- the other files of the folder -------------------------------------------------------------
  */
 
-/* Reads tokenizer_config.json. Its add_bos_token overrides the post-processor, its bos_token does
- * not. The chat template is a text, or a list of named texts with one named "default". */
+/* Reads tokenizer_config.json; add_bos_token beside a tokenizer.json does not count, as in transformers
+ * 5. The chat template is a text, or a list of named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
     const int bos = find_name(l, json_get(root, "bos_token"));
-    t->eos = find_name(l, json_get(root, "eos_token"));
-    if (t->bos < 0)
+    if (bos >= 0)
         t->bos = bos;
-    t->no_bos = !flag(root, "add_bos_token", !t->no_bos) || t->bos < 0;
-    l->adds_after = flag(root, "add_eos_token", false);
+    t->eos = find_name(l, json_get(root, "eos_token"));
     JSON_EACH(v, template, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
@@ -400,7 +394,7 @@ static int read_root(Loader *l, const Json *root) {
     JSON_EACH(v, added, JSON_ARRAY)
         if (read_added(l, v))
             return -1;
-    l->t->pieces.text =
+    *l->t->pieces.texts =
         l->json
             .text; /* the pieces' names are in it; the tokenizer owns it now */
     l->json.text = NULL;
@@ -446,7 +440,6 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     *t = (Tokenizer){.pieces = {.unk = -1},
                      .space_prefix = SPACE_NEVER,
-                     .no_bos = true,
                      .chat_has_bos = true};
     t->bos = t->eos = t->eot = -1;
     if (!pieces_open(&t->pieces, vocab_size) &&

@@ -22,6 +22,7 @@ static int next_line(Messages *in, size_t *size) {
                    ? fail("standard input: %s", strerror(errno))
                    : 1;
     *size = (size_t)n - (in->line[n - 1] == '\n');
+    *size -= *size && in->line[*size - 1] == '\r';
     return interrupted ? 1 : 0;
 }
 

@@ -183,7 +183,7 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
         text.n--;
     while (own < text.n && text.marks[own])
         own++;
-    if (!t->no_bos && !t->chat_has_bos &&
+    if (t->n_before && !t->chat_has_bos &&
         pieces_match(&t->pieces, text.text, own, true) != t->bos)
         status = tokens_add(out, t->bos);
     if (!status)

@@ -146,11 +146,13 @@ static void add_symbol(Merger *m, Symbol symbol) {
  * in Hugging Face's library. */
 static void add_unknown(Merger *m, const char *bytes, size_t n) {
     const Pieces *p = m->pieces;
-    const bool unknown = p->rules && p->byte_piece[(uint8_t)*bytes] == p->unk;
+    bool unknown = p->no_bytes;
+    for (size_t i = 0; i < n && p->rules; i++)
+        unknown |= p->byte_piece[(uint8_t)bytes[i]] == p->unk;
     if (unknown && p->fuses_unknown && m->symbols[m->n_symbols].id == p->unk)
         return;
     for (size_t i = 0; i < (unknown ? 1 : n); i++) {
-        const int id = p->byte_piece[(uint8_t)bytes[i]];
+        const int id = unknown ? p->unk : p->byte_piece[(uint8_t)bytes[i]];
         if (id >= 0)
             add_symbol(m, (Symbol){.id = id});
     }

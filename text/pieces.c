@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
+#include "text/pretokenize.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@ int pieces_find(const Pieces *p, const char *s, size_t n) {
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
-/* Adds a piece that merging produces. Of two pieces with the same text, the first stays. */
-static void add_merged(Pieces *p, int id) {
+/* Of two pieces with the same text, the first stays. */
+void pieces_add_name(Pieces *p, int id) {
     const Piece *piece = &p->list[id];
     int32_t *slot = find_slot(p, piece->text, piece->length);
     if (*slot < 0)
@@ -76,7 +77,20 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
     return longest ? (int)(longest - p->list) : -1;
 }
 
+size_t pieces_skip(const Pieces *pieces, int id, const char *text, size_t size,
+                   size_t at, size_t from) {
+    const Piece *p = &pieces->list[id < 0 ? 0 : id];
+    if (id >= 0 && p->single_word && is_in_word(text, size, at, p->length))
+        return p->length;
+    return id < 0 || (p->after_space && (at == from || text[at - 1] != ' '));
+}
+
 /* ---- building ----------------------------------------------------------- */
+
+static void clear_names(Pieces *p) {
+    memset(p->slots, 0xff, (p->mask + 1) * sizeof *p->slots);
+    p->max_length = 0;
+}
 
 int pieces_open(Pieces *p, int n) {
     size_t size = 16;
@@ -90,12 +104,14 @@ int pieces_open(Pieces *p, int n) {
         p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->mask = size - 1;
     p->n = n;
+    clear_names(p);
     return 0;
 }
 
 void pieces_close(Pieces *p) {
     free(p->list);
-    free(p->text);
+    for (int i = 0; i < 4; i++)
+        free(p->texts[i]);
     free(p->slots);
     free(p->matched);
     free(p->rules);
@@ -111,11 +127,12 @@ static void index_bytes(Pieces *p) {
                           ? 1
                           : snprintf(name, sizeof name, "<0x%02X>", b),
                   id = *find_slot(p, name, n);
-        p->byte_piece[b] = id >= 0 ? id : p->unk;
+        const bool used = id >= 0 && !(p->no_bytes && !p->byte_level);
+        p->byte_piece[b] = used ? id : p->unk;
         if (p->byte_level || id < 0 || p->list[id].kind != PIECE_TEXT)
             continue;
         Piece *piece = &p->list[id];
-        piece->kind = PIECE_BYTE;
+        piece->kind = used ? PIECE_BYTE : PIECE_TEXT;
         piece->byte = (char)b;
         piece->decoded = &piece->byte;
         piece->n_decoded = 1;
@@ -123,8 +140,7 @@ static void index_bytes(Pieces *p) {
 }
 
 int pieces_index(Pieces *p) {
-    memset(p->slots, 0xff, (p->mask + 1) * sizeof *p->slots);
-    p->max_length = 0;
+    clear_names(p);
     p->n_matched = 0;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
@@ -132,7 +148,7 @@ int pieces_index(Pieces *p) {
         if (isnan(piece->score))
             return fail("score of piece %d is not a number", id);
         if (kind == PIECE_TEXT || kind == PIECE_BYTE || piece->also_merged)
-            add_merged(p, id);
+            pieces_add_name(p, id);
         if (!piece->length || (kind != PIECE_USER && kind != PIECE_SPECIAL))
             continue;
         if (piece->length > MAX_MATCHED_BYTES)
@@ -203,7 +219,7 @@ void pieces_decode_names(Pieces *p) {
             piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
         if (piece->kind != PIECE_TEXT)
             continue;
-        char *name = p->text + (piece->text - p->text);
+        char *name = (char *)(uintptr_t)piece->text;
         const int n = p->byte_level ? decode_name(name, piece->length)
                                     : unmark_spaces(name, piece->length);
         if (n < 0)

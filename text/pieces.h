@@ -16,7 +16,7 @@ typedef enum {
 } PieceKind;
 
 typedef struct {
-    /* [length], not owned: in the mapped file or in Pieces.text */
+    /* [length], not owned: in the mapped file or in Pieces.texts */
     const char *text;
     int length;    /* bytes */
     int n_decoded; /* bytes of `decoded` */
@@ -32,6 +32,8 @@ typedef struct {
         strips_right; /* the match includes white space before, after it */
     /* the match includes the space before it, and needs one */
     bool after_space;
+    bool
+        single_word; /* matches only between characters that are not of words */
 } Piece;
 
 /* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
@@ -44,8 +46,8 @@ typedef struct {
     int n;
     int unk;         /* token of unknown text; -1 = none */
     bool byte_level; /* pieces are made of bytes, not of characters */
-    /* owned; NULL if the text of all pieces is in the mapped file */
-    char *text;
+    char *texts
+        [4]; /* owned: memory of the pieces' text; NULL: it is in the mapped file */
     int byte_piece[256]; /* token of each byte, or unk */
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
     int32_t *slots;
@@ -58,6 +60,8 @@ typedef struct {
     /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
     MergeRule *rules;
     int n_rules;
+    /* byte pieces are produced by merging only: a character without a piece is unknown */
+    bool no_bytes;
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
     Buffer name;        /* memory of merges_add_pair() */
 } Pieces;
@@ -76,6 +80,9 @@ void pieces_close(Pieces *p);
  * filled in and after every change. Returns -1 and a message on failure. */
 int pieces_index(Pieces *p);
 
+/* Makes pieces_find() find a piece of one of the first three kinds, until pieces_index(). */
+void pieces_add_name(Pieces *p, int id);
+
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, size_t n);
 
@@ -83,7 +90,12 @@ int pieces_find(const Pieces *p, const char *s, size_t n);
  * pieces that match raw text, else among the others. O(MAX_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
-/* Replaces names, in p->text, by the text that they stand for: spaces for U+2581 or, if byte_level,
+/* The number of bytes to go on after if the piece that matches text[at], after the end `from` of the
+ * last match, must not stand there, or if none matches (-1); 0 if it may. */
+size_t pieces_skip(const Pieces *pieces, int id, const char *text, size_t size,
+                   size_t at, size_t from);
+
+/* Replaces names, in p->texts, by the text that they stand for: spaces for U+2581 or, if byte_level,
  * bytes for their names. A piece with no such name becomes a control piece. User-defined pieces
  * match by their names; only their decoded text is replaced. Call pieces_index() afterwards. */
 void pieces_decode_names(Pieces *p);

@@ -55,6 +55,20 @@ bool is_white_space(uint32_t code) {
     return class_of(code) == SPACE;
 }
 
+static bool is_of_word(uint32_t code) {
+    const CharacterClass class = class_of(code);
+    return code == '_' ||
+           (class != OTHER && class != SPACE && class < PUNCTUATION);
+}
+
+bool is_in_word(const char *text, size_t size, size_t at, size_t n) {
+    size_t before = utf8_before(text + at, text);
+    return (before &&
+            is_of_word(utf8_read(text + at - before, before, &before))) ||
+           (at + n < size &&
+            is_of_word(utf8_read(text + at + n, size - at - n, &before)));
+}
+
 typedef struct {
     uint32_t code;
     CharacterClass class; /* for patterns */
@@ -250,10 +264,12 @@ static const char *end_of_set(const char *p) {
     return p + (*p == '\\') + 1;
 }
 
-/* Reads ?, *, +, {1,digit} or nothing. Returns its end. */
+/* Reads ?, *, +, {1}, {1,digit} or nothing. Returns its end. */
 static const char *read_quantifier(const char *p, int *min, int *max) {
     *min = *p != '?' && *p != '*';
-    *max = *p == '*' || *p == '+' ? INT_MAX : *p == '{' ? p[3] - '0' : 1;
+    *max = *p == '*' || *p == '+' ? INT_MAX
+           : *p == '{'            ? p[p[2] == ',' ? 3 : 1] - '0'
+                                  : 1;
     return *p == '{' ? strchr(p, '}') + 1 : p + (*p && strchr("?*+", *p));
 }
 
@@ -376,6 +392,10 @@ const Pretokenizer PRETOKENIZERS[] = {
      .steps = {PATTERN_DIGIT, PATTERN_GPT2}},
     {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ",
      .steps = {LLAMA3("\\p{N}")}},
+    {" seed-coder ",
+     .steps = {CONTRACTION
+               "|" WORD
+               "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}},
     {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
      {LLAMA3("\\p{N}{1,3}")},
      true,

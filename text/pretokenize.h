@@ -54,3 +54,6 @@ int pretokenize(const char *const *steps, const char *text, size_t size,
 
 /* Whether a code point from utf8_read() is white space. */
 bool is_white_space(uint32_t code);
+
+/* Whether a letter, a mark, a digit or an underscore is next to the n bytes at text[at]. */
+bool is_in_word(const char *text, size_t size, size_t at, size_t n);

@@ -1948,7 +1948,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected),
           "line %d: found %d, expected: %s, found: %s", line, found, expected,
           stderr_text());
-    CHECK(!t.pieces.list && !t.pieces.slots && !t.pieces.text,
+    CHECK(!t.pieces.list && !t.pieces.slots && !*t.pieces.texts,
           "line %d: not closed", line);
 }
 
@@ -1959,6 +1959,31 @@ static void check_tokenizer_refused(int line, const char *expected) {
         change;                                                                \
         check_tokenizer_refused(__LINE__, expected);                           \
     } while (0)
+
+/* An id outside the vocabulary counts as absent, with a note that names it. */
+static void ids_beyond_the_vocabulary_are_absent(void) {
+    static const char *const names[] = {"bos", "eos", "eot", "unknown"};
+    for (int i = 0; i < 8; i++) {
+        Model model;
+        Tokenizer t;
+        char key[64];
+        const int id = i < 4 ? SPEAKING.vocab_size : -1;
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", names[i % 4]);
+        gguf_make(&file, &SPEAKING, 0);
+        gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);
+        gguf_set_int(&file, key, id);
+        stderr_hide();
+        const int found = open_tokenizer(&model, &t, true),
+                  lines = stderr_show();
+        gguf_free(&file);
+        const int ids[] = {t.bos, t.eos, t.eot, t.pieces.unk};
+        CHECK(found == 1 && lines == 1, "case %d: %s", i, stderr_text());
+        CHECK(ids[i % 4] == -1 && strstr(stderr_text(), key),
+              "case %d: id %d, %s", i, ids[i % 4], stderr_text());
+        tokenizer_close(&t);
+        model_close(&model);
+    }
+}
 
 static void bad_tokenizers(void) {
     char endless[514] = "";
@@ -2001,14 +2026,6 @@ static void bad_tokenizers(void) {
                       set_array("tokenizer.ggml.scores", GGUF_I8, 64));
     TOKENIZER_REFUSED("scores is missing or not an array",
                       gguf_set_int(&file, "tokenizer.ggml.scores", 1));
-    TOKENIZER_REFUSED("bos_token_id is 1800, expected",
-                      gguf_set_int(&file, "tokenizer.ggml.bos_token_id", 1800));
-    TOKENIZER_REFUSED("eos_token_id is 4294967295,",
-                      gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1));
-    TOKENIZER_REFUSED("eot_token_id is 1800, expected",
-                      gguf_set_int(&file, "tokenizer.ggml.eot_token_id", 1800));
-    TOKENIZER_REFUSED("eot_token_id is 4294967295,",
-                      gguf_set_int(&file, "tokenizer.ggml.eot_token_id", -1));
     TOKENIZER_REFUSED("chat_template is 1, expected a string",
                       gguf_set_int(&file, "tokenizer.chat_template", 1));
     TOKENIZER_REFUSED(
@@ -2222,6 +2239,7 @@ void suite_gguf(void) {
     TEST(headers_end_where_the_file_does);
     TEST(counts_are_limited_by_the_file_size);
     TEST(bad_tokenizers);
+    TEST(ids_beyond_the_vocabulary_are_absent);
     TEST(the_default_pretokenizer_is_gpt2_s);
     TEST(lengths_that_change_during_reading);
     TEST(unused_tokenizers_are_ignored);

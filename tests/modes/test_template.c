@@ -150,7 +150,7 @@ static bool open_plain(Opened *o, ChatTemplate *chat, const char *template,
     if (!open_chat(o, template, CONTROL))
         return false;
     o->t.space_prefix = SPACE_NEVER;
-    o->t.no_bos = true;
+    o->t.n_before = 0;
     o->t.pieces.list[1].text = "<s>", o->t.pieces.list[1].length = 3;
     o->t.pieces.list[2].text = "</s>", o->t.pieces.list[2].length = 4;
     return open_template(o, chat, name);
@@ -349,7 +349,7 @@ static void no_function_makes_a_special_token(void) {
         p->length = (int)strlen(pieces[i]);
         p->also_merged = true;
     }
-    o.t.no_bos = true;
+    o.t.n_before = 0;
     CHECK(open_template(&o, &chat, NULL), "does not open");
     for (int i = 0; i < N_EXPRESSIONS; i++) {
         char template[1024];
@@ -402,7 +402,7 @@ static void a_typed_bos_replaces_no_bos(void) {
                          "{% for m in messages %}{{ m.content }}{% endfor %}",
                          NULL),
               "does not open");
-        o.t.no_bos = false;
+        o.t.n_before = 1;
         CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){texts[i], NULL}, 1,
                            &tokens),
               "does not render");
@@ -428,7 +428,7 @@ static void an_empty_prompt_is_refused(void) {
                 "{% if messages|length > 1 %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}",
                 NULL),
             "does not open");
-        o.t.no_bos = !bos;
+        o.t.n_before = bos;
         stderr_hide();
         const int status =
             chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens);
@@ -522,7 +522,7 @@ static void messages_contain_no_end_tokens(void) {
                   "does not open");
             *(which == 0 ? &o.t.bos : which == 1 ? &o.t.eos : &o.t.eot) = id;
             o.t.pieces.list[id].kind = PIECE_USER;
-            o.t.no_bos = true;
+            o.t.n_before = 0;
             CHECK(!pieces_index(&o.t.pieces) && open_template(&o, &chat, NULL),
                   "does not open");
             snprintf(message, sizeof message, "%.*s",
@@ -556,7 +556,7 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             int n_bos = 0;
             CHECK(open_chat(&o, NULL, CONTROL), "%s does not open",
                   cases[i].name);
-            o.t.no_bos = !cases[i].adds_bos;
+            o.t.n_before = cases[i].adds_bos;
             const Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
             CHECK(open_template(&o, &chat, cases[i].name) &&
                       !chat_tokens(&chat, &o.t, NULL, messages, n, &tokens),

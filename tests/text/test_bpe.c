@@ -145,7 +145,8 @@ static void minimind_matches_the_library(void) {
         return;
     }
     CHECK(!tokenizer_open_json(&t, path, N_MINIMIND), "does not open");
-    CHECK(t.no_bos && t.bos == 1 && t.eos == 2, "BOS %d, EOS %d", t.bos, t.eos);
+    CHECK(!t.n_before && t.bos == 1 && t.eos == 2, "BOS %d, EOS %d", t.bos,
+          t.eos);
     check_golden_tokens(&t, "minimind", VALID_TEXT);
     tokenizer_close(&t);
 }
@@ -352,8 +353,6 @@ static void unsupported_options_are_refused(void) {
          "Metaspace's replacement is _"},
         {"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{%s}}",
          "a post-processor is BertProcessing, expected ByteLevel"},
-        {"{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":true}],\"model\":{%s}}",
-         "'<s>' has single_word set"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\"}],\"model\":{%s}}",
          "'<s>' has id 0 of another piece"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":5}],\"model\":{%s}}",
@@ -437,7 +436,7 @@ static void unsupported_options_are_refused(void) {
          "a token of TemplateProcessing is x, expected a piece"},
         {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"a\"}},{"
          "\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[3]}}},\"model\":{%s}}",
-         "adds more than one token before a text"},
+         "a token of TemplateProcessing is x, expected a piece"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[1024];
@@ -451,7 +450,7 @@ static void unsupported_options_are_refused(void) {
         CHECK(one_line(stderr_text()) &&
                   strstr(stderr_text(), cases[i].mention),
               "case %zu: %s", i, stderr_text());
-        CHECK(!t.pieces.list && !t.pieces.text && !t.pieces.rules &&
+        CHECK(!t.pieces.list && !*t.pieces.texts && !t.pieces.rules &&
                   !t.pieces.slots,
               "case %zu: not closed", i);
     }
@@ -467,7 +466,7 @@ static void other_files_of_the_folder_are_read(void) {
     char text[1024];
     Tokenizer t;
     snprintf(text, sizeof text, json, PIECES);
-    CHECK(!open_files(&t, text, NULL, NULL) && !t.no_bos && t.bos == 3 &&
+    CHECK(!open_files(&t, text, NULL, NULL) && t.n_before && t.bos == 3 &&
               t.eos < 0,
           "BOS %d, EOS %d", t.bos, t.eos);
     tokenizer_close(&t);
@@ -476,7 +475,7 @@ static void other_files_of_the_folder_are_read(void) {
               "{\"add_bos_token\":false,\"eos_token\":{\"content\":\"b\"}}",
               "{\"eos_token_id\":[2,1]}"),
           "%s", stderr_text());
-    CHECK(t.no_bos && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 &&
+    CHECK(t.n_before && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 &&
               t.ends[1] == 1,
           "EOS %d, %d ends", t.eos, t.n_ends);
     tokenizer_close(&t);
@@ -516,8 +515,8 @@ static void other_files_of_the_folder_are_read(void) {
     CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}",
                       "{\"eos_token_id\":2}"),
           "%s", stderr_text());
-    CHECK(t.bos == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d", t.bos,
-          t.eos);
+    CHECK(*t.before == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d",
+          t.bos, t.eos);
     tokenizer_close(&t);
     snprintf(text, sizeof text, json, PIECES);
     CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 &&
@@ -658,7 +657,7 @@ static void default_values_are_accepted(void) {
                   t.pieces.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
               "case %zu: <unk> is %d", i, t.pieces.unk);
-        CHECK(t.no_bos && t.chat_has_bos && t.eot == -1 && !t.n_ends &&
+        CHECK(!t.n_before && t.chat_has_bos && t.eot == -1 && !t.n_ends &&
                   !*stderr_text(),
               "case %zu: other fields changed", i);
         tokenizer_close(&t);
@@ -781,12 +780,12 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         const char *template;
     } cases[] = {
         {"{}", -1, -1, true, false, NULL},
-        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 3, -1, false, false,
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 3, -1, true, false,
          NULL},
         {"{\"bos_token\":\"<s>\",\"add_bos_token\":null}", 3, -1, true, false,
          NULL},
         {"{\"add_bos_token\":true}", -1, -1, true, false, NULL},
-        {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, true,
+        {"{\"eos_token\":\"ab\",\"add_eos_token\":true}", -1, 2, true, false,
          NULL},
         {"{\"eos_token\":null,\"add_eos_token\":false,\"chat_template\":\"x\"}",
          -1, -1, true, false, "x"},
@@ -801,7 +800,7 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i,
               stderr_text());
         CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos &&
-                  t.no_bos == cases[i].no_bos,
+                  !t.n_before == cases[i].no_bos,
               "case %zu: BOS %d, EOS %d", i, t.bos, t.eos);
         const char *found = t.chat_template.bytes,
                    *expected = cases[i].template;
@@ -1053,7 +1052,7 @@ static void appended_tokens_cause_one_note(void) {
                                "%s", processor);
         snprintf(json + length, sizeof json - (size_t)length, "]}}");
         CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
-        CHECK(t.no_bos && t.bos < 0, "BOS %d", t.bos);
+        CHECK(!t.n_before && t.bos < 0, "BOS %d", t.bos);
         tokenizer_close(&t);
         CHECK(n ? one_line(stderr_text()) &&
                       strstr(stderr_text(),
@@ -1119,11 +1118,11 @@ static void merge_lookup_matches_a_linear_search(void) {
         Pieces p = {.unk = -1, .byte_level = true};
         int expected[3][3];
         memset(expected, -1, sizeof expected);
-        p.text = malloc(2 * N);
-        CHECK(!pieces_open(&p, N) && p.text, "no memory");
+        *p.texts = malloc(2 * N);
+        CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
         for (int id = 0; id < N; id++) {
-            memcpy(p.text + 2 * id, names[id], strlen(names[id]));
-            p.list[id] = (Piece){.text = p.text + 2 * id,
+            memcpy(*p.texts + 2 * id, names[id], strlen(names[id]));
+            p.list[id] = (Piece){.text = *p.texts + 2 * id,
                                  .length = (int)strlen(names[id]),
                                  .kind = PIECE_TEXT};
         }
@@ -1508,7 +1507,7 @@ static void a_gguf_file_has_the_same_tokens(void) {
               err);
         CHECK(!reopen(&t_gguf, &model, "m.gguf", files[i].n),
               "%s does not open", files[i].path);
-        CHECK(t.bos == t_gguf.bos && t.no_bos == t_gguf.no_bos &&
+        CHECK(t.bos == t_gguf.bos && t.n_before == t_gguf.n_before &&
                   t.normalizer.composes == t_gguf.normalizer.composes,
               "BOS %d", t_gguf.bos);
         /* not stored in GGUF, or different in SentencePiece */
@@ -1630,7 +1629,8 @@ static void pieces_too_long_to_check_are_refused(void) {
         for (int b = 0; b < 256; b++)
             at +=
                 (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
-        sprintf(json + at, "\"%0*d\":256},\"merges\":[]}}", n, 0);
+        sprintf(json + at,
+                "\"%0*d\":256},\"byte_fallback\":true,\"merges\":[]}}", n, 0);
         write_file("long.json", json);
         snprintf(path, sizeof path, "%s", inside("long.json"));
         CHECK(convert(path, 300) == (n > 512), "%d bytes: status %d, %s", n,
@@ -1662,14 +1662,15 @@ static void runs_of_spaces_are_kept(void) {
         for (int b = 0; b < 256; b++)
             at +=
                 (size_t)sprintf(json + at, "\"<0x%02X>\":%d,", (unsigned)b, b);
-        sprintf(json + at,
-                "\"" SPACE_MARK SPACE_MARK
-                "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK
-                "\":259,\"a\":260,"
-                "\"\\n\":261,\"" SPACE_MARK
-                "a\":262,\"aa\":263},\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK
-                " a\",\"a a\"]}}",
-                merges ? "\"" SPACE_MARK " " SPACE_MARK "\"," : "");
+        sprintf(
+            json + at,
+            "\"" SPACE_MARK SPACE_MARK
+            "\":256,\"\\n\\n\":257,\"<b>\":258,\"" SPACE_MARK
+            "\":259,\"a\":260,"
+            "\"\\n\":261,\"" SPACE_MARK
+            "a\":262,\"aa\":263},\"byte_fallback\":true,\"merges\":[%s\"\\n \\n\",\"" SPACE_MARK
+            " a\",\"a a\"]}}",
+            merges ? "\"" SPACE_MARK " " SPACE_MARK "\"," : "");
         write_file("spaces.json", json);
         snprintf(path, sizeof path, "%s", inside("spaces.json"));
         CHECK(convert(path, 300) == !merges, "status %d, %s", status, err);

@@ -172,12 +172,12 @@ enum { N_PIECES = 60, MAX_LETTERS = 5 };
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
-    p->text = malloc((size_t)N_PIECES * MAX_LETTERS);
-    if (pieces_open(p, N_PIECES) || !p->text)
+    *p->texts = malloc((size_t)N_PIECES * MAX_LETTERS);
+    if (pieces_open(p, N_PIECES) || !*p->texts)
         abort();
     for (int id = 0; id < N_PIECES; id++) {
         const uint64_t bits = hash64(77, round, (uint64_t)id);
-        char *text = p->text + (size_t)id * MAX_LETTERS;
+        char *text = *p->texts + (size_t)id * MAX_LETTERS;
         for (int i = 0; i < MAX_LETTERS; i++)
             text[i] = letters[bits >> (8 + 2 * i) & 3];
         p->list[id] = (Piece){.text = text,
@@ -230,7 +230,7 @@ static void lookup_matches_a_linear_search(void) {
         Pieces p;
         random_pieces(&p, round);
         for (int at = 0; at < N_PIECES * MAX_LETTERS; at++) {
-            const char *s = p.text + at;
+            const char *s = *p.texts + at;
             const int left = N_PIECES * MAX_LETTERS - at < 7
                                  ? N_PIECES * MAX_LETTERS - at
                                  : 7;
@@ -316,10 +316,10 @@ static void names_of_bytes_are_decoded(void) {
         {"\xc4", NULL}};
     enum { N = sizeof cases / sizeof *cases };
     Pieces p = {.unk = -1, .byte_level = true};
-    p.text = malloc((size_t)N * 8);
-    CHECK(!pieces_open(&p, N) && p.text, "no memory");
+    *p.texts = malloc((size_t)N * 8);
+    CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
     for (int id = 0; id < N; id++) {
-        char *text = p.text + 8 * id;
+        char *text = *p.texts + 8 * id;
         p.list[id] =
             (Piece){.text = strcpy(text, cases[id].name), .kind = PIECE_TEXT};
         p.list[id].length = (int)strlen(text);
@@ -343,11 +343,11 @@ static void names_of_bytes_are_decoded(void) {
 static void bytes_of_a_byte_level_vocabulary(void) {
     enum { N = 256, UNK = 77 };
     Pieces p = {.unk = UNK, .byte_level = true};
-    p.text = malloc(N);
-    CHECK(!pieces_open(&p, N) && p.text, "no memory");
+    *p.texts = malloc(N);
+    CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
     for (int id = 0; id < N; id++) {
-        p.text[id] = (char)(N - 1 - id);
-        p.list[id] = (Piece){.text = p.text + id,
+        (*p.texts)[id] = (char)(N - 1 - id);
+        p.list[id] = (Piece){.text = *p.texts + id,
                              .length = 1,
                              .kind = id == 9 ? PIECE_CONTROL : PIECE_TEXT};
     }
@@ -359,14 +359,14 @@ static void bytes_of_a_byte_level_vocabulary(void) {
               expected);
     }
     pieces_close(&p);
-    CHECK(!p.list && !p.text && !p.n, "not closed");
+    CHECK(!p.list && !*p.texts && !p.n, "not closed");
 }
 
 /* A table on external text allocates no memory for it; an empty table matches nothing. */
 static void a_table_begins_empty(void) {
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, 3), "no memory");
-    CHECK(p.n == 3 && !p.text, "%d pieces, with text or without", p.n);
+    CHECK(p.n == 3 && !*p.texts, "%d pieces, with text or without", p.n);
     for (int id = 0; id < 3; id++)
         CHECK(p.list[id].kind == PIECE_CONTROL && !p.list[id].length &&
                   p.list[id].text,
