@@ -237,14 +237,20 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         &o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
     if (count < 2)
         return o.status;
+    const size_t n = strlen(path);
+    snprintf(name, sizeof name, "-of-%05d.gguf", count);
+    if (n < ENDING || strcmp(path + n - 14, name) != 0)
+        return fail(
+            "%s: is a part of a split model, or several joined; its parts must be named NAME-00001%s and so on",
+            path, name);
     gguf_close(g);
     *g = (Gguf){0};
     o.path = name;
     file_unmap(&m->files[--m->n_files]);
     for (int i = 0; i < count; i++) {
         Gguf part = {.tensors = g->tensors, .n_tensors = g->n_tensors};
-        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf",
-                 (int)strlen(path) - ENDING, path, i + 1, count);
+        snprintf(name, sizeof name, "%.*s-%05d-of-%05d.gguf", (int)n - ENDING,
+                 path, i + 1, count);
         if (model_map(m, name))
             return -1;
         o.status = gguf_open(&part, name, &m->files[i]);

@@ -1709,13 +1709,13 @@ static void bad_parts_are_refused(void) {
         part_path(0),
         "split.count is 65535, expected a whole number from 0 to 4096");
     write_part(part_path(0), 0, 0, 4096);
-    PART_REFUSED(part_path(0), "split-00001-of-04096.gguf: No such file");
+    PART_REFUSED(part_path(0), "must be named NAME-00001-of-04096.gguf");
     /* names of too few bytes, and of another form */
     for (int length = 0; length < 24; length += 23) {
         const char *other =
             temporary(length ? "a-model-of-another-name.gguf" : "m.gguf");
         CHECK(!rename(part_path(0), other), "cannot rename");
-        PART_REFUSED(other, "-00001-of-00003.gguf: No such file");
+        PART_REFUSED(other, "must be named NAME-00001-of-00003.gguf");
         unlink(other);
     }
     CHECK(!hashmodel_write(&SMALL, part_path(1), 0, 0), "cannot write");
@@ -1783,13 +1783,12 @@ static void bad_tensors(void) {
     REFUSED("rope_freqs.weight is [1, 1, 7], expected [1, 1, 8]",
             gguf_add(&file, "rope_freqs.weight", 1, 7, 0, 1, 0));
     REFUSED(
-        "blk.0.ffn_up.weight has type 4, expected one of the types in docs/models.md\n",
+        "blk.0.ffn_up.weight has type 4 (Q4_2), expected one of the types in docs/models.md\n",
         FFN->type = 4);
-    REFUSED("has type 4294967295, expected", FFN->type = UINT32_MAX);
+    REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
     for (int i = 0; i < N_OTHER_TYPES; i++) {
         char message[64];
-        snprintf(message, sizeof message, "has type %u, expected",
-                 OTHER_TYPES[i]);
+        snprintf(message, sizeof message, "has type %u (", OTHER_TYPES[i]);
         REFUSED(message, FFN->type = OTHER_TYPES[i]);
     }
     REFUSED("expected a multiple of 256 for q4_K", FFN->type = 12);
