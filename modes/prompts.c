@@ -109,14 +109,15 @@ static int read_text(Prompts *p, const char *where) {
     return p->talk.n || conversation_add(&p->talk, line, to->size) ? 0 : -1;
 }
 
+/* -1: out of memory; 1: the template cannot render the conversation. */
 static int encode(Prompts *p) {
     const Run *run = p->run;
     Prompt *to = &p->prompt;
     if (run->options->tokens)
         return run_tokens(run, true, &to->ids);
     if (p->template)
-        return chat_template_render(p->template, &run->tokenizer, &p->talk,
-                                    &to->ids);
+        return -chat_template_render(p->template, &run->tokenizer, &p->talk,
+                                     &to->ids);
     return tokenizer_encode(&run->tokenizer, to->text, to->size, true,
                             &to->ids);
 }
@@ -156,7 +157,7 @@ static int read_prompt(Prompts *p) {
     if (o->prompts)
         snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
     hold_messages(p->n_reported >= MAX_REPORTS);
-    int status = read_text(p, where) || encode(p) ? 1 : 0;
+    int status = read_text(p, where) ? 1 : encode(p);
     if (!status && check_tokens(p, where))
         status = 1;
     hold_messages(false);
