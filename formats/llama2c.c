@@ -141,9 +141,12 @@ static int read_header(Checkpoint *r) {
     r->group = int_at(r->file, 37);
     if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0)
         return 0;
+    int works = c->dim;
+    while (c->dim % works || c->hidden_dim % works)
+        works--;
     return fail(
-        "%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d",
-        r->path, r->group, c->dim, c->hidden_dim);
+        "%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d, such as %d",
+        r->path, r->group, c->dim, c->hidden_dim, works);
 }
 
 int llama2c_read_model(Model *m, const char *path) {

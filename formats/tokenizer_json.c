@@ -342,15 +342,17 @@ static int read_processor(Loader *l, const Json *processor) {
 /* ---- the other files of the folder -------------------------------------------------------------
  */
 
-/* Reads tokenizer_config.json; add_bos_token beside a tokenizer.json does not count, as in transformers
+/* Reads tokenizer_config.json, or an older file with a part of it; add_bos_token beside a tokenizer.json does not count, as in transformers
  * 5. The chat template is a text, or a list of named texts with one named "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
     const int bos = find_name(l, json_get(root, "bos_token"));
+    const int eos = find_name(l, json_get(root, "eos_token"));
     if (bos >= 0)
         t->bos = bos;
-    t->eos = find_name(l, json_get(root, "eos_token"));
+    if (eos >= 0)
+        t->eos = eos;
     JSON_EACH(v, template, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
@@ -444,7 +446,9 @@ int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     t->bos = t->eos = t->eot = -1;
     if (!pieces_open(&t->pieces, vocab_size) &&
         !read_file(t, path, read_root) &&
+        !read_sibling(t, path, "chat_template.json", read_config) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
+        !read_sibling(t, path, "special_tokens_map.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&
         !read_sibling(t, path, "generation_config.json", read_generation) &&
         (t->n_ends || !read_sibling(t, path, "config.json", read_ends)))

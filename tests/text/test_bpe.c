@@ -815,6 +815,31 @@ static void tokenizer_config_sets_bos_and_eos(void) {
     }
 }
 
+/* Two older files count: chat_template.json after tokenizer_config.json, special_tokens_map.json before
+ * it. */
+static void older_files_of_the_folder_are_read(void) {
+    char json[256];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    mkdir(inside("t"), 0700);
+    for (int i = 0; i < 2; i++) {
+        Tokenizer t;
+        write_file("t/chat_template.json", "{\"chat_template\":\"old\"}");
+        write_file("t/special_tokens_map.json",
+                   "{\"bos_token\":\"b\",\"eos_token\":{\"content\":\"ab\"}}");
+        const int opened = open_files(
+            &t, json,
+            i ? "{\"bos_token\":\"a\",\"chat_template\":\"new\"}" : "{}", NULL);
+        remove(inside("t/chat_template.json"));
+        remove(inside("t/special_tokens_map.json"));
+        CHECK(!opened && t.bos == 1 && t.eos == 2 && !t.n_before,
+              "BOS %d, EOS %d", t.bos, t.eos);
+        CHECK(t.chat_template.n == 3 &&
+                  !memcmp(t.chat_template.bytes, i ? "new" : "old", 3),
+              "case %d: another template", i);
+        tokenizer_close(&t);
+    }
+}
+
 /* The end tokens of generation_config.json override those of config.json. */
 static void end_tokens_come_from_two_files(void) {
     char json[256];
@@ -1999,6 +2024,7 @@ void suite_bpe(void) {
     TEST(normalized_special_tokens_match_after_a_space);
     TEST(merges_have_two_notations);
     TEST(tokenizer_config_sets_bos_and_eos);
+    TEST(older_files_of_the_folder_are_read);
     TEST(end_tokens_come_from_two_files);
     TEST(paths_of_any_length);
     TEST(at_most_16_end_tokens);
