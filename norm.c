@@ -52,9 +52,9 @@ static void copy_plain(double *y, const double *x, const Norm *norm, int dim) {
 /* ---- sums over a token ------------------------------------------------------
  *
  * The fast forms differ from the formulas in three ways. Sums are vectorized:
- * float32 within a block, in four vectors, so that no lane adds more than
- * eleven numbers; blocks are added in double. The rounding error is then less
- * than an ulp for any length. A sum that overflows or underflows float32 is
+ * float32 within a block, in four vectors of 16 lanes, so that no lane adds
+ * more than eleven numbers; blocks are added in double. The rounding error is
+ * then less than an ulp for any length. A sum that overflows or underflows float32 is
  * computed again in double. Root and division are computed once: every element
  * is multiplied by one scale. */
 
@@ -65,22 +65,27 @@ INLINE vf add_term(Terms terms, vf sum, vf d) {
 }
 
 INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
-    vf sums[4] = {{0}};
+    vf sums[4 * SUM_VECTORS] = {{0}};
     int i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        UNROLL(j, 4) {
-            const vf d = vload(x + (i + j * LANES)) - vset(shift);
+    for (; i + 4 * SUM_LANES <= n; i += 4 * SUM_LANES) {
+        UNROLL(j, 4 * SUM_VECTORS) {
+            const vf d = vload(x + i + j * LANES) - vset(shift);
             sums[j] = add_term(terms, sums[j], d);
         }
     }
-    for (; i < n; i += LANES) {
-        const int m = min_int(n - i, LANES);
-        const vf d = vload_n(x + i, m) - vset(shift);
-        const vf sum = add_term(terms, sums[0], d);
-        /* the lanes after x[n - 1] are 0 - shift */
-        sums[0] = vselect(vlane() < m, sum, sums[0]);
+    for (; i < n; i += SUM_LANES) {
+        UNROLL(j, SUM_VECTORS) {
+            const int m = lanes_left(n - i - j * LANES);
+            const vf d = vload_n(x + i + j * LANES, m) - vset(shift);
+            const vf sum = add_term(terms, sums[j], d);
+            /* the lanes after x[n - 1] are 0 - shift */
+            sums[j] = vselect(vlane() < m, sum, sums[j]);
+        }
     }
-    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    UNROLL(j, SUM_VECTORS)
+        sums[j] = (sums[j] + sums[SUM_VECTORS + j]) +
+                  (sums[2 * SUM_VECTORS + j] + sums[3 * SUM_VECTORS + j]);
+    return vsum(sums, SUM_VECTORS);
 }
 
 /* The sum of the terms of x[n], computed again in double if float32 overflowed

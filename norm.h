@@ -52,6 +52,6 @@ const float *norm_forward(float *y, const float *x, const Norm *norm, int n,
                           int dim);
 
 /* The sum of x[n]^2 as RMSNorm computes it: in blocks of NORM_BLOCK elements,
- * whose sums are added in double. (LANES is in kernels/lanes.h.) */
-#define NORM_BLOCK (32 * LANES)
+ * whose sums are added in double. */
+enum { NORM_BLOCK = 512 };
 double sum_squares(const float *x, int n);

@@ -81,22 +81,22 @@ static void penalize(Sampler *s) {
 
 /* p = softmax(p / temperature); max is the maximum of p. */
 static void softmax(float *p, int n, float max, float temperature) {
-    vf sums = {0};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vf e = vexp((vload(p + i) - max) / temperature);
-        sums += e;
-        vstore(p + i, e);
-    }
+    const int end = n / SUM_LANES * SUM_LANES; /* then one by one */
+    vf sums[SUM_VECTORS] = {{0}};
     float sum = 0;
-    if (i < n) {
-        vf e = vexp((vload_n(p + i, n - i) - max) / temperature);
-        vstore_n(p + i, e, n - i);
-        for (; i < n; i++)
-            sum += p[i];
-    }
-    sum += vsum(sums);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i += SUM_LANES)
+        UNROLL(j, SUM_VECTORS) {
+            float *q = p + i + j * LANES;
+            const int m = lanes_left(n - i - j * LANES);
+            const vf e = vexp((vload_n(q, m) - max) / temperature);
+            if (i < end)
+                sums[j] += e;
+            vstore_n(q, e, m);
+        }
+    for (int i = end; i < n; i++)
+        sum += p[i];
+    sum += vsum(sums, SUM_VECTORS);
+    for (int i = 0; i < n; i++)
         p[i] /= sum;
 }
 

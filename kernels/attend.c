@@ -80,7 +80,7 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
 static float softmax(const Reading *a, int k) {
     float *const scores = a->queries->scores[k], cap = a->queries->cap;
     const float scale = cap != 0 ? 1 : a->queries->scale;
-    vf max = vset(-INFINITY), sum = {0};
+    vf max = vset(-INFINITY), sums[SUM_VECTORS] = {{0}};
     for (int v = a->from; v < a->end; v++) {
         vf score = vload(scores + v * LANES);
         if (cap != 0)
@@ -91,34 +91,39 @@ static float softmax(const Reading *a, int k) {
         vstore(scores + v * LANES, score);
     }
     const float largest = vmax_lane(max);
-    for (int v = a->from; v < a->end; v++) {
-        const vf e = vexp((vload(scores + v * LANES) - largest) * scale);
-        sum += e;
-        vstore(scores + v * LANES, e);
-    }
-    return 1.0f / vsum(sum);
+    for (int v = a->from; v < a->end; v += SUM_VECTORS)
+        UNROLL(w, SUM_VECTORS) {
+            float *const score = scores + (v + w) * LANES;
+            const vf e = vexp((vload(score) - largest) * scale);
+            sums[w] += e;
+            vstore(score, e);
+        }
+    return 1.0f / vsum(sums, SUM_VECTORS);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the positions j of vector v. `at`: index
- * of the first value's element. `masked`: some query does not see all
- * positions. Hidden values are replaced by 0, because the cache may contain NaN
- * there, and NaN times 0 is NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
-                       KvType type, size_t at, int v, const bool masked,
-                       const int count, const int n) {
-    vf p[KV_QUERIES];
-    vi mask[KV_QUERIES];
-    UNROLL(k, n) {
-        p[k] = vload(a->queries->scores[k] + v * LANES);
-        if (masked)
-            mask[k] = visible(a, v, k);
-    }
-    UNROLL(i, count) {
-        const vf value =
-            load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
-        UNROLL(k, n)
-            sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
-                              sums[k][i]);
+/* sums[k][i] += p_k[j] value_j[i] for the 16 positions j from vector v on.
+ * `at`: index of the first value's element. `masked`: some query does not see
+ * all positions. Hidden values are replaced by 0, because the cache may contain
+ * NaN there, and NaN times 0 is NaN. */
+INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS],
+                       const Reading *a, KvType type, size_t at, int v,
+                       const bool masked, const int count, const int n) {
+    UNROLL(w, SUM_VECTORS) {
+        vf p[KV_QUERIES];
+        vi mask[KV_QUERIES];
+        UNROLL(k, n) {
+            p[k] = vload(a->queries->scores[k] + (v + w) * LANES);
+            if (masked)
+                mask[k] = visible(a, v + w, k);
+        }
+        UNROLL(i, count) {
+            const vf value = load_cached(type, a->kv->values,
+                                         at + (size_t)i * KV_BLOCK + w * LANES);
+            UNROLL(k, n)
+                sums[k][i][w] =
+                    vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
+                         sums[k][i][w]);
+        }
     }
 }
 
@@ -126,24 +131,25 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
  * queries k and `count` elements i from `first` on, all in one part. */
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
-    vf sums[KV_QUERIES][KV_VALUE_PART];
+    vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS];
     UNROLL(k, n)
         UNROLL(i, count)
-            sums[k][i] = (vf){0};
-    for (int v = a->from; v < a->end; v++) {
+            UNROLL(w, SUM_VECTORS)
+                sums[k][i][w] = (vf){0};
+    for (int v = a->from; v < a->end; v += SUM_VECTORS) {
         const size_t at = vector_at(a, v, KV_VALUE_PART, first);
-        if (v < a->whole || v >= a->whole_end)
+        if (v < a->whole || v + SUM_VECTORS > a->whole_end)
             add_values(sums, a, type, at, v, true, count, n);
         else
             add_values(sums, a, type, at, v, false, count, n);
     }
     UNROLL(k, n) {
-        /* with count 2, vsum4 gets two sums twice */
+        /* with count 2, vsum4 gets two sums twice; with 1, one four times */
         UNROLL_NEXT
         for (int i = 0; i < count; i += 4) {
-            const f4 four =
-                vsum4(sums[k][i], sums[k][i + 1], sums[k][(i + 2) % count],
-                      sums[k][(i + 3) % count]);
+            const f4 four = vsum4(sums[k][i], sums[k][(i + 1) % count],
+                                  sums[k][(i + 2) % count],
+                                  sums[k][(i + 3) % count], SUM_VECTORS);
             const f4 scaled = four * scales[k];
             memcpy(a->queries->out[k] + first + i, &scaled,
                    (size_t)min_int(count, 4) * sizeof(float));
@@ -154,7 +160,7 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
 /* out = softmax(scale q k) v for n queries. The result of a query does not
  * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
-    const int size = a->queries->size, count = n == 1 ? 16 : n == 2 ? 8 : 4;
+    const int size = a->queries->size, count = 16 / SUM_VECTORS / n;
     const int streams = n == 1 ? 4 : 2; /* concurrent read streams */
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
@@ -190,8 +196,8 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *) = {
         [KV_F32] = {attend_1, attend_2, attend_4},
         [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    const int from = q->first_key[0] / LANES,
-              end = (q->n_keys[n - 1] - 1) / LANES + 1;
+    const int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
+              end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
     const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
     const Reading a = {
         .queries = q,

@@ -1,6 +1,6 @@
 /* lanes.h: the width of vectors, and what needs no vector: unrolling,
- * prefetching, float16 and bfloat16 numbers. Apart from simd.h, because the
- * header of the intrinsics takes 0.2 s to compile.
+ * prefetching, float16 and bfloat16 numbers. Apart from simd.h, because
+ * the header of the intrinsics takes 0.2 s to compile.
  * Tests: simd, half. */
 #pragma once
 
@@ -43,11 +43,7 @@ enum { VBYTES = 4 * LANES, BYTE_OFFSET = LANES == 16 ? 128 : 0 };
 
 enum { CACHE_LINE = 64 };
 
-/* Prefetches the cache line of p, for reading (into the second-level cache) or
- * for writing. p may be any address. */
-INLINE void prefetch_read(const void *p) {
-    __builtin_prefetch(p, 0, 2);
-}
+/* Prefetches the cache line of p for writing. p may be any address. */
 INLINE void prefetch_write(const void *p) {
     __builtin_prefetch(p, 1);
 }

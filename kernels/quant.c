@@ -57,7 +57,8 @@ INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
         const vf first = quantize_bytes(q + i, x + i, inverse, half),
                  last = quantize_bytes(q + middle, x + middle, inverse,
                                        group - half);
-        const f4 sums = vsum4(first, first + last, first, last);
+        const vf both = first + last;
+        const f4 sums = vsum4(&first, &both, &first, &last, 1);
         *groups++ = (InputGroup){scale, sums[1] * scale, sums[0] * scale,
                                  (int32_t)sums[1], (int32_t)sums[0]};
     }

@@ -147,22 +147,34 @@ INLINE float vmax_lane(vf a) {
 #define LAST_PAIRS(a, b)                                                       \
     __builtin_shufflevector(a, b, ALL_FOURS(2, 3, LANES + 2, LANES + 3))
 
-/* {sum a, sum b, sum c, sum d}: the lanes of each are added in one fixed tree
- * order. */
-INLINE f4 vsum4(vf a, vf b, vf c, vf d) {
-    const vf ab = FIRST_ONES(a, b) + LAST_ONES(a, b),
-             cd = FIRST_ONES(c, d) + LAST_ONES(c, d);
-    const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
-    f4 sums[LANES / 4];
-    memcpy(sums, &all, sizeof all);
-    for (int n = LANES / 8; n > 0; n /= 2)
-        UNROLL(i, n)
-            sums[i] += sums[i + n];
+/* Long sums have 16 lanes on every processor, in SUM_VECTORS vectors, so that
+ * their bits do not depend on its width. */
+enum { SUM_LANES = 16, SUM_VECTORS = SUM_LANES / LANES };
+
+/* How many of the lanes of a vector the last n elements fill; n may be < 0. */
+INLINE int lanes_left(int n) {
+    return n < 0 ? 0 : min_int(n, LANES);
+}
+
+/* {sum a, sum b, sum c, sum d} of n vectors each: their lanes are added in one
+ * fixed tree order. */
+INLINE f4 vsum4(const vf *a, const vf *b, const vf *c, const vf *d,
+                const int n) {
+    f4 sums[SUM_LANES / 4];
+    UNROLL(w, n) {
+        const vf ab = FIRST_ONES(a[w], b[w]) + LAST_ONES(a[w], b[w]),
+                 cd = FIRST_ONES(c[w], d[w]) + LAST_ONES(c[w], d[w]);
+        const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
+        memcpy(sums + w * (LANES / 4), &all, sizeof all);
+    }
+    for (int half = n * LANES / 8; half > 0; half /= 2)
+        UNROLL(i, half)
+            sums[i] += sums[i + half];
     return sums[0];
 }
 
-INLINE float vsum(vf a) {
-    return vsum4(a, a, a, a)[0];
+INLINE float vsum(const vf *a, const int n) {
+    return vsum4(a, a, a, a, n)[0];
 }
 
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.

@@ -1,9 +1,8 @@
 /* limits.c: the read bandwidth and the peak arithmetic rates of this machine.
  *
- * Owns the loops that measure them. Which loop reads fastest depends on the
- * processor, so several are tried. The result of a loop depends on all of its
- * work, so the compiler cannot remove any of it. /
- */
+ * Owns the loops that measure them. The result of a loop depends on all of its
+ * work, so the compiler cannot remove any of it.
+ * Tests: lab. */
 #include "lab/limits.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -26,31 +25,18 @@ enum {
  * UNIT; the others read only *p. */
 typedef float Loop(const float *p, size_t n);
 
-/* Sums n floats, read as `streams` concurrent streams, which are prefetched
- * `ahead` floats ahead; 0: by the hardware only. */
-INLINE float read_streams(const float *floats, size_t n, const size_t streams,
-                          const size_t ahead) {
-    const size_t part = n / streams;
+/* Sums n floats, read as four concurrent streams. */
+static float read_floats(const float *floats, size_t n) {
+    const size_t part = n / 4;
     vf sums[STREAM_SUMS] = {{0}};
     for (size_t i = 0; i < part; i += STREAM_SUMS * LANES)
         for (const float *p = floats + i; p < floats + n; p += part)
-            UNROLL(j, STREAM_SUMS) {
-                if (ahead)
-                    prefetch_read(p + j * LANES + ahead);
+            UNROLL(j, STREAM_SUMS)
                 sums[j] += vload(p + j * LANES);
-            }
     for (int j = 1; j < STREAM_SUMS; j++)
         sums[0] += sums[j];
-    return vsum(sums[0]);
+    return vsum(sums, 1);
 }
-
-#define READ_LOOP(name, streams, ahead)                                        \
-    static float name(const float *p, size_t n) {                              \
-        return read_streams(p, n, streams, ahead);                             \
-    }
-READ_LOOP(four_streams, 4, 0)
-READ_LOOP(one_stream, 1, 512)
-READ_LOOP(four_streams_far, 4, 2048)
 
 /* n multiply-adds in independent chains. */
 static float multiply_floats(const float *p, size_t n) {
@@ -64,7 +50,7 @@ static float multiply_floats(const float *p, size_t n) {
             sums[j] = vfma(sums[j], a, b);
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
-    return vsum(sums[0]);
+    return vsum(sums, 1);
 }
 
 static float multiply_bytes(const float *p, size_t n) {
@@ -81,7 +67,7 @@ static float multiply_bytes(const float *p, size_t n) {
     }
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
-    return vsum(vfloat(sums[0]));
+    return vfloat(sums[0])[0];
 }
 
 /* Numbers per second of a loop, over all threads. Each thread processes `share`
@@ -109,19 +95,16 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
 }
 
 double read_rate(size_t bytes, int threads) {
-    static Loop *const loops[] = {four_streams, one_stream, four_streams_far,
-                                  NULL};
     const size_t used = smaller(bytes, MAX_READ) / sizeof(float),
                  share = (used / (size_t)threads / UNIT + 1) * UNIT,
                  n = share * threads;
     float *floats = allocate(n, sizeof *floats);
-    double best = 0;
     for (size_t i = 0; floats && i < n; i++)
         floats[i] = 1;
-    for (Loop *const *l = loops; floats && *l; l++)
-        best = fmax(best, rate_of(*l, floats, share, true, threads));
+    const double rate =
+        floats ? rate_of(read_floats, floats, share, true, threads) : 0;
     free(floats);
-    return best * sizeof(float);
+    return rate * sizeof(float);
 }
 
 double multiply_rate(bool int8, int threads) {

@@ -28,17 +28,12 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* Bits depend on the vectors of simd.h, and for BF16 on AMX tiles, but not on
- * compilers and their flags. */
-#if SIMD_AVX512
-static const char *const KIND = "avx512";
-#elif SIMD_AVX2
-static const char *const KIND = "avx2";
-#elif defined(__SSE2__) && !defined(__FMA__)
-static const char *const KIND = "sse2";
+/* Bits depend on FMA, and for BF16 on AMX tiles, but not on the width of
+ * vectors, on compilers and their flags. */
+#if defined(__FMA__) || defined(__ARM_NEON)
+static const char *const KIND = "fma";
 #else
-/* four lanes and fma; also x86-64 with FMA and without AVX2 */
-static const char *const KIND = "neon";
+static const char *const KIND = "no_fma";
 #endif
 
 /* All numbers of columns are multiples of 256, as the K types require. */

@@ -102,11 +102,11 @@ static void sums_do_not_depend_on_the_slot(void) {
                 exact[k] += v[k][i];
                 magnitude[k] += fabs((double)v[k][i]);
             }
-        f4 sums = vsum4(v[0], v[1], v[2], v[3]),
-           other = vsum4(v[3], v[2], v[1], v[0]);
+        f4 sums = vsum4(&v[0], &v[1], &v[2], &v[3], 1),
+           other = vsum4(&v[3], &v[2], &v[1], &v[0], 1);
         for (int k = 0; k < 4; k++) {
-            CHECK(to_bits(sums[k]) == to_bits(vsum(v[k])),
-                  "slot %d: %.9g, vsum %.9g", k, sums[k], vsum(v[k]));
+            CHECK(to_bits(sums[k]) == to_bits(vsum(&v[k], 1)),
+                  "slot %d: %.9g, vsum %.9g", k, sums[k], vsum(&v[k], 1));
             CHECK(to_bits(sums[k]) == to_bits(other[3 - k]),
                   "slot %d: %.9g, slot %d: %.9g", k, sums[k], 3 - k,
                   other[3 - k]);
