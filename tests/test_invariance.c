@@ -3,7 +3,7 @@
  * The logits of a position depend only on the tokens up to it. The reference is
  * a run in one chunk with one thread.
  *
- * The program runs a small model with one thread (see threads_for in model.c).
+ * The program runs a small model with one thread (chunk_threads() of model.c).
  * Here small models claim to be large, so that threads are used and the tests
  * are fast; one model really is large. */
 #include "formats/open.h"
