@@ -12,8 +12,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-FUNCTION_LINES = 50
-GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens are not counted
+FUNCTION_LINES, COLUMNS = 80, 80  # of C; a page's C may have 100 columns
+GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens and columns are not counted
 MAX_TOKENS = {  # never raised
     "model.h": 950, "plain.c": 3_100, "read first": 9_500, "top level": 20_800, "core": 68_000, "edges": 73_500, "web": 600,
     "line": 9,
@@ -38,6 +38,7 @@ TOKEN = re.compile(  # of C without comments: strings, characters, numbers, name
 )
 COMPILER = re.compile(r"\b__(?:builtin_\w+|attribute__|asm__)")
 PRINTS = re.compile(r"(?<!fflush\()(?<!ferror\()\bstdout\b|(?<![.>\w])(?:v?printf|puts|putchar)(?=\s*\()")
+BANNER = re.compile(r"/\* ---- [^*]*\n\s*\*/")
 ENDS = re.compile(r"(?<![.>\w])(?:exit|abort|quick_exit)(?=\s*\()")
 
 
@@ -98,6 +99,8 @@ class House:
         paths = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*.[ch]"))
         self.sources = {p: Source(self.root, p) for p in paths if not re.match(r"tests/|build/|\.", p)}
         self.text = "\n".join(source.text for source in self.sources.values())
+        self.tests = {p: (self.root / p).read_text() for p in paths if p.startswith("tests/")}
+        self.suites = {p.rsplit("/test_", 1)[1][:-2] for p in paths if "/test_" in p and p.endswith(".c")}
 
     def report(self, path, line, text):
         self.violations.add((path, line, text))
@@ -171,6 +174,31 @@ class House:
             if not prints and (match := ENDS.search(line)):
                 self.report(path, i, f"{match[0]}: only run.c and modes/ end the program")
 
+    def check_comments(self, path, text):
+        """Comments have 80 columns, and a banner is one line."""
+        columns = 100 if path.startswith("web/") else COLUMNS
+        for found in COMMENT_OR_STRING.finditer(text):
+            if found[0][0] != "/":
+                continue
+            line = text[: found.start()].count("\n") + 1
+            begin = text.rfind("\n", 0, found.start()) + 1
+            for i, row in enumerate(text[begin : found.end()].split("\n")):
+                if len(row) > columns:
+                    self.report(path, line + i, f"a comment of {len(row)} columns, more than {columns}")
+            if BANNER.match(found[0]):
+                self.report(path, line, "a banner that is longer than its line")
+
+    def check_tests_line(self, path, source):
+        """The head of each .c, and of each .h without one, names the suites that test it."""
+        if path.endswith(".h") and path[:-1] + "c" in self.sources or path.startswith("web/"):
+            return
+        named = re.search(r"\n \* Tests: ([\w, ]+)\.\s*\*/", source.text[: source.text.find("*/") + 2])
+        if not named:
+            self.report(path, 1, "its head has no line `Tests: SUITE, SUITE.`")
+        for suite in named[1].split(", ") if named else ():
+            if suite not in self.suites:
+                self.report(path, 1, f"Tests: no suite is called {suite}")
+
     def sizes(self):
         """Yields (what, its C tokens, the maximum). Comments and line breaks do not count."""
         tokens = {path: source.tokens for path, source in self.sources.items() if path not in GENERATED}
@@ -236,6 +264,11 @@ class House:
         self.check_arrows()
         for path, source in self.sources.items():
             self.check_file(path, source)
+            if path not in GENERATED:
+                self.check_comments(path, source.text)
+                self.check_tests_line(path, source)
+        for path, text in self.tests.items():
+            self.check_comments(path, text)
         self.check_sizes()
         for path in NAMED_IN:
             self.check_names(path)

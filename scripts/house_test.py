@@ -22,7 +22,8 @@ CLEAN = {
 
 A text is printed by `modes/text.c`: `mode_text()`.
 """,
-    "run.c": """/* run.c: the program. */
+    "run.c": """/* run.c: the program.
+ * Tests: model. */
 #include "base/error.h"
 #include "modes/text.h"
 
@@ -33,7 +34,8 @@ int main(void) {
     return 0;
 }
 """,
-    "modes/text.c": """/* text.c: a mode. */
+    "modes/text.c": """/* text.c: a mode.
+ * Tests: model. */
 #include "modes/text.h"
 
 #include "model.h"
@@ -43,7 +45,8 @@ int main(void) {
 int mode_text(void) { return printf("%d\\n", model_size()) < 0; }
 """,
     "modes/text.h": "/* text.h: a mode. */\nint mode_text(void);\n",
-    "model.c": """/* model.c: says "printf(stdout)", and in a comment exit(1). */
+    "model.c": """/* model.c: says "printf(stdout)", and in a comment exit(1).
+ * Tests: model. */
 #include "model.h"
 
 #include "base/error.h"
@@ -53,7 +56,8 @@ int model_size(void) {
 }
 """,
     "model.h": "/* model.h: what a model is. */\nint model_size(void);\n",
-    "base/error.c": """/* error.c: how a failure is told. */
+    "base/error.c": """/* error.c: how a failure is told.
+ * Tests: model. */
 #include "base/error.h"
 
 #include <unistd.h>
@@ -67,28 +71,28 @@ int(fail)(const char *text) {
     "tests/test_model.c": "int printf(const char *, ...);\n",
 }
 
-LONG = "static int longest(void) {\n" + "    (void)0;\n" * 48 + "    return 0;\n}\n"  # 51 lines
+LONG = "static int longest(void) {\n" + "    (void)0;\n" * 78 + "    return 0;\n}\n"  # 81 lines
 
 # violations: (file, text to replace, its replacement), and the expected report
 PLANTED = [
-    ("base/error.c", "#include <unistd.h>", '#include "model.h"', 'base/error.c:4: "model.h" is above'),
-    ("base/error.c", "(int)write(2, text, 1)", "model_size()", "base/error.c:7: model_size() of model.c is above"),
+    ("base/error.c", "#include <unistd.h>", '#include "model.h"', 'base/error.c:5: "model.h" is above'),
+    ("base/error.c", "(int)write(2, text, 1)", "model_size()", "base/error.c:8: model_size() of model.c is above"),
     (
         "base/error.h",
         "\nint",
         '\n#include "base/other.h"\nint',
-        "base/other.c:2: closes a cycle: base/error -> base/other -> ",
+        "base/other.c:3: closes a cycle: base/error -> base/other -> ",
     ),
-    ("run.c", '#include "modes/text.h"', "", "run.c:8: mode_text() of modes/text.c is not declared in any"),
+    ("run.c", '#include "modes/text.h"', "", "run.c:9: mode_text() of modes/text.c is not declared in any"),
     (
         "run.c",
         '#include "modes/text.h"',
         "extern int mode_text(void);",
-        "run.c:3: mode_text() of modes/text.c is not declared in any",
+        "run.c:4: mode_text() of modes/text.c is not declared in any",
     ),
-    ("run.c", "modes/text.h", "text.h", 'run.c:3: "text.h" is not a file'),
-    ("run.c", "modes/text.h", "tests/test_model.c", 'run.c:3: "tests/test_model.c" is not a file'),
-    ("model.c", "\nint", "\n" + LONG + "\nint", "model.c:6: longest() has 51 lines, more than 50"),
+    ("run.c", "modes/text.h", "text.h", 'run.c:4: "text.h" is not a file'),
+    ("run.c", "modes/text.h", "tests/test_model.c", 'run.c:4: "tests/test_model.c" is not a file'),
+    ("model.c", "\nint", "\n" + LONG + "\nint", "model.c:7: longest() has 81 lines, more than 80"),
     ("model.h", "*/", "*/" + 475 * "\nx;", "model.h:1: model.h: 956 C tokens, more than 950"),
     (
         "norm.c",
@@ -101,18 +105,18 @@ PLANTED = [
     ("modes/chat.c", "", "/* chat.c: a mode. */" + 40 * "\nf(a, b) + g(c);", ".:1: a line of code, on average: 9."),
     ("model.c", "/* model.c", "/* modal.c", "model.c:1: does not begin with its head comment"),
     ("lab/lab.c", "", "/* lab.c: no floor. */\n", "lab/lab.c:1: is on no floor"),
-    ("model.c", "\n\nint", "\n#include <unistd.h>\n\nint", "model.c:5: <unistd.h> is for base/"),
-    ("model.c", "\n\nint", "\n#include <sys/stat.h>\n\nint", "model.c:5: <sys/stat.h> is for base/"),
-    ("model.c", "fail(", "__builtin_abs(", "model.c:7: __builtin_abs is for base/"),
+    ("model.c", "\n\nint", "\n#include <unistd.h>\n\nint", "model.c:6: <unistd.h> is for base/"),
+    ("model.c", "\n\nint", "\n#include <sys/stat.h>\n\nint", "model.c:6: <sys/stat.h> is for base/"),
+    ("model.c", "fail(", "__builtin_abs(", "model.c:8: __builtin_abs is for base/"),
     ("model.h", ";", " __attribute__((pure));", "model.h:2: __attribute__ is for base/"),
-    ("model.c", "    return", '    printf("x");\n    return', "model.c:7: printf: only run.c and modes/ print"),
+    ("model.c", "    return", '    printf("x");\n    return', "model.c:8: printf: only run.c and modes/ print"),
     (
         "model.c",
         "    return",
         '    fputs("x", stdout);\n    return',
-        "model.c:7: stdout: only run.c and modes/ print",
+        "model.c:8: stdout: only run.c and modes/ print",
     ),
-    ("model.c", "    return", "    exit(1);\n    return", "model.c:7: exit: only run.c and modes/ end the program"),
+    ("model.c", "    return", "    exit(1);\n    return", "model.c:8: exit: only run.c and modes/ end the program"),
     (
         "plain.c",
         "",
@@ -146,9 +150,14 @@ PLANTED = [
         "model.c",
         "docs/architecture.md:10: mode_text() is not defined in model.c",
     ),
+    ("model.h", "*/", "*/\n/* " + 76 * "a" + " */", "model.h:2: a comment of 82 columns, more than 80"),
+    ("tests/test_model.c", "", "/* " + 76 * "a" + " */\n", "tests/test_model.c:1: a comment of 82 columns"),
+    ("model.h", "*/", "*/\n/* ---- a banner ----\n */", "model.h:2: a banner that is longer than its line"),
+    ("model.c", " * Tests: model. */", " * Tested. */", "model.c:1: its head has no line `Tests: SUITE"),
+    ("model.c", " * Tests: model. */", " * Tests: mode. */", "model.c:1: Tests: no suite is called mode"),
 ]
 OTHER = {  # one half of the cycle; the other half is planted
-    "base/other.c": '/* other.c: a circle. */\n#include "base/error.h"\n',
+    "base/other.c": '/* other.c: a circle.\n * Tests: model. */\n#include "base/error.h"\n',
     "base/other.h": "/* other.h: a circle. */\n",
 }
 
