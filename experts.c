@@ -7,9 +7,10 @@
  *
  * A mixture of experts: Shazeer et al. 2017. Owns the router and the division
  * of work. A slot is one token's use of one expert. Slots are sorted by expert:
- * an expert computes one product for all of its tokens, and its weights are read
- * once per chunk. A token's experts are always added in ascending order. An
- * expert is a SwiGLU (mlp.c).
+ * an expert computes one product for all of its tokens, and its weights are
+ * read once per chunk. A token's experts are always added in ascending order.
+ * An expert is a SwiGLU (mlp.c).
+ * Tests: golden, plain, families.
  */
 #include "kernels/input.h"
 #include "kernels/lanes.h"

@@ -4,7 +4,8 @@
  *     x += Wdown gate                      mlp, the residual
  *
  * Owns SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"). It does not
- * own the products (kernels/matmul.c) or mixtures of experts (experts.c). */
+ * own the products (kernels/matmul.c) or mixtures of experts (experts.c).
+ * Tests: attention, plain. */
 #include "kernels/input.h"
 #include "kernels/matmul.h"
 #include "kernels/simd.h"

@@ -6,6 +6,7 @@
  * RMSNorm and LayerNorm have statistics of the token; DyT has none. model.c
  * places the norms in the model; fused, half-precision and backward forms are
  * in lab/. docs/norms.md explains normalization.
+ * Tests: norm, plain, textbook.
  */
 #include "norm.h"
 #include "kernels/simd.h"
@@ -54,9 +55,9 @@ static void copy_plain(double *y, const double *x, const Norm *norm, int dim) {
  * The fast forms differ from the formulas in three ways. Sums are vectorized:
  * float32 within a block, in four vectors of 16 lanes, so that no lane adds
  * more than eleven numbers; blocks are added in double. The rounding error is
- * then less than an ulp for any length. A sum that overflows or underflows float32 is
- * computed again in double. Root and division are computed once: every element
- * is multiplied by one scale. */
+ * then less than an ulp for any length. A sum that overflows or underflows
+ * float32 is computed again in double. Root and division are computed once:
+ * every element is multiplied by one scale. */
 
 typedef enum { DEVIATIONS, SQUARES } Terms; /* x - shift, (x - shift)^2 */
 

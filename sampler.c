@@ -2,7 +2,8 @@
  *
  * Owns the sampling methods and the random number generator. With temperature
  * and top-p only, it draws the same tokens as llama2.c from the same seed: same
- * generator, same nucleus rule. /
+ * generator, same nucleus rule.
+ * Tests: sampler, text.
  */
 #include "sampler.h"
 #include "base/memory.h"

@@ -2,15 +2,17 @@
  *
  * Owns the pipeline that all tokenizers share; the steps are in text/:
  *
- *     text -> pieces that match the raw text, and the stretches between: cut_out(raw)
- *          -> normalized, with a space prefix:                           encode_between
- *          -> pieces that match the normalized text, and the rest:       cut_out(not raw)
- *          -> words:                                                     pretokenize
- *          -> tokens:                                                    encode_word
+ *     text -> pieces that match the raw text, the rest:  cut_out(raw)
+ *          -> normalized, with a space prefix:           encode_between
+ *          -> pieces that match the normalized text:     cut_out(not raw)
+ *          -> words:                                     pretokenize
+ *          -> tokens:                                    encode_word
  *
- * Invalid UTF-8: with a tokenizer.bin the bytes become byte pieces and are decoded unchanged, as in
- * llama2.c. With a SentencePiece model each becomes U+FFFD, as in the sentencepiece library. A
- * byte-level tokenizer keeps all bytes.
+ * Invalid UTF-8: with a tokenizer.bin the bytes become byte pieces and are
+ * decoded unchanged, as in llama2.c. With a SentencePiece model each becomes
+ * U+FFFD, as in the sentencepiece library. A byte-level tokenizer keeps all
+ * bytes.
+ * Tests: tokenizer, pieces, bpe.
  */
 #include "tokenizer.h"
 #include "base/error.h"
@@ -58,8 +60,8 @@ static int encode_word(void *encoder, const char *s, size_t n) {
 
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw);
 
-/* Encodes the text between pieces. `raw`: it is not normalized yet; after normalization more pieces
- * may match. */
+/* Encodes the text between pieces. `raw`: it is not normalized yet; after
+ * normalization more pieces may match. */
 static int encode_between(Encoder *e, const char *text, size_t size, bool raw) {
     if (!size)
         return 0;
@@ -90,8 +92,9 @@ static const char *space_before(const char *s, const char *start) {
     return s;
 }
 
-/* Encodes text as user-defined and special pieces and the stretches between them. `raw`: use the
- * pieces that match raw text, else those that match normalized text. */
+/* Encodes text as user-defined and special pieces and the stretches between
+ * them. `raw`: use the pieces that match raw text, else those that match
+ * normalized text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
     size_t from = 0;
     /* special pieces match only open bytes of the raw text */

@@ -23,11 +23,12 @@ typedef struct {
     double value; /* not checked */
 } Advice;
 
-/* Where a space is inserted before text that matches no user-defined or special piece. */
+/* Where a space is inserted before text that matches no user-defined or special
+ * piece. */
 typedef enum {
-    SPACE_ALWAYS, /* before each stretch between pieces that match the raw text */
-    SPACE_IF_NONE, /* before each stretch between pieces, unless it begins with a space */
-    SPACE_ONCE, /* like SPACE_IF_NONE, but only at the start of the text */
+    SPACE_ALWAYS,  /* before each stretch between pieces of the raw text */
+    SPACE_IF_NONE, /* the same, unless the stretch begins with a space */
+    SPACE_ONCE,    /* like SPACE_IF_NONE, but only at the start of the text */
     SPACE_NEVER,
 } SpacePrefix;
 
@@ -42,7 +43,8 @@ typedef struct {
     int n_before;
     int bos, eos; /* -1 = none */
     int eot;      /* ends a turn of a chat; -1 = none */
-    /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a chat template's */
+    /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a
+     * chat template's */
     int ends[MAX_ENDS + 1];
     int n_ends;
     Buffer chat_template; /* Jinja; no bytes: none */
@@ -57,16 +59,19 @@ void tokenizer_close(Tokenizer *t);
 /* Sets the chat template to a copy of text[size]. -1: out of memory. */
 int tokenizer_set_chat_template(Tokenizer *t, const char *text, size_t size);
 
-/* Encodes text[size] (any bytes). User-defined and special pieces match first, from left to right
- * and the longest at each position. The text between them is normalized, gets a space prefix if the
- * tokenizer has one, and is split into words, which become tokens by merging (text/merges.h). O(n
- * log n), with user-defined pieces of up to m bytes O(n log n + n m). `before`: add the tokens
- * before a text. Returns -1 and a message on failure. The caller frees ids, also after a failure. */
+/* Encodes text[size] (any bytes). User-defined and special pieces match first,
+ * from left to right and the longest at each position. The text between them is
+ * normalized, gets a space prefix if the tokenizer has one, and is split into
+ * words, which become tokens by merging (text/merges.h). O(n log n), with
+ * user-defined pieces of up to m bytes O(n log n + n m). `before`: add the
+ * tokens before a text. Returns -1 and a message on failure. The caller frees
+ * ids, also after a failure. */
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
                      bool before, Tokens *out);
 
-/* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the bytes that may be in
- * a piece that matches the raw text; NULL: all. `space`: add the space prefix. */
+/* Like tokenizer_encode, but appends to *out and adds no BOS. open[size]: the
+ * bytes that may be in a piece that matches the raw text; NULL: all. `space`:
+ * add the space prefix. */
 int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
                      const bool *open, bool space, Tokens *out);
 
@@ -74,7 +79,7 @@ int tokenizer_append(const Tokenizer *t, const char *text, size_t size,
  * (Model). */
 bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends);
 
-/* The bytes of a token that follows `previous`; after BOS without the leading space. Not
- * zero-terminated. */
+/* The bytes of a token that follows `previous`; after BOS without the leading
+ * space. Not zero-terminated. */
 const char *tokenizer_decode(const Tokenizer *t, int previous, int token,
                              int *length);

@@ -1,5 +1,6 @@
 /* file.c: files that are mapped, read and written; an output appears whole or
- * not at all. */
+ * not at all.
+ * Tests: base, cli. */
 #include "base/file.h"
 #include "base/error.h"
 #include "base/memory.h"

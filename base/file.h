@@ -32,8 +32,8 @@ int file_map_head(File *file, const void *head, size_t n, size_t size);
 int text_begin(const char *path, char *text, size_t *size);
 
 /* Reads a whole text ("-": standard input), of at most 2^30 bytes, into memory,
- * by text_begin(), and adds a final zero byte that *size does not count. The caller frees it;
- * NULL on failure. */
+ * by text_begin(), and adds a final zero byte that *size does not count. The
+ * caller frees it; NULL on failure. */
 char *file_read(const char *path, size_t *size);
 
 /* Announces the files that will be written (NULL: none), before any file is
@@ -46,9 +46,9 @@ void inputs_end(void);
 
 /* A file being written. It appears under its name whole or not at all: the
  * bytes go to a temporary file in the same folder, which is renamed when they
- * are on disk. Symbolic links are followed, also to a missing file; an existing file's permissions are
- * kept. A pipe or a device is written directly. One file is written at a time
- * (temporary_file in process.h). */
+ * are on disk. Symbolic links are followed, also to a missing file; an existing
+ * file's permissions are kept. A pipe or a device is written directly. One file
+ * is written at a time (temporary_file in process.h). */
 typedef struct {
     FILE *stream;
     const char *path;       /* for messages */

@@ -2,6 +2,7 @@
  * clock, standard streams.
  *
  * Owns the handlers of signals, which call only async-signal-safe functions.
+ * Tests: cli, chat, base.
  */
 #include "base/process.h"
 #include "base/error.h"

@@ -91,9 +91,10 @@ typedef struct {
      * alike */
     int period;
     double local_base; /* with LOCAL_ROPE; 0: the base of the other layers */
-    int special_layers; /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
-                           number of layers divides scores by sqrt(dim / n_heads) instead of
-                           sqrt(head_size); -1: no model does */
+    /* not 0 (Gemma): embeddings are scaled by sqrt(dim). A model with this
+     * number of layers divides scores by sqrt(dim / n_heads) instead of
+     * sqrt(head_size); -1: no model does */
+    int special_layers;
     /* of its GGUF files; config.json may name another one */
     Activation activation;
 } ModelFamily;

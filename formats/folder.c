@@ -1,8 +1,10 @@
 /* folder.c: the model in a Hugging Face folder.
  *
- * Owns what the options of config.json mean: an option that changes the result is honoured or
- * refused by name; keys that transformers ignores for a family are ignored here, too. family.c has
- * the families and the keys shared with GGUF; safetensors.c reads the weights.
+ * Owns what the options of config.json mean: an option that changes the result
+ * is honoured or refused by name; keys that transformers ignores for a family
+ * are ignored here, too. family.c has the families and the keys shared with
+ * GGUF; safetensors.c reads the weights.
+ * Tests: folder, families, growth.
  */
 #include "formats/folder.h"
 #include "base/error.h"
@@ -150,7 +152,7 @@ static void read_layers(Reader *r) {
     }
 }
 
-/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py ---- */
+/* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py  */
 
 /* The value of a key of an object; NULL: of the model's options. */
 static Value get_in(const Reader *r, const Json *object, const char *key) {
@@ -169,8 +171,8 @@ static const Json *place_of(const char *key, const Json *rope) {
 #define refuse_in(r, object, key, ...)                                         \
     refuse(&(r)->origin, key, get_in(r, object, key), __VA_ARGS__)
 
-/* Llama 3.1: high frequencies are unchanged, low frequencies are divided by `factor`, with a ramp
- * between the two. */
+/* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
+ * `factor`, with a ramp between the two. */
 static void read_llama3(Reader *r, const Json *rope, int context) {
     const Rope *out = &r->header.config.rope;
     const double factor = real_in(r, rope, "factor", NAN);
@@ -284,8 +286,8 @@ static int rotating_dims(Reader *r, const Json *object) {
     return dims;
 }
 
-/* RoPE of layers with a sliding window is not scaled. Its base is given by sliding_attention, by
- * rope_local_base_freq, or by the family's default. */
+/* RoPE of layers with a sliding window is not scaled. Its base is given by
+ * sliding_attention, by rope_local_base_freq, or by the family's default. */
 static void read_local_rope(Reader *r, const Json *sliding) {
     const double local = r->family->local_base,
                  usual = local > 0 ? local : r->family->rope_base;
@@ -303,8 +305,8 @@ static void read_local_rope(Reader *r, const Json *sliding) {
             "rope_theta in sliding_attention, too: transformers' default differs between versions");
 }
 
-/* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type of layer), older
- * files rope_scaling and rope_theta. */
+/* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type
+ * of layer), older files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
     const bool local = reader_has(r, LOCAL_ROPE);
     const Json *newer = get_object(r, "rope_parameters"),
@@ -333,7 +335,8 @@ static void read_rope(Reader *r) {
         .halves = !(r->options & NEIGHBOUR_ROPE)};
     static const char key[] = "original_max_position_embeddings";
     const int missing = r->options & LONGROPE ? 4096 : r->header.config.context;
-    /* of two, that of the model counts, unless each type of layer has its own */
+    /* of two, that of the model counts, unless each type of layer has its
+     * own */
     const Value outer = get(r, key);
     const bool own = outer.kind <= VALUE_NULL || (local && rope == full);
     const int original =
@@ -347,8 +350,9 @@ static void read_rope(Reader *r) {
 
 /* ---- the model ---------------------------------------------------------- */
 
-/* Options that are true or false, for families with one of the options `needs` (0: all families):
- * the groups of weights that have biases if it is true; 0: norma does not support it. */
+/* Options that are true or false, for families with one of the options `needs`
+ * (0: all families): the groups of weights that have biases if it is true; 0:
+ * norma does not support it. */
 static const struct Switch {
     const char *key;
     int needs, biases;
@@ -450,10 +454,11 @@ static int read_model(Reader *r) {
     return reader_end(r);
 }
 
-/* In the folder of a multimodal model: shortens the names of the text model's tensors, and skips
- * the others'. */
+/* In the folder of a multimodal model: shortens the names of the text model's
+ * tensors, and skips the others'. */
 static int select_text(Reader *r) {
-    /* bytes of "language_model." or "model.language_", which the names begin with */
+    /* bytes of "language_model." or "model.language_", which the names begin
+     * with */
     enum { LONGER = 15 };
     for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         t->used |= string_contains(t->name, "vision_tower.") ||

@@ -1,8 +1,10 @@
 /* gguf.c: reads the model in a GGUF file.
  *
- * Owns the keys that only GGUF files have: each key that changes the result is honoured or refused
- * by name. gguf_file.c reads the container, gguf_tokenizer.c the tokenizer, kernels/quant.c the
- * blocks of quantized tensors.
+ * Owns the keys that only GGUF files have: each key that changes the result is
+ * honoured or refused by name. gguf_file.c reads the container,
+ * gguf_tokenizer.c the tokenizer, kernels/quant.c the blocks of quantized
+ * tensors.
+ * Tests: gguf, families.
  */
 #include "formats/gguf.h"
 #include "base/file.h"
@@ -16,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if their value is v. */
+/* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if
+ * their value is v. */
 static const char *const NEUTRAL_KEYS[2][16] = {
     {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
      "expert_shared_feed_forward_length", "final_logit_softcapping",
@@ -46,10 +49,11 @@ static Value get(const Reader *r, const char *key) {
     return gguf_get(r->source, name);
 }
 
-/* Refuses an unsupported key of the architecture if it may change the result. */
+/* Refuses an unsupported key of the architecture if it may change the
+ * result. */
 static void check_key(Reader *r, String key) {
-    /* Converters write true if config.json lacks the option. A parallel StableLM has no norm before
-     * the MLP. */
+    /* Converters write true if config.json lacks the option. A parallel
+     * StableLM has no norm before the MLP. */
     if (string_is(key, "use_parallel_residual") &&
         reader_find(r, "blk.0.ffn_norm", ".weight"))
         return;
@@ -78,7 +82,8 @@ static void check_key(Reader *r, String key) {
     r->origin.status = -1;
 }
 
-/* Reads the scaling of RoPE. Without a type it is linear; the default factor is 1. */
+/* Reads the scaling of RoPE. Without a type it is linear; the default factor is
+ * 1. */
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
@@ -106,8 +111,9 @@ static void read_rope(Reader *r) {
         refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
 }
 
-/* Reads the RoPE base of layers with a window, which norma never scales. Gemma with an amplitude
- * other than YaRN's is refused, because llama.cpp applies it to these layers, too. */
+/* Reads the RoPE base of layers with a window, which norma never scales. Gemma
+ * with an amplitude other than YaRN's is refused, because llama.cpp applies it
+ * to these layers, too. */
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
@@ -192,8 +198,8 @@ static int read_model(Reader *r) {
     read_local_rope(r);
     if (h->query_scale != 0)
         reader_end_context(r, h->yarn_context, BY_QUERIES);
-    /* the file does not say which layers have the window; within the window, all layers are the
-     * same */
+    /* the file does not say which layers have the window; within the window,
+     * all layers are the same */
     if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
         h->window < h->config.context)
         h->config.context = (int)h->window;
@@ -224,8 +230,8 @@ bool gguf_is(const File *file) {
     return file->size >= 4 && !memcmp(file->data, "GGUF", 4);
 }
 
-/* If the file is part of a split model, g becomes the metadata of the first part and the tensors of
- * all parts. Merged files have a split.count of 0. */
+/* If the file is part of a split model, g becomes the metadata of the first
+ * part and the tensors of all parts. Merged files have a split.count of 0. */
 static int open_parts(Gguf *g, Model *m, const char *path) {
     enum {
         ENDING = 20,

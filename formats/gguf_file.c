@@ -1,8 +1,9 @@
 /* gguf_file.c: the container of a GGUF file (versions 2 and 3, little-endian).
  *
- * Owns its layout: metadata (keys and typed values), the tensor table and where each tensor's data
- * lies. Every size is checked against the file before it is used. gguf.c and gguf_tokenizer.c
- * interpret keys and tensors.
+ * Owns its layout: metadata (keys and typed values), the tensor table and where
+ * each tensor's data lies. Every size is checked against the file before it is
+ * used. gguf.c and gguf_tokenizer.c interpret keys and tensors.
+ * Tests: gguf, damage, mutants.
  */
 #include "formats/gguf_file.h"
 #include "base/memory.h"
@@ -21,8 +22,8 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     return 0;
 }
 
-/* Copies n bytes of the map, reading each once: another process can change the file between a check
- * and a use. */
+/* Copies n bytes of the map, reading each once: another process can change the
+ * file between a check and a use. */
 static void copy_once(void *to, const uint8_t *from, size_t n) {
     const volatile uint8_t *bytes = from;
     for (size_t i = 0; i < n; i++)
@@ -198,8 +199,8 @@ static int read_tensor(Gguf *g, Stored *e) {
         return bad_tensor(e,
                           " has rows of %d, expected a multiple of %d for %s",
                           cols, TYPES[e->type].weights, type_name(e->type));
-    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has more than 4 bytes
-     * per weight */
+    /* one matrix cannot overflow: rows and cols are below 2^31, and no type has
+     * more than 4 bytes per weight */
     const size_t matrix =
         tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
     if (!multiply(matrix, e->dims[0], &e->bytes))
@@ -207,7 +208,8 @@ static int read_tensor(Gguf *g, Stored *e) {
     return 0;
 }
 
-/* Every tensor must be inside the file, aligned, and must not overlap another. */
+/* Every tensor must be inside the file, aligned, and must not overlap
+ * another. */
 static int read_tensors(Gguf *g, File *file, uint64_t count) {
     const size_t first = g->n_tensors;
     if (check_count(g, count, 8 + 4 + 8 + 4 + 8, "tensors"))

@@ -1,7 +1,8 @@
 /* gguf_tokenizer.c: reads the tokenizer in a GGUF file.
  *
- * Owns the metadata keys under tokenizer: pieces, scores or merges, pre-tokenizer, BOS and
- * EOS. */
+ * Owns the metadata keys under tokenizer: pieces, scores or merges,
+ * pre-tokenizer, BOS and EOS.
+ * Tests: gguf, bpe, pieces. */
 #include "base/memory.h"
 #include "formats/gguf.h"
 #include "formats/stored.h"
@@ -17,8 +18,8 @@ typedef struct {
     int n; /* size of the model's vocabulary */
 } Loader;
 
-/* Finds an array with one element for each piece; NULL and a message if the key is missing or has
- * another type or length. */
+/* Finds an array with one element for each piece; NULL and a message if the key
+ * is missing or has another type or length. */
 static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
     const GgufValue *v = gguf_find_value(l->g, key);
     if (v && v->is_array && v->type == type && v->count == (uint64_t)l->n)
@@ -31,8 +32,8 @@ static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
 }
 
 static int fill_pieces(Loader *l) {
-    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (found by
-     * its name) */
+    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
+     * unused, 6 byte (found by its name) */
     static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT, PIECE_CONTROL,
                                       PIECE_SPECIAL, PIECE_USER, PIECE_CONTROL,
                                       PIECE_TEXT};
@@ -86,8 +87,8 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
     return merges_end(&t->pieces);
 }
 
-/* Reads a token id. `missing`: the result if the key is missing. Published files have ids outside the
- * vocabulary; they count as absent. */
+/* Reads a token id. `missing`: the result if the key is missing. Published
+ * files have ids outside the vocabulary; they count as absent. */
 static int get_token(Loader *l, const char *key, int missing) {
     const int64_t id = value_integer(&l->origin, key, gguf_get(l->g, key), -1,
                                      INT64_MAX, missing);
@@ -128,8 +129,8 @@ static int fill_advice(Loader *l) {
     return tokenizer_set_chat_template(l->t, template.text, template.n);
 }
 
-/* If add_bos_token is missing, SentencePiece vocabularies and Llama 3's and Mistral's byte-level
- * ones add BOS before a text. */
+/* If add_bos_token is missing, SentencePiece vocabularies and Llama 3's and
+ * Mistral's byte-level ones add BOS before a text. */
 static int fill(Loader *l, const Pretokenizer *p) {
     /* norma's own key: GGUF has no standard one */
     static const char key[] = "norma.tokenizer.normalizer";

@@ -1,9 +1,11 @@
 /* gguf_write.c: writes a model as a GGUF file (version 3).
  *
- * Owns which models and tokenizers GGUF can store, the changes of weights that --fold-norms and
- * --center make, and the file's layout: metadata, tensor table, data. The metadata and the table
- * are complete in memory before the file is opened, so that all refusals come before it. family.c
- * has the tables of architectures and keys; kernels/quant.c packs the blocks.
+ * Owns which models and tokenizers GGUF can store, the changes of weights that
+ * --fold-norms and --center make, and the file's layout: metadata, tensor
+ * table, data. The metadata and the table are complete in memory before the
+ * file is opened, so that all refusals come before it. family.c has the tables
+ * of architectures and keys; kernels/quant.c packs the blocks.
+ * Tests: convert, families, bpe.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -49,8 +51,9 @@ typedef struct {
 
 /* ---- the architecture --------------------------------------------------- */
 
-/* The values of the keys to write; zeros are not written. The eps is that of the last norm of each
- * kind. The context is cut to a window that cannot be stored. */
+/* The values of the keys to write; zeros are not written. The eps is that of
+ * the last norm of each kind. The context is cut to a window that cannot be
+ * stored. */
 static Header header_of(const Model *model, const ModelFamily *a) {
     Header h = {.config = model->config,
                 .value_length = model->config.head_size,
@@ -95,8 +98,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     return h;
 }
 
-/* ---- values (output_close() reports a failed write) --------------------------------------------
- */
+/* ---- values (output_close() reports a failed write) ---------------------- */
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
     if (w->out) {
@@ -120,7 +122,8 @@ static void write_string(Writer *w, const char *s, size_t n) {
     write_bytes(w, s, n);
 }
 
-/* Begins a string in the header, and ends it: sets its size. `start`: where its text begins. */
+/* Begins a string in the header, and ends it: sets its size. `start`: where its
+ * text begins. */
 static size_t begin_string(Writer *w) {
     write_u64(w, 0);
     return w->head.n;
@@ -162,7 +165,8 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
     write_u64(w, n);
 }
 
-/* x in float32. Fails if it would become 0, subnormal or infinite, which the reader refuses. */
+/* x in float32. Fails if it would become 0, subnormal or infinite, which the
+ * reader refuses. */
 static float to_float(Writer *w, const char *name, double x) {
     const float value = (float)x;
     if (!w->status && !isnormal(value))
@@ -179,8 +183,8 @@ static void write_float(Writer *w, const char *key, double x) {
 
 /* ---- the tokenizer ------------------------------------------------------ */
 
-/* Fills in the rules and the scores. With merge rules, a piece's score is minus the rank of the
- * first rule that produces it. */
+/* Fills in the rules and the scores. With merge rules, a piece's score is minus
+ * the rank of the first rule that produces it. */
 static int rank_pieces(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const int n = t->pieces.n_rules;
@@ -197,17 +201,18 @@ static int rank_pieces(Writer *w) {
     return 0;
 }
 
-/* Whether merge rules with this piece work in the file, too: it is a text piece, and the first one
- * with its text. */
+/* Whether merge rules with this piece work in the file, too: it is a text
+ * piece, and the first one with its text. */
 static bool may_merge(const Pieces *p, int id) {
     const Piece *piece = &p->list[id];
     return piece->kind == PIECE_TEXT && id != p->unk &&
            pieces_find(p, piece->text, piece->length) == id;
 }
 
-/* Whether scores are equivalent to the rules from `first` on, except for the order of two rules for
- * the same piece: any two pieces whose concatenation is a piece have a rule, and rules that produce
- * the same piece are adjacent in rank. */
+/* Whether scores are equivalent to the rules from `first` on, except for the
+ * order of two rules for the same piece: any two pieces whose concatenation is
+ * a piece have a rule, and rules that produce the same piece are adjacent in
+ * rank. */
 static bool scores_are_rules(const Writer *w, int first) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
@@ -228,22 +233,23 @@ static bool scores_are_rules(const Writer *w, int first) {
     return n == t->pieces.n_rules;
 }
 
-/* Whether an added token becomes a control token: in GGUF no space is inserted after it. */
+/* Whether an added token becomes a control token: in GGUF no space is inserted
+ * after it. */
 static bool becomes_control(const Tokenizer *t, const Piece *p) {
     return !t->pieces.byte_level && p->kind == PIECE_USER && p->raw &&
            t->space_prefix != SPACE_NEVER;
 }
 
-/* Whether an added token matches spaces in GGUF and U+2581 in the folder, where merges produce it
- * from spaces (Gemma).
- */
+/* Whether an added token matches spaces in GGUF and U+2581 in the folder, where
+ * merges produce it from spaces (Gemma). */
 static bool is_spaces(const Piece *p) {
     return p->kind == PIECE_USER && p->raw &&
            memmem(p->text, p->length, SPACE_MARK, 3);
 }
 
-/* Describes a text without special tokens that the GGUF file would tokenize differently. NULL:
- * there is none. The first rules may produce added tokens, which GGUF matches before it merges. */
+/* Describes a text without special tokens that the GGUF file would tokenize
+ * differently. NULL: there is none. The first rules may produce added tokens,
+ * which GGUF matches before it merges. */
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
@@ -308,9 +314,9 @@ static int check_tokenizer(const Writer *w) {
     return 0;
 }
 
-/* Writes the name of a piece: in byte-level vocabularies a character for each byte of a text piece;
- * in others U+2581 for a space, except in user-defined pieces, and without the newlines that
- * llama2.c puts around control pieces. */
+/* Writes the name of a piece: in byte-level vocabularies a character for each
+ * byte of a text piece; in others U+2581 for a space, except in user-defined
+ * pieces, and without the newlines that llama2.c puts around control pieces. */
 static void write_piece_name(Writer *w, const Piece *p) {
     const bool byte_level = w->tokenizer->pieces.byte_level;
     char name[2], user[MAX_MATCHED_BYTES];
@@ -344,7 +350,8 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
     }
 }
 
-/* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
+/* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
+ * unused, 6 byte. */
 static void write_piece_types(Writer *w, const Tokenizer *t) {
     const Pieces *pieces = &t->pieces;
     static const int32_t types[] = {[PIECE_TEXT] = 1,
@@ -407,11 +414,12 @@ static void write_tokenizer(Writer *w) {
         write_name(w, "tokenizer.chat_template", template->bytes, template->n);
 }
 
-/* ---- centering -----------------------------------------------------------------------------
+/* ---- centering --------------------------------------------------------------
  *
- * If every vector added to the residual stream has mean 0, the stream has mean 0, and its LayerNorm
- * is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858, section 3). The vectors are the rows of the
- * embedding, and combinations of the columns of the other weights that no norm feeds.
+ * If every vector added to the residual stream has mean 0, the stream has mean
+ * 0, and its LayerNorm is its RMSNorm (Jiang et al. 2023, arXiv:2305.14858,
+ * section 3). The vectors are the rows of the embedding, and combinations of
+ * the columns of the other weights that no norm feeds.
  */
 
 int model_center(Model *m, const char *path) {
@@ -461,8 +469,9 @@ static void write_padding(Writer *w) {
     write_bytes(w, zeros, -w->written % GGUF_ALIGNMENT);
 }
 
-/* First pass: writes a tensor's entry in the table and returns false. Second pass: aligns the file
- * and returns true: the caller then writes the tensor's data. */
+/* First pass: writes a tensor's entry in the table and returns false. Second
+ * pass: aligns the file and returns true: the caller then writes the tensor's
+ * data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix,
                          int depth, int rows, int cols, Type type) {
     const uint64_t dims[] = {cols, rows, depth};
@@ -490,8 +499,8 @@ static void write_vector(Writer *w, const char *name, const char *suffix,
         write_bytes(w, w->row, (size_t)n * sizeof *w->row);
 }
 
-/* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the bias makes a norm a
- * LayerNorm. */
+/* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the
+ * bias makes a norm a LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     const int dim = part_size(&w->model->config, at.part->cols);
@@ -511,8 +520,9 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     write_vector(w, name, ".bias", dim);
 }
 
-/* The row of the model's weight that is written as row r. Rows of queries and keys are permuted if
- * RoPE pairs halves of a head in the model and neighbours in the file. */
+/* The row of the model's weight that is written as row r. Rows of queries and
+ * keys are permuted if RoPE pairs halves of a head in the model and neighbours
+ * in the file. */
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     const int i = r % c->head_size;
@@ -540,8 +550,8 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
     }
 }
 
-/* Writes a weight, or the weights of all experts of a layer as one tensor. The router stays
- * float32: a quantized router would choose other experts. */
+/* Writes a weight, or the weights of all experts of a layer as one tensor. The
+ * router stays float32: a quantized router would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
     const int depth =
@@ -621,9 +631,9 @@ static void write_key(Writer *w, const Key *key) {
     }
 }
 
-/* Copies the keys of the given file that are not written yet, as they stand there. Not those of
- * another architecture, of another tokenizer, and of how the file is laid out; nor RoPE's scaling,
- * which may have become a tensor. */
+/* Copies the keys of the given file that are not written yet, as they stand
+ * there. Not those of another architecture, of another tokenizer, and of how
+ * the file is laid out; nor RoPE's scaling, which may have become a tensor. */
 static void copy_keys(Writer *w) {
     const String given = gguf_get(&w->given, "general.architecture").string;
     for (const GgufValue *v = w->given.values;
@@ -687,8 +697,8 @@ static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
                                   part_size(c, part->cols) * sizeof(float))));
 }
 
-/* Whether all layers have the same RoPE, and the same windows unless the context of the file ends
- * there. */
+/* Whether all layers have the same RoPE, and the same windows unless the
+ * context of the file ends there. */
 static bool same_layers(const Model *m, const Model *back) {
     int context = m->config.context;
     for (int l = 0; l < m->config.n_layers; l++) {
@@ -730,7 +740,8 @@ static float score_scale(const Config *c) {
                                    : 1 / sqrtf((float)c->head_size);
 }
 
-/* The first part, key or trait in which the model read back differs; NULL: none. */
+/* The first part, key or trait in which the model read back differs; NULL:
+ * none. */
 static const char *difference(char name[PART_NAME], const ModelFamily *f,
                               const Model *m, const Model *back) {
     Config a = m->config, b = back->config;
@@ -761,7 +772,8 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
                                                           : NULL;
 }
 
-/* What of a tokenizer differs in the file; NULL: nothing that changes tokens. */
+/* What of a tokenizer differs in the file; NULL: nothing that changes
+ * tokens. */
 static const char *tokenizer_difference(const Writer *w,
                                         const Tokenizer *back) {
     const Tokenizer *t = w->tokenizer;
@@ -789,7 +801,8 @@ static const char *tokenizer_difference(const Writer *w,
                : NULL;
 }
 
-/* Reads the head back, as a file of that name. Returns -1 and a message if it is not the model. */
+/* Reads the head back, as a file of that name. Returns -1 and a message if it
+ * is not the model. */
 static int read_back(const Writer *w, const char *path) {
     Model back = {.files = allocate_zeroed(1, sizeof(File))};
     char name[PART_NAME];
@@ -840,8 +853,9 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
     return read_back(w, path);
 }
 
-/* Writes the head for the model's own architecture or, if that cannot store the model, for the first
- * one that can. Returns -1 and a message if there is none. */
+/* Writes the head for the model's own architecture or, if that cannot store the
+ * model, for the first one that can. Returns -1 and a message if there is
+ * none. */
 static int choose_family(Writer *w) {
     const char *name = w->model->family ? w->model->family : "llama";
     const ModelFamily *own = FAMILIES;

@@ -1,13 +1,16 @@
 /* jinja.c: runs a chat template.
  *
- * Owns the part of Jinja that chat templates use, with the options that transformers sets
- * (trim_blocks, lstrip_blocks, loop controls, generation blocks), and the limits. There is no
- * syntax tree: an expression is evaluated, a statement runs while its text is read. What must not
- * run is read with `live` false; loops and macros move the cursor back. Every byte of a string
- * keeps its mark in every function. Strings and lists never change; `set` changes maps.
+ * Owns the part of Jinja that chat templates use, with the options that
+ * transformers sets (trim_blocks, lstrip_blocks, loop controls, generation
+ * blocks), and the limits. There is no syntax tree: an expression is evaluated,
+ * a statement runs while its text is read. What must not run is read with
+ * `live` false; loops and macros move the cursor back. Every byte of a string
+ * keeps its mark in every function. Strings and lists never change; `set`
+ * changes maps.
  *
- * One template runs at a time, so its state is in variables of this file. stop_at() returns to
- * jinja_render().
+ * One template runs at a time, so its state is in variables of this file.
+ * stop_at() returns to jinja_render().
+ * Tests: jinja, template, growth.
  */
 #include "formats/jinja.h"
 #include "base/error.h"
@@ -64,8 +67,8 @@ static const Value undefined, none = {.kind = NONE}, empty = {.kind = LIST};
 size_t jinja_steps;
 static jmp_buf stopped;
 static const char *path, *source, *cursor; /* the template, zero-terminated */
-/* The output and the strings that are being built: [n_text]. From OUTPUT to n_bytes: the values.
- * text[MEMORY + i] is the mark of text[i]. */
+/* The output and the strings that are being built: [n_text]. From OUTPUT to
+ * n_bytes: the values. text[MEMORY + i] is the mark of text[i]. */
 static char *text;
 static size_t n_text, n_bytes;
 static int depth;
@@ -90,7 +93,8 @@ static void stop_if(bool refused, const char *error) {
         stop_at(error, undefined);
 }
 
-/* Counts a step, and n more: the bytes, characters, items or names that a loop visits. */
+/* Counts a step, and n more: the bytes, characters, items or names that a loop
+ * visits. */
 static void work(size_t n) {
     jinja_steps += 1 + n;
     if (interrupted)
@@ -227,7 +231,8 @@ static void write_own(const char *s, size_t n) {
     memset(text + MEMORY + n_text - n, true, n);
 }
 
-/* Takes what was written from `start` on out of the output; a zero byte follows. */
+/* Takes what was written from `start` on out of the output; a zero byte
+ * follows. */
 static Value take(size_t start) {
     const size_t n = n_text - start;
     char *s = get_memory(n + 1);
@@ -354,8 +359,8 @@ static Value get_member(Value v, Value key) {
 
 /* ---- operators ---------------------------------------------------------- */
 
-/* What follows an operand. Operators that begin with others stand before them. "not" is the
- * beginning of "not in". */
+/* What follows an operand. Operators that begin with others stand before them.
+ * "not" is the beginning of "not in". */
 typedef struct {
     const char *symbol;
     int level; /* higher levels bind tighter */
@@ -416,8 +421,9 @@ static Value apply(int op, Value a, Value b) {
 
 /* ---- functions, filters, methods and tests ------------------------------ */
 
-/* The call that runs: self|name(args), self.name(args), self is name(args), or name(args). The key
- * of a keyword argument is its name. `option` is of the row in FUNCTIONS. */
+/* The call that runs: self|name(args), self.name(args), self is name(args), or
+ * name(args). The key of a keyword argument is its name. `option` is of the row
+ * in FUNCTIONS. */
 static Value self;
 static Value args;
 static int option;
@@ -465,7 +471,8 @@ static Value strip(void) {
     return part(s, from, to);
 }
 
-/* Splits self at the first argument, at most as often as an integer in the second one says. */
+/* Splits self at the first argument, at most as often as an integer in the
+ * second one says. */
 static Value split(void) {
     const Value separator = string_arg(0), max = arg(1);
     Value rest = to_string(self);
@@ -639,8 +646,8 @@ static Value range(void) {
 
 enum { N_GLOBAL = 4 };
 
-/* The first N_GLOBAL functions have no self, and their names are defined. Names of tests begin with
- * "?". */
+/* The first N_GLOBAL functions have no self, and their names are defined. Names
+ * of tests begin with "?". */
 static const struct {
     const char *name;
     Value (*call)(void);
@@ -698,8 +705,7 @@ static Value call_function(Value name, Value on, Value with, bool is_test) {
     stop_at("unsupported function, filter, method or test ", to_string(name));
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------------- */
 
 static bool is_word(char c) {
     return isalnum((uint8_t)c) || c == '_';
@@ -836,8 +842,8 @@ static Value read_string(void) {
     return take(start);
 }
 
-/* Reads the values of a list, a tuple or a map, or the arguments of a function, which may have
- * names as keys. */
+/* Reads the values of a list, a tuple or a map, or the arguments of a function,
+ * which may have names as keys. */
 static Value read_values(Kind kind, const char *end) {
     Value items = empty;
     while (!accept(end)) {
@@ -863,8 +869,8 @@ static Value read_values(Kind kind, const char *end) {
     return kind == MAP ? map_of(items) : items;
 }
 
-/* Reads a name and arguments: a variable or a function, a member or a method ('.'), a filter ('f')
- * or a test ('?') of v. */
+/* Reads a name and arguments: a variable or a function, a member or a method
+ * ('.'), a filter ('f') or a test ('?') of v. */
 static Value read_named(int kind, Value v) {
     const Value name = read_name();
     const bool is_call = accept("(");
@@ -930,8 +936,8 @@ static Value read_subscript(Value v) {
                       : get_member(v, from);
 }
 
-/* Reads an operator of this level or a higher one. Returns NULL if none follows: at the end of a
- * tag, "-", "+" and "%" are not operators. */
+/* Reads an operator of this level or a higher one. Returns NULL if none
+ * follows: at the end of a tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
     const size_t n = sizeof OPERATORS / sizeof *OPERATORS;
     for (const Operator *o = OPERATORS; o < OPERATORS + n; o++) {
@@ -992,7 +998,8 @@ static Value read_operation(int level) {
     return v;
 }
 
-/* Reads `a if condition else b`. The condition follows a, so a is read twice. */
+/* Reads `a if condition else b`. The condition follows a, so a is read
+ * twice. */
 static Value read_conditional(void) {
     const char *start = cursor;
     Value result = undefined;
@@ -1012,8 +1019,8 @@ static Value read_conditional(void) {
     return result;
 }
 
-/* Reads an expression of operators of this level and higher ones. Returns its value if it runs,
- * else undefined. */
+/* Reads an expression of operators of this level and higher ones. Returns its
+ * value if it runs, else undefined. */
 static Value read_level(int level, bool runs) {
     const bool was_live = live;
     live &= runs;
@@ -1098,7 +1105,8 @@ static void run_for(void) {
     expect("endfor");
 }
 
-/* Runs `set name = value`, `set namespace.name = value`, or `set name` with a block. */
+/* Runs `set name = value`, `set namespace.name = value`, or `set name` with a
+ * block. */
 static void run_set(void) {
     const Value name = read_name(),
                 member = accept(".") ? read_name() : undefined;
@@ -1159,8 +1167,8 @@ static void run_statement(void) {
     end_tag("%}");
 }
 
-/* Writes the text before the next tag, and reads the beginning of the tag. Returns '{', '%' or '#';
- * 0: the end. */
+/* Writes the text before the next tag, and reads the beginning of the tag.
+ * Returns '{', '%' or '#'; 0: the end. */
 static char read_text(void) {
     const char *start = cursor, *tag = start;
     while (*tag && !(*tag == '{' && tag[1] && strchr("{%#", tag[1])))
@@ -1184,8 +1192,8 @@ static char read_text(void) {
     return kind;
 }
 
-/* Runs text and statements up to the end of the template, or the word in a tag that ends or divides
- * a statement. */
+/* Runs text and statements up to the end of the template, or the word in a tag
+ * that ends or divides a statement. */
 static void run_text(void) {
     enter();
     for (char kind; (kind = read_text());) {
@@ -1208,7 +1216,8 @@ static void run_text(void) {
     depth--;
 }
 
-/* Reads the end of a tag and the text after it. The text runs only if `runs`. */
+/* Reads the end of a tag and the text after it. The text runs only if
+ * `runs`. */
 static void run_block(bool runs) {
     const bool was_live = live;
     live &= runs;
@@ -1220,7 +1229,8 @@ static void run_block(bool runs) {
 
 /* ---- running ------------------------------------------------------------ */
 
-/* The names of usual roles can be parts of special pieces; others come from a file. */
+/* The names of usual roles can be parts of special pieces; others come from a
+ * file. */
 static Value message(const char *role, Value content) {
     Value v = empty;
     define(&v, "role",
@@ -1262,7 +1272,8 @@ static void define_variables(const JinjaInput *in) {
     define(v, "documents", none);
 }
 
-/* Copies the template, with \n for \r\n and without its last newline, as Jinja does. */
+/* Copies the template, with \n for \r\n and without its last newline, as Jinja
+ * does. */
 static void copy_template(const char *template) {
     stop_if(strlen(template) > JINJA_TEMPLATE, "too long");
     for (const char *s = template; *s; s++)

@@ -1,8 +1,9 @@
 /* json.c: a small strict JSON reader (RFC 8259).
  *
- * Owns the grammar. Parses an untrusted text into a flat array of values. JSON_DEPTH bounds the
- * stack. The memory for the max number of values in the text is allocated at once. Strings are
- * decoded within a copy of the text.
+ * Owns the grammar. Parses an untrusted text into a flat array of values.
+ * JSON_DEPTH bounds the stack. The memory for the max number of values in the
+ * text is allocated at once. Strings are decoded within a copy of the text.
+ * Tests: json, growth.
  */
 #include "formats/json.h"
 #include "base/error.h"
@@ -49,8 +50,8 @@ static int read_hex(Parser *p) {
     return (int)strtol(digits, NULL, 16);
 }
 
-/* Reads XXXX of \uXXXX. A character above U+FFFF is a pair of escapes: a high and a low
- * surrogate. */
+/* Reads XXXX of \uXXXX. A character above U+FFFF is a pair of escapes: a high
+ * and a low surrogate. */
 static bool read_unicode_escape(Parser *p) {
     int c = read_hex(p);
     if (c < 0)
@@ -87,8 +88,8 @@ static Json *add_value(Parser *p, JsonKind kind, const char *text) {
     return value;
 }
 
-/* Ends the text of a value with a zero byte. A byte precedes the text, and at least one byte
- * separates two values, so `out` stays before `at`. */
+/* Ends the text of a value with a zero byte. A byte precedes the text, and at
+ * least one byte separates two values, so `out` stays before `at`. */
 static void end_text(Parser *p, Json *value) {
     value->length = (uint32_t)(p->out - value->text);
     *p->out++ = '\0';
@@ -118,8 +119,8 @@ static bool read_string(Parser *p) {
     return true;
 }
 
-/* What strtod() reads, but with digits before and after a point, no leading 0, and no hexadecimal
- * digits. */
+/* What strtod() reads, but with digits before and after a point, no leading 0,
+ * and no hexadecimal digits. */
 static bool is_number(const char *s) {
     char *end;
     if (*s == '-')
@@ -197,8 +198,9 @@ static bool read_value(Parser *p) {
     }
 }
 
-/* Counts the values: each one after the first follows a comma, a colon or an opening bracket. There
- * is always room for two. The copy of a mapped file cannot change after they are counted. */
+/* Counts the values: each one after the first follows a comma, a colon or an
+ * opening bracket. There is always room for two. The copy of a mapped file
+ * cannot change after they are counted. */
 int json_parse(JsonFile *json, const char *path, const char *text,
                size_t size) {
     *json = (JsonFile){.path = path};
@@ -244,8 +246,7 @@ void json_close(JsonFile *json) {
     *json = (JsonFile){0};
 }
 
-/* ---- values of a document -----------------------------------------------------------------------
- */
+/* ---- values of a document ------------------------------------------------ */
 
 bool json_has_kind(const Json *value, JsonKind kind) {
     return value && value->kind == kind;

@@ -1,9 +1,11 @@
 /* llama2c.c: reads the checkpoints and tokenizers of llama2.c.
  *
- * Owns their formats: v0 (seven ints, then float32), v1 (magic, 256-byte header, float32) and v2
- * (as v1, weights in int8 groups), and tokenizer.bin (int max_token_length, then for each piece
- * float score, int length, bytes; pieces 0 to 2 are <unk>, BOS and EOS). Every size is checked
- * against the file's length before it is used.
+ * Owns their formats: v0 (seven ints, then float32), v1 (magic, 256-byte
+ * header, float32) and v2 (as v1, weights in int8 groups), and tokenizer.bin
+ * (int max_token_length, then for each piece float score, int length, bytes;
+ * pieces 0 to 2 are <unk>, BOS and EOS). Every size is checked against the
+ * file's length before it is used.
+ * Tests: checkpoint, damage.
  */
 #include "formats/llama2c.h"
 #include "base/error.h"
@@ -20,8 +22,8 @@ typedef struct {
     const File *file;
     Model *model;
     int version;
-    double
-        at; /* bytes read or counted so far; exact below 2^53, and no file is larger */
+    /* bytes read or counted so far; exact below 2^53: no file is larger */
+    double at;
     int group; /* TYPE_I8 weights with this group size; 0: TYPE_F32 */
 } Checkpoint;
 
@@ -60,8 +62,8 @@ static int read_config(const Checkpoint *r, const int32_t v[N_INTS]) {
 
 /* ---- parts -------------------------------------------------------------- */
 
-/* The parts of v0, and of v1 and v2, in file order. v0 has RoPE tables next, which norma does not
- * use; the last part, unless it is tied, is "output". */
+/* The parts of v0, and of v1 and v2, in file order. v0 has RoPE tables next,
+ * which norma does not use; the last part, unless it is tied, is "output". */
 enum { N_PARTS = 11 };
 static const char *const PARTS[2][N_PARTS] = {
     {"embedding", "attn_norm", "wq", "wk", "wv", "wo", "mlp_norm", "gate",
@@ -69,7 +71,8 @@ static const char *const PARTS[2][N_PARTS] = {
     {"attn_norm", "mlp_norm", "final_norm", "embedding", "wq", "wk", "wv", "wo",
      "gate", "down", "up"}};
 
-/* Reads one part of all layers, or only counts its bytes. `name`: norma's name of the part. */
+/* Reads one part of all layers, or only counts its bytes. `name`: norma's name
+ * of the part. */
 static void read_part(Checkpoint *r, const char *name, bool counts) {
     const Config *c = &r->model->config;
     PartAt at = {.part = part_named(name), .model = r->model};
@@ -101,8 +104,8 @@ static void read_part(Checkpoint *r, const char *name, bool counts) {
     }
 }
 
-/* Reads the parts, or only counts their bytes: then r->at becomes the size that the header
- * implies. */
+/* Reads the parts, or only counts their bytes: then r->at becomes the size that
+ * the header implies. */
 static void read_parts(Checkpoint *r, bool counts) {
     const Config *c = &r->model->config;
     r->at = (double)r->file->header;
@@ -116,8 +119,8 @@ static void read_parts(Checkpoint *r, bool counts) {
 
 /* ---- the model ---------------------------------------------------------- */
 
-/* Reads the header. v0 has only the seven ints; in v0, a negative vocab_size means an untied
- * output. */
+/* Reads the header. v0 has only the seven ints; in v0, a negative vocab_size
+ * means an untied output. */
 static int read_header(Checkpoint *r) {
     static const char *const formats[] = {"llama2.c v0", "llama2.c v1",
                                           "llama2.c v2"};

@@ -1,7 +1,9 @@
-/* reader.c: builds a Model from keys and tensors, with the tables of families, keys and parts.
+/* reader.c: builds a Model from keys and tensors, with the tables of families,
+ * keys and parts.
  *
- * gguf.c and folder.c read what differs between the formats: the kinds of layers and the scaling of
- * RoPE.
+ * gguf.c and folder.c read what differs between the formats: the kinds of
+ * layers and the scaling of RoPE.
+ * Tests: families, gguf, folder.
  */
 #include "formats/reader.h"
 #include "base/error.h"
@@ -111,7 +113,8 @@ void reader_begin(Reader *r) {
     check_experts(r);
     if (r->origin.status)
         return;
-    /* scales of 1 become 0 (not used), except attention_scale: its 0 is the default */
+    /* scales of 1 become 0 (not used), except attention_scale: its 0 is the
+     * default */
     if (c->embedding_scale == 1)
         c->embedding_scale = 0;
     if (c->residual_scale == 1)
@@ -209,8 +212,8 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
                : layer->q_norm.gamma != NULL;
 }
 
-/* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some families the bias is
- * optional. */
+/* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some
+ * families the bias is optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     const int n = part_size(&r->model->config, at->part->cols);
     const bool bare = reader_has(r, BARE_NORMS),
@@ -236,9 +239,9 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
             fail("%s: the epsilon of its norms is missing", r->path);
 }
 
-/* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate and up, may be fused.
- * Experts are stacked in GGUF files, and in newer folders as gate_up_proj [n_experts, 2 *
- * expert_dim, dim] and down_proj. */
+/* Reads a weight from a tensor, or from some rows of one: q, k and v, or gate
+ * and up, may be fused. Experts are stacked in GGUF files, and in newer folders
+ * as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
     const int rows = part_size(c, at->part->rows),
@@ -270,7 +273,8 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
         w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 
-/* Reads a part. A folder may store a tied embedding only under the name of the output. */
+/* Reads a part. A folder may store a tied embedding only under the name of the
+ * output. */
 static void read_part(Reader *r, const PartAt *at) {
     Model *m = r->model;
     char name[PART_NAME];
@@ -289,9 +293,9 @@ static void read_part(Reader *r, const PartAt *at) {
         r->origin.status = -1;
 }
 
-/* Corrects what no layer confirms, because sessions allocate by it: without dense layers hidden_dim
- * becomes expert_dim, without sparse layers there are no experts, without local layers there is no
- * base for them. */
+/* Corrects what no layer confirms, because sessions allocate by it: without
+ * dense layers hidden_dim becomes expert_dim, without sparse layers there are
+ * no experts, without local layers there is no base for them. */
 static void confirm(Model *m) {
     Config *c = &m->config;
     bool dense = false, sparse = false, local = false;

@@ -1,7 +1,8 @@
-/* reader.h: builds a Model from the keys and tensors of a GGUF file or a Hugging Face folder.
+/* reader.h: builds a Model from the keys and tensors of a GGUF file or a
+ * Hugging Face folder.
  *
- * Owns the order of the steps, the checks of sizes, and the mapping from stored tensors to parts of
- * a model.
+ * Owns the order of the steps, the checks of sizes, and the mapping from stored
+ * tensors to parts of a model.
  */
 #pragma once
 
@@ -23,7 +24,8 @@ struct Reader {
     size_t n_tensors;
     bool bare; /* their names lack "model.", as a base model's do */
     Header header;
-    /* of config.json: bits of the groups with biases. In GGUF files any weight may have one. */
+    /* of config.json: bits of the groups with biases. In GGUF files any weight
+     * may have one. */
     int biases;
     size_t widest;  /* max columns of a tensor; a head is not larger */
     float *vectors; /* where the next norm or bias goes */
@@ -43,7 +45,8 @@ static inline bool reader_has(const Reader *r, int trait) {
     refuse_key(r, key_of((r)->naming, offsetof(Header, field)), __VA_ARGS__)
 
 /* The steps, in this order. Each does nothing after a failure (origin.status).
- * 1. Reads all keys of the family into the header, over the family's defaults. */
+ * 1. Reads all keys of the family into the header, over the family's
+ * defaults. */
 void reader_keys(Reader *r);
 
 /* 2. Checks the header and allocates the layers. */
@@ -52,24 +55,28 @@ void reader_begin(Reader *r);
 /* The tensor with the name `name` + `suffix`; NULL if it is missing. */
 Stored *reader_find(const Reader *r, const char *name, const char *suffix);
 
-/* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used. Returns NULL if it is
- * missing; prints a message if it is needed or has another shape. */
+/* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used.
+ * Returns NULL if it is missing; prints a message if it is needed or has
+ * another shape. */
 const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
                             bool needed, int depth, int rows, int cols);
 
-/* Finds a vector [n] in the same way. Returns it as float32; the model owns it. */
+/* Finds a vector [n] in the same way. Returns it as float32; the model owns
+ * it. */
 float *reader_vector(Reader *r, const char *name, const char *suffix,
                      bool needed, int n);
 
-/* Allocates a factor for each rotating pair; the caller owns them. NULL: out of memory. */
+/* Allocates a factor for each rotating pair; the caller owns them. NULL: out of
+ * memory. */
 double *reader_factors(Reader *r);
 
-/* Ends the context at the original one. With LongRoPE (Ding et al. 2024) the short factors apply up
- * to it; a session can choose a longer context, with the long factors. */
+/* Ends the context at the original one. With LongRoPE (Ding et al. 2024) the
+ * short factors apply up to it; a session can choose a longer context, with the
+ * long factors. */
 #define BY_LONGROPE "-c chooses a longer one, with LongRoPE's long factors"
 #define BY_QUERIES  "beyond it queries are scaled"
 void reader_end_context(Reader *r, int original, const char *why);
 
-/* 3. Fills in all norms and weights, computes YaRN's factors, and refuses unused tensors. Returns
- * origin.status. */
+/* 3. Fills in all norms and weights, computes YaRN's factors, and refuses
+ * unused tensors. Returns origin.status. */
 int reader_end(Reader *r);

@@ -1,7 +1,9 @@
 /* safetensors.c: the files with the weights of a Hugging Face folder.
  *
- * Owns the format of a file (8 bytes: the length of the header; the header in JSON; the data) and
- * of the index of several files. reader.c and family.c know the names of tensors. */
+ * Owns the format of a file (8 bytes: the length of the header; the header in
+ * JSON; the data) and of the index of several files. reader.c and family.c know
+ * the names of tensors.
+ * Tests: folder, damage. */
 #include "formats/safetensors.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -18,7 +20,8 @@ typedef struct Shard {
     char path[];
 } Shard;
 
-/* Reads a tensor's type, shape and place. place_tensors() checks that it is in the file. */
+/* Reads a tensor's type, shape and place. place_tensors() checks that it is in
+ * the file. */
 static int read_tensor(Stored *t, const Json *tensor) {
     enum {
         USED_DIMS = 3,
@@ -122,8 +125,8 @@ static int add_shard(Safetensors *s, Model *m, const char *folder,
                : 0;
 }
 
-/* Maps each file of the index once, in the order of names. Which tensor is in which file is read
- * from the files. */
+/* Maps each file of the index once, in the order of names. Which tensor is in
+ * which file is read from the files. */
 static int add_shards(Safetensors *s, Model *m, const char *folder,
                       const JsonFile *index) {
     const Json *map = json_get(index->values, "weight_map");

@@ -20,8 +20,8 @@ typedef struct {
 bool string_is(String s, const char *text);
 bool string_contains(String s, const char *text);
 
-/* Sorts n items of `size` bytes that begin with their name, a String. Returns an item with a
- * duplicate name; NULL if all names differ. */
+/* Sorts n items of `size` bytes that begin with their name, a String. Returns
+ * an item with a duplicate name; NULL if all names differ. */
 const void *sort_by_name(void *items, size_t n, size_t size);
 
 /* The item with this name in a sorted list; NULL if not found. */
@@ -62,8 +62,8 @@ void refuse_value(Origin *o, const char *key, Value v);
 #define REQUIRED                                                               \
     INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
-/* Checks a value. Returns it, or `missing` if it is missing or null; after a refusal, a value
- * within the limits. */
+/* Checks a value. Returns it, or `missing` if it is missing or null; after a
+ * refusal, a value within the limits. */
 int64_t value_integer(Origin *o, const char *key, Value v, int64_t min,
                       int64_t max, int64_t missing);
 double value_real(Origin *o, const char *key, Value v,
@@ -80,8 +80,8 @@ typedef struct {
     Type type;
     const char
         *other; /* name of a type that weights do not have; NULL: `type` */
-    /* matrices, rows, columns; 1 for dimensions that the file does not have; zeros if its type is
-     * not one of weights */
+    /* matrices, rows, columns; 1 for dimensions that the file does not have;
+     * zeros if its type is not one of weights */
     int dims[3];
     const uint8_t *data;
     uint64_t offset; /* of data in the file */
@@ -93,8 +93,9 @@ typedef struct {
 #define bad_tensor(t, format, ...)                                             \
     fail("%s: tensor %.*s" format, (t)->path, SHOWN((t)->name), ##__VA_ARGS__)
 
-/* Places tensors, whose offsets are from the start of the data on, in their file. Returns -1 and a
- * message if one is not inside the file, not aligned, or overlaps another. */
+/* Places tensors, whose offsets are from the start of the data on, in their
+ * file. Returns -1 and a message if one is not inside the file, not aligned, or
+ * overlaps another. */
 int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
                   size_t alignment);
 

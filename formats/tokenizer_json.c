@@ -1,8 +1,9 @@
 /* tokenizer_json.c: reads the tokenizer of a Hugging Face folder.
  *
- * Owns tokenizer.json with byte-pair encoding, and the files next to it with special tokens, end
- * tokens and the chat template. Options that change the tokens are honoured or refused by name.
- * tokenizer.c encodes.
+ * Owns tokenizer.json with byte-pair encoding, and the files next to it with
+ * special tokens, end tokens and the chat template. Options that change the
+ * tokens are honoured or refused by name. tokenizer.c encodes.
+ * Tests: bpe, growth.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -19,7 +20,8 @@ typedef struct {
     const char *path; /* of the file being read */
     JsonFile json;    /* its contents */
     bool adds_after;  /* adds tokens after every text */
-    /* the normalizer and the pre-tokenizer, or its steps, are not supported together */
+    /* the normalizer and the pre-tokenizer, or its steps, are not supported
+     * together */
     bool mixed;
 } Loader;
 
@@ -214,8 +216,8 @@ static bool is_known(const char *pattern) {
     return false;
 }
 
-/* Reads a Split. Text between matches is a word, too. With "Removed" and invert it is dropped; the
- * pattern must match all text. */
+/* Reads a Split. Text between matches is a word, too. With "Removed" and invert
+ * it is dropped; the pattern must match all text. */
 static int read_split(Loader *l, const Json *p) {
     const Json *pattern = json_get(p, "pattern"),
                *behavior = json_get(p, "behavior");
@@ -288,8 +290,8 @@ static int read_each(Loader *l, const Json *value, const char *members,
     return 0;
 }
 
-/* Reads the normalizer and the pre-tokenizer. Either may insert a space before a text, but not
- * both. */
+/* Reads the normalizer and the pre-tokenizer. Either may insert a space before
+ * a text, but not both. */
 static int read_pipeline(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     if (read_each(l, json_get(root, "normalizer"), "normalizers",
@@ -339,11 +341,12 @@ static int read_processor(Loader *l, const Json *processor) {
     return 0;
 }
 
-/* ---- the other files of the folder -------------------------------------------------------------
- */
+/* ---- the other files of the folder --------------------------------------- */
 
-/* Reads tokenizer_config.json, or an older file with a part of it; add_bos_token beside a tokenizer.json does not count, as in transformers
- * 5. The chat template is a text, or a list of named texts with one named "default". */
+/* Reads tokenizer_config.json, or an older file with a part of it;
+ * add_bos_token beside a tokenizer.json does not count, as in transformers 5.
+ * The chat template is a text, or a list of named texts with one named
+ * "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
@@ -417,8 +420,8 @@ static int read_file(Tokenizer *t, const char *path,
     return status;
 }
 
-/* Reads another file of the folder, if it exists, with `read`; a chat template if `read` is
- * NULL. */
+/* Reads another file of the folder, if it exists, with `read`; a chat template
+ * if `read` is NULL. */
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
                         int (*read)(Loader *, const Json *)) {
     char path[PATH_MAX];

@@ -6,7 +6,8 @@
  * decides which queries attend to which head; attend.h has the layout of the
  * cache. Each score is computed separately, and values are summed in vectors of
  * LANES positions from the first visible one up, in the same order for every
- * query: the result does not depend on the other queries. /
+ * query: the result does not depend on the other queries.
+ * Tests: attention, invariance.
  */
 #include "kernels/attend.h"
 #include "kernels/simd.h"
@@ -19,7 +20,8 @@ typedef struct {
     const Queries *queries;
     const KvLayer *kv;
     size_t start; /* first element of the head in the cache */
-    int wrapped; /* blocks that the ring has overwritten: a multiple of kv->blocks */
+    /* blocks that the ring has overwritten: a multiple of kv->blocks */
+    int wrapped;
     int from, end; /* vectors of keys [from, end): seen by at least one query */
     int whole, whole_end; /* [whole, whole_end): seen by all */
 } Reading;

@@ -5,7 +5,8 @@
  * one number at a time, and quantizes activations to int8. panels.h has the
  * vector code for blocks; the tests compare it with this file. Compiled without
  * contraction of a * b + c, so that results have the same bits as the
- * reference. /
+ * reference.
+ * Tests: quant.
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"

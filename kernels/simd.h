@@ -1,6 +1,7 @@
 /* simd.h: vectors of LANES floats, and every intrinsic in the program. Each
  * function is a few instructions. Matrix-vector and matrix-matrix products use
- * the same functions, so their results have the same bits. */
+ * the same functions, so their results have the same bits.
+ * Tests: simd. */
 #pragma once
 
 #include "kernels/lanes.h"

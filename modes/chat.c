@@ -1,8 +1,10 @@
 /* chat.c: conversation.
  *
- * Owns the messages and the commands of a conversation. Each turn renders all turns that fit in the
- * context; the longest cached prefix does not run again. template.c formats a turn as tokens,
- * text.c generates the answer, input.c reads messages.
+ * Owns the messages and the commands of a conversation. Each turn renders all
+ * turns that fit in the context; the longest cached prefix does not run again.
+ * template.c formats a turn as tokens, text.c generates the answer, input.c
+ * reads messages.
+ * Tests: chat, guess.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -31,9 +33,10 @@ typedef struct {
 
 /* ---- answers ------------------------------------------------------------ */
 
-/* Sets *all to the tokens of the messages that are not dropped, and the last n_answer tokens of the
- * text. If they do not fit in the context, drops the oldest turns until they fill at most half of
- * it. Returns 1 if the last message alone does not fit. The caller frees all->ids. */
+/* Sets *all to the tokens of the messages that are not dropped, and the last
+ * n_answer tokens of the text. If they do not fit in the context, drops the
+ * oldest turns until they fill at most half of it. Returns 1 if the last
+ * message alone does not fit. The caller frees all->ids. */
 static int render(Chat *c, int n_answer, Tokens *all) {
     const int context = c->run->session.context, first = c->talk.first;
     const Tokens *ids = &c->text.ids;
@@ -59,8 +62,8 @@ static int render(Chat *c, int n_answer, Tokens *all) {
     return all->n >= context;
 }
 
-/* Renders the messages into the text, before the n_answer tokens at its end, and keeps the longest
- * cached prefix. Returns as render(). */
+/* Renders the messages into the text, before the n_answer tokens at its end,
+ * and keeps the longest cached prefix. Returns as render(). */
 static int prepare(Chat *c, int n_answer) {
     Text *t = &c->text;
     Tokens all;
@@ -100,8 +103,8 @@ static int generate(Chat *c) {
     return more;
 }
 
-/* Adds the answer, or the rest of one, to the conversation. The special pieces in it keep their
- * meaning. */
+/* Adds the answer, or the rest of one, to the conversation. The special pieces
+ * in it keep their meaning. */
 static int add_answer(Chat *c) {
     const Text *t = &c->text;
     Conversation *talk = &c->talk;
@@ -185,7 +188,8 @@ static void write_message(FILE *out, const char *before, const char *role,
     fputc('}', out);
 }
 
-/* Replaces a conversation with that of a file. Returns -1 and a message on failure. */
+/* Replaces a conversation with that of a file. Returns -1 and a message on
+ * failure. */
 static int load(const Chat *c, Conversation *talk, const char *path) {
     JsonFile json;
     if (json_open(&json, path))

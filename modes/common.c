@@ -1,4 +1,5 @@
-/* common.c: functions that several modes share. */
+/* common.c: functions that several modes share.
+ * Tests: cli. */
 #include "modes/common.h"
 #include "base/file.h"
 #include "formats/json.h"

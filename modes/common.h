@@ -12,7 +12,8 @@
 #include "text/stream.h"
 #include "tokenizer.h"
 
-/* The state of a run. run.c opens the parts that the mode's row in options.h requires. */
+/* The state of a run. run.c opens the parts that the mode's row in options.h
+ * requires. */
 struct Run {
     const Options *options;
     int status; /* of the mode */
@@ -28,34 +29,38 @@ struct Run {
     Profile *profile; /* NULL: off */
 };
 
-/* Reads the file, or copies the text (NULL: "") if path is NULL. Returns *size bytes and a zero
- * byte, which the caller frees; NULL and a message on failure. */
+/* Reads the file, or copies the text (NULL: "") if path is NULL. Returns *size
+ * bytes and a zero byte, which the caller frees; NULL and a message on
+ * failure. */
 char *run_read(const char *path, const char *text, size_t *size);
 
-/* The tokens of --tokens, or of the text of -f or -i; `bos`: BOS precedes the text. The caller
- * frees out->ids. Returns -1 and a message on failure; then there is nothing to free. */
+/* The tokens of --tokens, or of the text of -f or -i; `bos`: BOS precedes the
+ * text. The caller frees out->ids. Returns -1 and a message on failure; then
+ * there is nothing to free. */
 int run_tokens(const Run *run, bool bos, Tokens *out);
 
-/* The first token of an empty text: BOS, else EOS; -1 if the vocabulary has neither. */
+/* The first token of an empty text: BOS, else EOS; -1 if the vocabulary has
+ * neither. */
 int run_first_token(const Run *run);
 
 /* Max positions of a text in mode generate: -n, limited by the context. */
 int run_steps(const Run *run);
 
-/* The bytes of a token that follows `previous` (-1: none), or its number if there is no tokenizer.
- * Valid until the next call. */
+/* The bytes of a token that follows `previous` (-1: none), or its number if
+ * there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, int previous, int token, int *n);
 
-/* Writes a line: the token's id and its bytes, with control characters and backslashes as \xNN
- * (tokenize.c). */
+/* Writes a line: the token's id and its bytes, with control characters and
+ * backslashes as \xNN (tokenize.c). */
 void run_show_piece(const Run *run, Stream *out, int token);
 
-/* Sets and returns run->piece, the max steps of the next forward pass, so that it takes about 0.2 s
- * and Ctrl-C ends the mode soon. n: the steps of the last pass; 0: none. */
+/* Sets and returns run->piece, the max steps of the next forward pass, so that
+ * it takes about 0.2 s and Ctrl-C ends the mode soon. n: the steps of the last
+ * pass; 0: none. */
 int run_piece(Run *run, int n);
 
-/* Runs tokens[n], n <= run->piece, at positions pos, pos + 1, ... Returns their logits, float [n][vocab_size], all
- * finite; NULL and a message on failure. */
+/* Runs tokens[n], n <= run->piece, at positions pos, pos + 1, ... Returns their
+ * logits, float [n][vocab_size], all finite; NULL and a message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
 /* The logarithm of the sum of exp(logits[n]), in double. */
@@ -64,6 +69,6 @@ double log_sum_exp(const float *logits, int n);
 /* Writes "name": and the bytes s[n] as a string. */
 void write_json_string(FILE *out, const char *name, const char *s, size_t n);
 
-/* Writes a token as an object, without the closing bracket: its id, its log-probability (NAN: none)
- * and its bytes. */
+/* Writes a token as an object, without the closing bracket: its id, its
+ * log-probability (NAN: none) and its bytes. */
 void write_json_token(const Run *run, FILE *out, int id, double logprob);

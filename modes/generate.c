@@ -1,10 +1,12 @@
-/* generate.c: the mode that continues prompts: one prompt, several samples of it, or the prompts of
- * a file.
+/* generate.c: the mode that continues prompts: one prompt, several samples of
+ * it, or the prompts of a file.
  *
- * Owns the choice of texts that run together, each in its own sequence, and the order of the
- * output. Each text is the same as in a separate run with its prompt and seed. If a prompt has
- * several samples, the prompt without its last token runs once, in the last sequence (the root).
- * The samples are forks of the root and start with that last token.
+ * Owns the choice of texts that run together, each in its own sequence, and the
+ * order of the output. Each text is the same as in a separate run with its
+ * prompt and seed. If a prompt has several samples, the prompt without its last
+ * token runs once, in the last sequence (the root). The samples are forks of
+ * the root and start with that last token.
+ * Tests: texts, text.
  */
 #include "modes/generate.h"
 #include "base/clock.h"
@@ -41,7 +43,8 @@ typedef struct {
     int max;   /* positions of a text */
     Prompts prompts;
     int n_begun; /* number of samples of the last prompt that have begun */
-    /* the prompt without its last id, not owned; empty: each sample runs the whole prompt */
+    /* the prompt without its last id, not owned; empty: each sample runs the
+     * whole prompt */
     Text root;
     int parallel;
     /* [parallel + 1]: the text of each sequence, then the root; NULL: free */
@@ -87,8 +90,8 @@ static void drop_sample(Generation *g, int i) {
     text_free(t);
 }
 
-/* Writes finished samples in order, and streams the first unfinished one. Returns -1 if out of
- * memory. */
+/* Writes finished samples in order, and streams the first unfinished one.
+ * Returns -1 if out of memory. */
 static int write_samples(Generation *g) {
     const bool json = g->run->options->json;
     while (g->n_written < g->n_samples && !texts_stopped(g->run)) {
@@ -107,7 +110,8 @@ static int write_samples(Generation *g) {
 
 /* ---- starting texts ----------------------------------------------------- */
 
-/* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out of memory. */
+/* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out
+ * of memory. */
 static int next_prompt(Generation *g) {
     const int found = prompts_next(&g->prompts);
     const Prompt *prompt = &g->prompts.prompt;
@@ -123,7 +127,8 @@ static int next_prompt(Generation *g) {
     return 1;
 }
 
-/* Begins the prompt's next sample in this sequence. Returns NULL if out of memory. */
+/* Begins the prompt's next sample in this sequence. Returns NULL if out of
+ * memory. */
 static Text *add_sample(Generation *g, int sequence) {
     const Options *o = g->run->options;
     const ChatTemplate *template = g->prompts.template;
@@ -150,8 +155,9 @@ static Text *add_sample(Generation *g, int sequence) {
     return &s->text;
 }
 
-/* Begins samples in all free sequences, unless the root must run first. A sample that ends
- * immediately is written and leaves its sequence free. Returns -1 if out of memory. */
+/* Begins samples in all free sequences, unless the root must run first. A
+ * sample that ends immediately is written and leaves its sequence free. Returns
+ * -1 if out of memory. */
 static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_samples - g->n_written < MAX_WAITING &&
@@ -180,8 +186,9 @@ static int begin_samples(Generation *g) {
 
 /* ---- the run ------------------------------------------------------------ */
 
-/* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts' logits, caches and
- * samplers and the root's cache may use 7/8 of what is available. */
+/* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts'
+ * logits, caches and samplers and the root's cache may use 7/8 of what is
+ * available. */
 static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
@@ -244,8 +251,8 @@ static void show_statistics(const Generation *g) {
     fputc('\n', stderr);
 }
 
-/* Writes before each forward pass, so that a prompt is shown before it runs. Returns -1 on
- * failure. */
+/* Writes before each forward pass, so that a prompt is shown before it runs.
+ * Returns -1 on failure. */
 static int generate(Generation *g) {
     int more = 1;
     while (more > 0) {

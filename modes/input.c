@@ -1,7 +1,8 @@
 /* input.c: messages from a terminal or a pipe.
  *
- * A terminal sends the marks "\033[200~" and "\033[201~" around pasted text once it is asked to
- * (terminal_open).
+ * A terminal sends the marks "\033[200~" and "\033[201~" around pasted text
+ * once it is asked to (terminal_open).
+ * Tests: chat, cli.
  */
 #include "modes/input.h"
 #include "base/error.h"
@@ -13,7 +14,8 @@
 
 enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 
-/* Reads the next line into in->line[*size], without its newline. Returns as input_read(). */
+/* Reads the next line into in->line[*size], without its newline. Returns as
+ * input_read(). */
 static int next_line(Messages *in, size_t *size) {
     errno = 0;
     const ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
@@ -26,7 +28,8 @@ static int next_line(Messages *in, size_t *size) {
     return interrupted ? 1 : 0;
 }
 
-/* Removes the marks of a paste from a line. Returns whether a paste goes on in the next line. */
+/* Removes the marks of a paste from a line. Returns whether a paste goes on in
+ * the next line. */
 static bool remove_marks(char *line, size_t *size, bool pasting) {
     static const char marks[2][7] = {"\033[201~", "\033[200~"};
     for (int i = 0; i < 2; i++) {

@@ -1,4 +1,5 @@
-/* logits.c: the mode that writes the logits of every position into a file. */
+/* logits.c: the mode that writes the logits of every position into a file.
+ * Tests: cli, lab. */
 #include "base/file.h"
 #include "lab/dump.h"
 #include "modes/common.h"

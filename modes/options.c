@@ -1,7 +1,9 @@
 /* options.c: the command line.
  *
- * Owns the table of options, which defines the parser and --help. A test compares --help with
- * docs/options.md. An option is a row of the table and a field of Options.
+ * Owns the table of options, which defines the parser and --help. A test
+ * compares --help with docs/options.md. An option is a row of the table and a
+ * field of Options.
+ * Tests: cli.
  */
 #include "modes/options.h"
 #include "base/error.h"
@@ -25,8 +27,8 @@ enum {
     ALL = (1 << N_MODES) - 1
 };
 
-/* The effect of an option. A CHOICE is one of the words in its usage. A HEADING of --help is not an
- * option. */
+/* The effect of an option. A CHOICE is one of the words in its usage. A HEADING
+ * of --help is not an option. */
 typedef enum {
     HEADING,
     STRING,
@@ -41,7 +43,8 @@ typedef enum {
 } Kind;
 
 typedef struct {
-    /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or nothing */
+    /* "-x, --name" or "    --name", then " ARGUMENT", "[=OPTIONAL ARGUMENT]" or
+     * nothing */
     const char *usage;
     Kind kind;
     int modes;        /* set of modes that accept it */
@@ -294,8 +297,9 @@ static int set_option(Options *o, const Option *option, const char *text) {
 
 /* ---- the command line --------------------------------------------------- */
 
-/* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if no other begins the
- * same. Sets *value to the word's value, or NULL. NULL: unknown. */
+/* The option of a word: -x, -xVALUE, --name, --name=VALUE; a name may be cut if
+ * no other begins the same. Sets *value to the word's value, or NULL. NULL:
+ * unknown. */
 static const Option *find_option(const char *word, const char **value) {
     const bool is_long = word[1] == '-';
     const size_t n = is_long ? strcspn(word, "=") : 2;
@@ -322,7 +326,8 @@ static const char *const ADVISED[N_ADVICE] = {
     [ADVICE_MIN_P] = "--min-p",
     [ADVICE_REPEAT_PENALTY] = "--repeat-penalty"};
 
-/* Sets the options in argv, and the model; marks the options in given[N_OPTIONS]. */
+/* Sets the options in argv, and the model; marks the options in
+ * given[N_OPTIONS]. */
 static int set_options(Options *o, bool *given, char **argv) {
     int status = -1;
     while (status < 0 && *++argv) {
@@ -352,9 +357,8 @@ static int set_options(Options *o, bool *given, char **argv) {
     return status;
 }
 
-/* Rejects options that the mode does not accept. For -y in mode generate, which llama2.c ignores,
- * there is only a note.
- */
+/* Rejects options that the mode does not accept. For -y in mode generate, which
+ * llama2.c ignores, there is only a note. */
 static int check_modes(const Mode *mode, const bool *given) {
     for (int i = 0; i < N_OPTIONS; i++) {
         const Option *option = &OPTIONS[i];

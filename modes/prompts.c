@@ -1,7 +1,8 @@
 /* prompts.c: reads prompts, one at a time.
  *
- * Owns the sources of prompts (-i, -f, --tokens, --prompts) and the fields of a line in a .jsonl
- * file.
+ * Owns the sources of prompts (-i, -f, --tokens, --prompts) and the fields of a
+ * line in a .jsonl file.
+ * Tests: texts.
  */
 #include "modes/prompts.h"
 #include "base/error.h"
@@ -45,8 +46,8 @@ static int read_number(const Json *object, const char *where, const char *key,
         key, json_shown(value), (long long)min, (long long)max);
 }
 
-/* Reads a line of JSON. The prompt, or the last one of its messages, overwrites the line; it is
- * never longer. */
+/* Reads a line of JSON. The prompt, or the last one of its messages, overwrites
+ * the line; it is never longer. */
 static int read_object(Prompts *p, const char *where, const Json *object) {
     Prompt *to = &p->prompt;
     int64_t seed = to->seed, samples = to->samples;
@@ -144,8 +145,8 @@ static int check_tokens(Prompts *p, const char *where) {
     return 0;
 }
 
-/* Reads the next prompt and its tokens. Returns 1 and a message if it cannot run; -1 if out of
- * memory. */
+/* Reads the next prompt and its tokens. Returns 1 and a message if it cannot
+ * run; -1 if out of memory. */
 static int read_prompt(Prompts *p) {
     const Options *o = p->run->options;
     Prompt *to = &p->prompt;

@@ -15,7 +15,8 @@ typedef struct {
     int samples;
 } Prompt;
 
-/* The source of prompts: the lines of a file, or the single prompt of the command line. */
+/* The source of prompts: the lines of a file, or the single prompt of the
+ * command line. */
 typedef struct {
     const Run *run;
     /* prompts are messages of a user; NULL: texts to continue */
@@ -32,13 +33,16 @@ typedef struct {
     int n_reported; /* these, and prompts of at least -n tokens */
 } Prompts;
 
-/* Opens the source. Returns -1 and a message on failure. The caller closes it in either case. */
+/* Opens the source. Returns -1 and a message on failure. The caller closes it
+ * in either case. */
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template);
 void prompts_close(Prompts *p);
 
-/* Reads the next prompt. Skips prompts that cannot run. Prints only the first MAX_REPORTS messages.
- * Returns 1 for a prompt, 0 if no prompt is left or after Ctrl-C, -1 if out of memory. */
+/* Reads the next prompt. Skips prompts that cannot run. Prints only the first
+ * MAX_REPORTS messages. Returns 1 for a prompt, 0 if no prompt is left or after
+ * Ctrl-C, -1 if out of memory. */
 int prompts_next(Prompts *p);
 
-/* Counts the messages that were not printed. Returns -1 if a prompt could not run. */
+/* Counts the messages that were not printed. Returns -1 if a prompt could not
+ * run. */
 int prompts_report(const Prompts *p);

@@ -1,8 +1,10 @@
 /* template.c: chat templates and conversations.
  *
- * Owns the turns of a conversation, the built-in templates, and the way from turns to tokens:
- * messages to text by formats/jinja.c, text to tokens by tokenizer.c. Special pieces match only
- * bytes that the template wrote: a message is always plain text.
+ * Owns the turns of a conversation, the built-in templates, and the way from
+ * turns to tokens: messages to text by formats/jinja.c, text to tokens by
+ * tokenizer.c. Special pieces match only bytes that the template wrote: a
+ * message is always plain text.
+ * Tests: template, chat.
  */
 #include "modes/template.h"
 #include "base/error.h"
@@ -15,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A message, and the start of an answer, in templates that treat all roles alike. */
+/* A message, and the start of an answer, in templates that treat all roles
+ * alike. */
 #define ALIKE(message, answer)                                                 \
     "{% for m in messages %}{{ " message                                       \
     " }}{% endfor %}{% if add_generation_prompt %}{{ " answer " }}{% endif %}"
@@ -196,8 +199,9 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
 
 /* ---- opening ------------------------------------------------------------ */
 
-/* Makes special, control and user-defined pieces match the raw text, of which only the template's
- * bytes are open to them. User-defined white space matches later, in all normalized text. */
+/* Makes special, control and user-defined pieces match the raw text, of which
+ * only the template's bytes are open to them. User-defined white space matches
+ * later, in all normalized text. */
 static int guard_pieces(Tokenizer *t) {
     for (int id = 0; id < t->pieces.n; id++) {
         Piece *p = &t->pieces.list[id];
@@ -218,7 +222,8 @@ static int guard_pieces(Tokenizer *t) {
     return pieces_index(&t->pieces);
 }
 
-/* Finds the token that ends an answer: the special piece after the last byte of a message. */
+/* Finds the token that ends an answer: the special piece after the last byte of
+ * a message. */
 static int find_end(ChatTemplate *c, const Tokenizer *t) {
     bool mark = false;
     JinjaText messages[] = {{"x", &mark, 1, "user"},

@@ -1,4 +1,5 @@
-/* tokenize.c: the mode that lists the tokens of a text. */
+/* tokenize.c: the mode that lists the tokens of a text.
+ * Tests: cli. */
 #include "base/file.h"
 #include "modes/common.h"
 #include "text/stream.h"

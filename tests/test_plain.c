@@ -1,9 +1,10 @@
 /* test_plain.c: plain.c against Python, and the fast program against plain.c.
  *
- * plain.c agrees with the float64 logits of tests/golden; the fast program agrees with plain.c on
- * every golden and on random models, in random schedules of several sequences, and with any of
- * their norms swapped. If it does not, the failure names the first layer whose output differs, then
- * the first norm in it.
+ * plain.c agrees with the float64 logits of tests/golden; the fast program
+ * agrees with plain.c on every golden and on random models, in random schedules
+ * of several sequences, and with any of their norms swapped. If it does not,
+ * the failure names the first layer whose output differs, then the first norm
+ * in it.
  */
 #include "base/process.h"
 #include "formats/gguf_file.h"
@@ -35,8 +36,8 @@
 
 enum { TOKENS = 40, MAX_VOCAB = 131, MAX_LOGITS = TOKENS * MAX_VOCAB };
 
-/* Errors relative to the largest logit: of plain.c against Python, of the fast program against
- * plain.c. */
+/* Errors relative to the largest logit: of plain.c against Python, of the fast
+ * program against plain.c. */
 static const double EXACT = 1e-6, CLOSE = 2e-5;
 
 static int tokens[TOKENS];
@@ -62,11 +63,12 @@ static int run_model(const Model *m, bool plain, int n, float *to) {
     return logits ? 0 : -1;
 }
 
-/* Plants a fault in the model while the fast program runs it, or takes it back; NULL: none. */
+/* Plants a fault in the model while the fast program runs it, or takes it back;
+ * NULL: none. */
 static void (*plant)(Model *m, bool back);
 
-/* The largest difference of the first n tokens' logits, relative to the largest logit. Infinite if
- * a model does not run. */
+/* The largest difference of the first n tokens' logits, relative to the largest
+ * logit. Infinite if a model does not run. */
 static double distance(Model *m, int n) {
     const int size = n * m->config.vocab_size;
     if (plant)
@@ -87,8 +89,8 @@ static bool differs(Model *m, int n) {
 
 enum { MAX_NORMS = 8 };
 
-/* The norms of a layer in the order of the forward pass, or of no layer (-1): the final norm.
- * Returns their number. */
+/* The norms of a layer in the order of the forward pass, or of no layer (-1):
+ * the final norm. Returns their number. */
 static int norms_of(Model *m, int layer, Norm **norms,
                     char (*names)[PART_NAME]) {
     char prefix[32];
@@ -108,8 +110,9 @@ static int tokens_for(int layers) {
     return layers ? TOKENS : 2;
 }
 
-/* Where the fast program leaves plain.c: the first layer after which their logits differ, then the
- * first of its norms with which they do, if they agree without any. The model ends up unchanged. */
+/* Where the fast program leaves plain.c: the first layer after which their
+ * logits differ, then the first of its norms with which they do, if they agree
+ * without any. The model ends up unchanged. */
 static const char *place_of_difference(Model *m) {
     static char names[MAX_NORMS][PART_NAME];
     static char layer[32];
@@ -335,7 +338,8 @@ static void failures_name_the_place(void) {
 
 /* ---- random models ------------------------------------------------------ */
 
-/* Odd sizes, and the weights of half precision: activations are float32 in all of them. */
+/* Odd sizes, and the weights of half precision: activations are float32 in all
+ * of them. */
 static void random_models_match(void) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16};
     static GgufFile file;
@@ -367,7 +371,8 @@ static void random_models_match(void) {
 
 /* ---- quantized weights -------------------------------------------------- */
 
-/* The mean KL divergence of the fast program's distributions from plain.c's, in nats. */
+/* The mean KL divergence of the fast program's distributions from plain.c's, in
+ * nats. */
 static double mean_kl(const Model *m) {
     const int n = m->config.vocab_size;
     double total = 0;
@@ -385,8 +390,9 @@ static double mean_kl(const Model *m) {
     return total / TOKENS;
 }
 
-/* Activations are rounded to int8, so the logits differ, a little. The limits are three times what
- * was measured; the random weights of the types are of very different sizes. */
+/* Activations are rounded to int8, so the logits differ, a little. The limits
+ * are three times what was measured; the random weights of the types are of
+ * very different sizes. */
 static void quantized_models_are_close(void) {
     static const HashModel sizes = {256, 256, 1, 4, 2, 97, 64, false, 77};
     static const double limits[] = {
@@ -421,8 +427,8 @@ static int roll(int n) {
     return (int)(hash64(31, 7, count++) % (uint64_t)n);
 }
 
-/* Adds up to 9 steps to a text, perhaps after a return to an earlier position. Returns their
- * number. */
+/* Adds up to 9 steps to a text, perhaps after a return to an earlier position.
+ * Returns their number. */
 static int add_steps(Step *steps, int text, int vocab_size) {
     int *pos = &lengths[text];
     if (*pos > 0 && !roll(3))
@@ -495,8 +501,8 @@ static void sequences_and_forks(void) {
     }
 }
 
-/* The bits of a step depend on the tokens before it only; a plain session goes back to any position,
- * also with a window. */
+/* The bits of a step depend on the tokens before it only; a plain session goes
+ * back to any position, also with a window. */
 static void plain_sessions_go_back(void) {
     static const HashModel sizes = {48, 40, 4, 4, 2, 61, 128, false, 41};
     static GgufFile file;
@@ -568,7 +574,8 @@ static void caches_agree(void) {
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
 
-/* A pass that Ctrl-C ends has no logits, and reads no further row of a weight; it can run again. */
+/* A pass that Ctrl-C ends has no logits, and reads no further row of a weight;
+ * it can run again. */
 static void ctrl_c_ends_a_pass(void) {
     Model m;
     Session s;

@@ -1,7 +1,8 @@
 /* test_sampler.c: from logits to the next token.
  *
- * Compares with a second sampler: softmax in double precision, a full sort, and the filters in the
- * order of model.h. Random numbers are checked against independently computed values.
+ * Compares with a second sampler: softmax in double precision, a full sort, and
+ * the filters in the order of model.h. Random numbers are checked against
+ * independently computed values.
  */
 #include "sampler.h"
 
@@ -51,7 +52,8 @@ static bool is_close(double a, double b) {
     return fabs(a - b) < 1e-5;
 }
 
-/* Applies the repeat penalty once to each of the last 64 tokens of `history`. */
+/* Applies the repeat penalty once to each of the last 64 tokens of
+ * `history`. */
 static void penalize(double *logits, int n, const Sampling *o,
                      const int *history, int n_history) {
     const int from = n_history > 64 ? n_history - 64 : 0;
@@ -220,9 +222,10 @@ static void draws_match_the_sorting_sampler(void) {
 
 /* ---- random numbers ----------------------------------------------------- */
 
-/* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper 16 bits of the random
- * number. Expected: xorshift64* (Vigna 2016) computed in Python: x ^= x >> 12; x ^= x << 25; x ^= x
- * >> 27; x * 0x2545f4914f6cdd1d >> 48. */
+/* With 2^16 equal logits every p is exactly 2^-16, and the token is the upper
+ * 16 bits of the random number. Expected: xorshift64* (Vigna 2016) computed in
+ * Python: x ^= x >> 12; x ^= x << 25; x ^= x >> 27; x * 0x2545f4914f6cdd1d >>
+ * 48. */
 static void random_numbers_are_xorshift64_star(void) {
     static const struct {
         uint64_t seed;
@@ -248,8 +251,8 @@ static void random_numbers_are_xorshift64_star(void) {
     }
 }
 
-/* The first numbers of splitmix64's reference implementation for seed 1234567, shifted by 11
- * bits. */
+/* The first numbers of splitmix64's reference implementation for seed 1234567,
+ * shifted by 11 bits. */
 static void seeds_of_samples_are_splitmix64(void) {
     static const uint64_t published[] = {
         6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
@@ -263,8 +266,8 @@ static void seeds_of_samples_are_splitmix64(void) {
               (unsigned long long)sample_seed(1234567, i));
 }
 
-/* The first draws of a seed's samples are uniform: chi-squared with 10 classes exceeds 27.9 in 0.1
- * % of cases. */
+/* The first draws of a seed's samples are uniform: chi-squared with 10 classes
+ * exceeds 27.9 in 0.1 % of cases. */
 static void first_draws_of_samples_are_uniform(void) {
     float logits[10] = {0};
     for (uint64_t seed = 1; seed < 6; seed++) {
@@ -285,8 +288,8 @@ static void first_draws_of_samples_are_uniform(void) {
     }
 }
 
-/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50 once in a
- * million. */
+/* Pearson's chi-square of many draws; with 11 degrees of freedom it exceeds 50
+ * once in a million. */
 static void frequencies_match(Sampling o) {
     enum { N = 12, DRAWS = 50000 };
     static const float logits[N] = {0, 1,  2, -1,   0.5f, 0.25f,
@@ -379,7 +382,8 @@ static void greedy_draws_no_number(void) {
 
 /* ---- repeat penalty ----------------------------------------------------- */
 
-/* The greedy choice after `token` was accepted `times` times, then token 0 n_others times. */
+/* The greedy choice after `token` was accepted `times` times, then token 0
+ * n_others times. */
 static int after(const float *logits, int n, float penalty, int token,
                  int times, int n_others) {
     Sampling o = PLAIN;
@@ -426,9 +430,7 @@ static void repeat_penalty_looks_64_tokens_back(void) {
     }
 }
 
-/* ---- edges
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- edges * ------------------------------------------------------------- */
 
 static void impossible_tokens_are_never_drawn(void) {
     enum { N = 300 };

@@ -1,9 +1,10 @@
 /* test_textbook.c: the numbered statements of docs/norms.md.
  *
  * One test for every testable statement, in the chapter's order (from 39 on in
- * test_textbook_today.c). The numbers in the chapter and its Chinese translation are compared with
- * the numbers of the tests: closed forms, results in double precision, or PyTorch's, printed by
- * `python scripts/textbook.py`. test_norm.c tests the accuracy of norm.c.
+ * test_textbook_today.c). The numbers in the chapter and its Chinese
+ * translation are compared with the numbers of the tests: closed forms, results
+ * in double precision, or PyTorch's, printed by `python scripts/textbook.py`.
+ * test_norm.c tests the accuracy of norm.c.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -174,7 +175,8 @@ static void beta_is_not_the_centering(void) {
 
 /* ---- 8 to 10: eps ------------------------------------------------------- */
 
-/* The RMS of the output for a token of RMS r: r / sqrt(r^2 + eps) and r / (r + eps). */
+/* The RMS of the output for a token of RMS r: r / sqrt(r^2 + eps) and r / (r +
+ * eps). */
 static const struct {
     double rms, inside, outside;
 } EPS_TABLE[] = {
@@ -268,9 +270,9 @@ static void a_variance_takes_two_passes(void) {
     HOLDS(4097, 4098, 4099, 4100, 1, 2, 1.25);
 }
 
-/* Bits of LlamaRMSNorm and of torch.nn.functional.rms_norm, and how many of 4096 differ. A float32
- * value next to a rounding boundary may be rounded differently on another machine, hence the
- * margin. */
+/* Bits of LlamaRMSNorm and of torch.nn.functional.rms_norm, and how many of
+ * 4096 differ. A float32 value next to a rounding boundary may be rounded
+ * differently on another machine, hence the margin. */
 static const struct {
     Type type;
     uint16_t bits[2][8];
@@ -316,8 +318,7 @@ static void two_orders_of_rounding(void) {
     }
 }
 
-/* ---- 15: biased and unbiased ------------------------------------------------------------------
- */
+/* ---- 15: biased and unbiased --------------------------------------------- */
 
 static void the_variance_is_biased(void) {
     /* (x - mean) / torch.std(x) */
@@ -339,8 +340,7 @@ static void the_variance_is_biased(void) {
           4096);
 }
 
-/* ---- 16, 17: scale -----------------------------------------------------------------------------
- */
+/* ---- 16, 17: scale ------------------------------------------------------- */
 
 static void both_norms_ignore_the_scale(void) {
     enum { N = 64 };
@@ -419,7 +419,8 @@ static void gradient_of_one_to_four(void) {
 
 enum { FEW = 12 };
 
-/* sum(dy y) in double precision: of LayerNorm if beta is not NULL, else of RMSNorm. */
+/* sum(dy y) in double precision: of LayerNorm if beta is not NULL, else of
+ * RMSNorm. */
 static double weighted_output(const double *x, const double *gamma,
                               const double *beta, const float *dy, double eps) {
     double mean = 0, square = 0, sum = 0;
@@ -433,7 +434,8 @@ static double weighted_output(const double *x, const double *gamma,
     return sum;
 }
 
-/* Compares a gradient with finite differences; `parameters` is x, gamma or beta. */
+/* Compares a gradient with finite differences; `parameters` is x, gamma or
+ * beta. */
 static int differs_from_slope(const float *gradient, double *parameters,
                               const double *x, const double *gamma,
                               const double *beta, const float *dy) {
@@ -478,8 +480,8 @@ static void gradients_are_slopes(void) {
     CHECK(wrong < 0, "LayerNorm, dbeta[%d] is %.9g", wrong, dbeta[wrong]);
 }
 
-/* Directions that a norm ignores have gradient 0: scaling (without eps) and, for LayerNorm,
- * shifting. */
+/* Directions that a norm ignores have gradient 0: scaling (without eps) and,
+ * for LayerNorm, shifting. */
 static void no_gradient_along_what_is_ignored(void) {
     enum { N = 64 };
     float x[N], gamma[N], dy[N], dx[N], unused[2][N];
@@ -629,7 +631,8 @@ static void batch_norm(float *y, const float *x, int n, double eps) {
         y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
 }
 
-/* PyTorch's BatchNorm1d gives the same numbers; a token without others in its batch becomes 0. */
+/* PyTorch's BatchNorm1d gives the same numbers; a token without others in its
+ * batch becomes 0. */
 static void batch_norm_sees_the_padding(void) {
     const float padded[8] = {1, 2, 3, 4};
     float y[8];
@@ -643,8 +646,8 @@ static void batch_norm_sees_the_padding(void) {
     HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0);
 }
 
-/* Without keepdim the scales are broadcast along columns: token 1's first element gets token 0's
- * scale. */
+/* Without keepdim the scales are broadcast along columns: token 1's first
+ * element gets token 0's scale. */
 static void keepdim_is_one_number_for_each_token(void) {
     const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float y[4], wrong[4];
@@ -767,8 +770,8 @@ static void the_layer_is_the_identity_not_the_norm(void) {
 
 enum { SUBLAYERS = 12 };
 
-/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the gradient at the
- * beginning relative to that at the end. */
+/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the
+ * gradient at the beginning relative to that at the end. */
 static void twelve_sublayers_before_and_after(void) {
     float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM],
         gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
@@ -803,10 +806,10 @@ static void twelve_sublayers_before_and_after(void) {
           0.0159023039);
 }
 
-/* ---- measurements of stories260K --------------------------------------------------------------
- */
+/* ---- measurements of stories260K ----------------------------------------- */
 
-/* stories260K and its tokenizer as command-line arguments; NULL: no checkpoint. */
+/* stories260K and its tokenizer as command-line arguments; NULL: no
+ * checkpoint. */
 static const char *story_model(void) {
     static char words[2 * 4096 + 16];
     const char *path = real_checkpoint("stories260K.bin");
@@ -820,8 +823,8 @@ static const char *story_model(void) {
     return words;
 }
 
-/* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1: no checkpoint, or
- * it failed. */
+/* Runs the program on a model, with stdout to `out` and stderr to `errors`; -1:
+ * no checkpoint, or it failed. */
 static int run_model(const char *model, const char *options, const char *out,
                      const char *errors) {
     char command[3 * 8192];
@@ -1263,8 +1266,8 @@ static int next_run(char **at, char *norms, char *rate, double *loss) {
            sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
 }
 
-/* Writes the table row of the losses of `norms`: a cell for each learning rate, a number for each
- * seed. */
+/* Writes the table row of the losses of `norms`: a cell for each learning rate,
+ * a number for each seed. */
 static void write_row(char row[256], char *csv, const char *norms) {
     static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008",
                                         "0.016"};
@@ -1350,7 +1353,8 @@ static void steps_with_norms_take_longer(void) {
     free(text);
 }
 
-/* Means and spreads in docs/experiment.md follow from the losses in its table. */
+/* Means and spreads in docs/experiment.md follow from the losses in its
+ * table. */
 static void the_experiment_adds_up(void) {
     size_t size;
     char *text = file_read("docs/experiment.md", &size), *at = text;
@@ -1410,7 +1414,8 @@ static bool is_known(const char *name, size_t n) {
     return false;
 }
 
-/* An address matches the number before it, names are spelled correctly, and named files exist. */
+/* An address matches the number before it, names are spelled correctly, and
+ * named files exist. */
 static void addresses_and_names_are_correct(void) {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_",

@@ -1,7 +1,9 @@
 /* merges.c: byte-pair encoding of a word.
  *
- * Owns merging by rules or by scores, and the rules of Pieces: which two neighbours merge into
- * what, in which order. formats/gguf_tokenizer.c and formats/tokenizer_json.c read the rules.
+ * Owns merging by rules or by scores, and the rules of Pieces: which two
+ * neighbours merge into what, in which order. formats/gguf_tokenizer.c and
+ * formats/tokenizer_json.c read the rules.
+ * Tests: bpe, growth.
  */
 #include "text/merges.h"
 #include "base/error.h"
@@ -96,13 +98,13 @@ int merges_end(Pieces *p) {
 
 /* ---- merging ------------------------------------------------------------ */
 
-/* A part of a word that is one token so far. The symbols are a linked list, in word order; symbol
- * 0, with id -1, is before the first and after the last. */
+/* A part of a word that is one token so far. The symbols are a linked list, in
+ * word order; symbol 0, with id -1, is before the first and after the last. */
 typedef struct {
     int start, length;  /* bytes of the word; length 0: never merges */
     int previous, next; /* indices */
     int id;
-    int merged; /* result of merging it with the next; -1 = no merge, or already merged */
+    int merged;  /* with the next; -1 = no merge, or already merged */
     float score; /* of this merge */
 } Symbol;
 
@@ -115,8 +117,8 @@ typedef struct {
     int n_symbols, n_heap;
 } Merger;
 
-/* Pushes the merge of symbol `left` with the next one onto the heap, if there is a rule or a piece
- * with their text. */
+/* Pushes the merge of symbol `left` with the next one onto the heap, if there
+ * is a rule or a piece with their text. */
 static void push_merge(Merger *m, int left) {
     const Pieces *p = m->pieces;
     Symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
@@ -141,9 +143,9 @@ static void add_symbol(Merger *m, Symbol symbol) {
     m->symbols[m->n_symbols] = symbol;
 }
 
-/* Adds the byte pieces of a character without a piece. With rules and without byte pieces it
- * becomes one <unk>, which may absorb the next unknown characters. Without <unk> it is dropped, as
- * in Hugging Face's library. */
+/* Adds the byte pieces of a character without a piece. With rules and without
+ * byte pieces it becomes one <unk>, which may absorb the next unknown
+ * characters. Without <unk> it is dropped, as in Hugging Face's library. */
 static void add_unknown(Merger *m, const char *bytes, size_t n) {
     const Pieces *p = m->pieces;
     bool unknown = p->no_bytes;
@@ -198,7 +200,8 @@ int merges_encode(const Pieces *p, const char *word, size_t n, Tokens *out) {
     Merger m = {.pieces = p, .word = word};
     int status = -1;
     m.symbols = allocate(n + 1, sizeof *m.symbols);
-    /* at most n initial merges; each of the < n steps removes one and adds two */
+    /* at most n initial merges; each of the < n steps removes one and adds
+     * two */
     m.heap = m.symbols ? allocate(n, 2 * sizeof *m.heap) : NULL;
     if (m.heap) {
         split(&m, n);

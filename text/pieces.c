@@ -1,8 +1,9 @@
 /* pieces.c: the vocabulary: a table of pieces, one for each token.
  *
- * Owns its tables and the names of pieces: "<0x0A>" for a byte, U+2581 for a space, in byte-level
- * vocabularies a printable character for each byte. It does not own merging (merges.c) or reading
- * files (formats/).
+ * Owns its tables and the names of pieces: "<0x0A>" for a byte, U+2581 for a
+ * space, in byte-level vocabularies a printable character for each byte. It
+ * does not own merging (merges.c) or reading files (formats/).
+ * Tests: pieces, tokenizer.
  */
 #include "text/pieces.h"
 #include "base/error.h"
@@ -119,7 +120,8 @@ void pieces_close(Pieces *p) {
     *p = (Pieces){0};
 }
 
-/* Finds the piece of each byte. A text piece with the name of a byte becomes a byte piece. */
+/* Finds the piece of each byte. A text piece with the name of a byte becomes a
+ * byte piece. */
 static void index_bytes(Pieces *p) {
     for (int b = 0; b < 256; b++) {
         char name[8] = {(char)b};
@@ -173,8 +175,8 @@ int unmark_spaces(char *s, int n) {
     return length;
 }
 
-/* A printable Latin-1 byte is its own name. The other bytes are named U+0100, U+0101, ... in
- * ascending order. */
+/* A printable Latin-1 byte is its own name. The other bytes are named U+0100,
+ * U+0101, ... in ascending order. */
 static uint32_t name_code(uint32_t byte) {
     return byte <= ' '                    ? byte + 0x100
            : byte >= 0x7f && byte <= 0xa0 ? byte + 0xa2
@@ -195,8 +197,8 @@ int byte_name(char name[2], uint8_t byte) {
     return utf8_encode(name, name_code(byte));
 }
 
-/* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s unchanged, if a
- * character is not a name. */
+/* Decodes the names in s[n] to bytes in place. Returns their number; -1, with s
+ * unchanged, if a character is not a name. */
 static int decode_name(char *s, int n) {
     int length = 0;
     for (int writes = 0; writes < 2; writes++) {

@@ -1,5 +1,5 @@
-/* pieces.h: the vocabulary: a table of pieces, one for each token, and the rules that merge them
- * (merges.h). */
+/* pieces.h: the vocabulary: a table of pieces, one for each token, and the
+ * rules that merge them (merges.h). */
 #pragma once
 
 #include "base/hash.h"
@@ -7,10 +7,11 @@
 #include <stdbool.h>
 
 typedef enum {
-    PIECE_TEXT, /* produced by merging */
-    PIECE_USER, /* user-defined: matched as a whole before merging */
-    PIECE_SPECIAL, /* special: like PIECE_USER, but never matched in chat messages */
-    /* never produced by merging; named "<0x0A>": this byte of a character without a piece */
+    PIECE_TEXT,    /* produced by merging */
+    PIECE_USER,    /* user-defined: matched as a whole before merging */
+    PIECE_SPECIAL, /* like PIECE_USER, but never matched in chat messages */
+    /* never produced by merging; named "<0x0A>": this byte of a character
+     * without a piece */
     PIECE_BYTE,
     PIECE_CONTROL, /* never matches text; also <unk> and unused pieces */
 } PieceKind;
@@ -36,7 +37,8 @@ typedef struct {
         single_word; /* matches only between characters that are not of words */
 } Piece;
 
-/* Neighbours left and right merge into `result`. The rule with the lowest rank is applied first. */
+/* Neighbours left and right merge into `result`. The rule with the lowest rank
+ * is applied first. */
 typedef struct {
     int left, right, result, rank;
 } MergeRule;
@@ -49,18 +51,21 @@ typedef struct {
     char *texts
         [4]; /* owned: memory of the pieces' text; NULL: it is in the mapped file */
     int byte_piece[256]; /* token of each byte, or unk */
-    /* [mask + 1], owned: hash table of the pieces that merging produces, -1 = free slot */
+    /* [mask + 1], owned: hash table of the pieces that merging produces, -1 =
+     * free slot */
     int32_t *slots;
     size_t mask;
     HashKey key;
     int max_length; /* bytes of the longest piece in the table */
-    const Piece **
-        matched; /* [n_matched], pieces matched as a whole, sorted by text; owned */
+    /* [n_matched], pieces matched as a whole, sorted by text; owned */
+    const Piece **matched;
     size_t n_matched;
-    /* [n_rules], by left, then right; owned; NULL = merge by the scores of pieces */
+    /* [n_rules], by left, then right; owned; NULL = merge by the scores of
+     * pieces */
     MergeRule *rules;
     int n_rules;
-    /* byte pieces are produced by merging only: a character without a piece is unknown */
+    /* byte pieces are produced by merging only: a character without a piece is
+     * unknown */
     bool no_bytes;
     bool fuses_unknown; /* adjacent unknown characters become one <unk> */
     Buffer name;        /* memory of merges_add_pair() */
@@ -72,37 +77,44 @@ typedef struct {
 /* of a piece that is matched as a whole; bounds the work per byte of text */
 enum { MAX_MATCHED_BYTES = 512 };
 
-/* Makes a table of n empty control pieces. Returns -1 and a message if out of memory. */
+/* Makes a table of n empty control pieces. Returns -1 and a message if out of
+ * memory. */
 int pieces_open(Pieces *p, int n);
 void pieces_close(Pieces *p);
 
-/* Checks the pieces, builds the tables and finds the piece of each byte. Call it once the pieces are
- * filled in and after every change. Returns -1 and a message on failure. */
+/* Checks the pieces, builds the tables and finds the piece of each byte. Call
+ * it once the pieces are filled in and after every change. Returns -1 and a
+ * message on failure. */
 int pieces_index(Pieces *p);
 
-/* Makes pieces_find() find a piece of one of the first three kinds, until pieces_index(). */
+/* Makes pieces_find() find a piece of one of the first three kinds, until
+ * pieces_index(). */
 void pieces_add_name(Pieces *p, int id);
 
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, size_t n);
 
-/* The longest user-defined or special piece at the start of s[left]; -1 if not found. `raw`: among
- * pieces that match raw text, else among the others. O(MAX_MATCHED_BYTES). */
+/* The longest user-defined or special piece at the start of s[left]; -1 if not
+ * found. `raw`: among pieces that match raw text, else among the others.
+ * O(MAX_MATCHED_BYTES). */
 int pieces_match(const Pieces *p, const char *s, size_t left, bool raw);
 
-/* The number of bytes to go on after if the piece that matches text[at], after the end `from` of the
- * last match, must not stand there, or if none matches (-1); 0 if it may. */
+/* The number of bytes to go on after if the piece that matches text[at], after
+ * the end `from` of the last match, must not stand there, or if none matches
+ * (-1); 0 if it may. */
 size_t pieces_skip(const Pieces *pieces, int id, const char *text, size_t size,
                    size_t at, size_t from);
 
-/* Replaces names, in p->texts, by the text that they stand for: spaces for U+2581 or, if byte_level,
- * bytes for their names. A piece with no such name becomes a control piece. User-defined pieces
- * match by their names; only their decoded text is replaced. Call pieces_index() afterwards. */
+/* Replaces names, in p->texts, by the text that they stand for: spaces for
+ * U+2581 or, if byte_level, bytes for their names. A piece with no such name
+ * becomes a control piece. User-defined pieces match by their names; only their
+ * decoded text is replaced. Call pieces_index() afterwards. */
 void pieces_decode_names(Pieces *p);
 
 /* Replaces U+2581 by spaces in place. Returns the new size. */
 int unmark_spaces(char *s, int n);
 
-/* Byte-level vocabularies name each byte by a printable character (Radford et al. 2019); a space is
- * U+0120. Writes the UTF-8 to name[2] and returns its size. */
+/* Byte-level vocabularies name each byte by a printable character (Radford et
+ * al. 2019); a space is U+0120. Writes the UTF-8 to name[2] and returns its
+ * size. */
 int byte_name(char name[2], uint8_t byte);

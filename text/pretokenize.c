@@ -1,11 +1,13 @@
 /* pretokenize.c: the steps from text to words: normalization and splitting.
  *
- * Owns normalization, which includes Unicode's form C (Unicode Standard Annex 15; tables in nfc.h):
- * e and a combining acute accent become one character. Owns the patterns that split a text into
- * words, and a matcher for the part of regular expressions that they use: it reads a pattern while
- * it matches, backtracks, and takes linear time with each pattern of the table. Letters, numbers
- * and white space are Unicode's (unicode.h). An invalid UTF-8 byte is a character in none of these
- * classes and never composes.
+ * Owns normalization, which includes Unicode's form C (Unicode Standard Annex
+ * 15; tables in nfc.h): e and a combining acute accent become one character.
+ * Owns the patterns that split a text into words, and a matcher for the part of
+ * regular expressions that they use: it reads a pattern while it matches,
+ * backtracks, and takes linear time with each pattern of the table. Letters,
+ * numbers and white space are Unicode's (unicode.h). An invalid UTF-8 byte is a
+ * character in none of these classes and never composes.
+ * Tests: bpe, growth.
  */
 #include "text/pretokenize.h"
 #include "base/memory.h"
@@ -23,8 +25,8 @@
 
 /* ---- normalization ------------------------------------------------------ */
 
-/* Korean syllables are computed: leading consonant, vowel, optional trailing consonant (0 =
- * none). */
+/* Korean syllables are computed: leading consonant, vowel, optional trailing
+ * consonant (0 = none). */
 enum {
     SYLLABLES = 0xac00,
     LEADING = 0x1100,
@@ -38,8 +40,8 @@ enum {
     N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING
 };
 
-/* The value of a code point in a table of runs, each `code << 8 | value` of its first code point; 0
- * for an invalid byte. */
+/* The value of a code point in a table of runs, each `code << 8 | value` of its
+ * first code point; 0 for an invalid byte. */
 static unsigned value_in(const uint32_t *runs, size_t n, uint32_t code) {
     size_t next;
     SEARCH(next, 1, n, runs[next] >> 8 <= code);
@@ -103,7 +105,8 @@ static uint32_t composition(uint32_t first, uint32_t second) {
                : 0;
 }
 
-/* Appends the decomposition of a character to text[*n]: at most 2 characters per byte of UTF-8. */
+/* Appends the decomposition of a character to text[*n]: at most 2 characters
+ * per byte of UTF-8. */
 static void decompose(Character *text, size_t *n, uint32_t code) {
     const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
     uint32_t first = code, second = 0;
@@ -158,8 +161,8 @@ static void order_marks(Character *text, size_t n) {
     }
 }
 
-/* A mark composes with the last character before it that is not a mark, unless a mark of the same
- * or a higher class is between them. */
+/* A mark composes with the last character before it that is not a mark, unless
+ * a mark of the same or a higher class is between them. */
 static size_t compose(Character *text, size_t n) {
     size_t out = 0, base = n; /* n = none yet */
     for (size_t i = 0; i < n; i++) {
@@ -210,7 +213,8 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
 
 /* ---- matching ----------------------------------------------------------- */
 
-/* Moves *p past a character of a pattern, which may have a backslash before it. */
+/* Moves *p past a character of a pattern, which may have a backslash before
+ * it. */
 static uint32_t read_character(const char **p) {
     const bool escaped = **p == '\\';
     size_t n;
@@ -219,11 +223,11 @@ static uint32_t read_character(const char **p) {
     return escaped && code == 'r' ? '\r' : escaped && code == 'n' ? '\n' : code;
 }
 
-/* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns its end; sets *found
- * if c is in it. */
+/* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns
+ * its end; sets *found if c is in it. */
 static const char *read_element(const char *p, Character c, bool *found) {
-    /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu} and \p{Lo}, which
-     * include them */
+    /* \p{Lt} and \p{Lm} match nothing: patterns have them together with \p{Lu}
+     * and \p{Lo}, which include them */
     /* by CharacterClass */
     static const char names[][3] = {"",   "M",  "N", "", "Lo",
                                     "Lu", "Ll", "P", "S"};
@@ -289,8 +293,8 @@ static Character character_at(const Subject *t, const char *s, size_t *length) {
 
 static const char *match_any(const Subject *t, const char *p, const char *s);
 
-/* The end of a match of the items at p, up to the end of their alternative, at s; NULL: no
- * match. */
+/* The end of a match of the items at p, up to the end of their alternative, at
+ * s; NULL: no match. */
 static const char *match_items(const Subject *t, const char *p, const char *s) {
     if (!*p || *p == '|' || *p == ')')
         return s;

@@ -668,8 +668,8 @@ static void a_file_has_two_end_tokens(void) {
     unlink(inside("tokenizer.bin"));
 }
 
-/* The tokenizer is read back, too. GGUF has a type of pieces for bytes, but finds them by their
- * names. */
+/* The tokenizer is read back, too. GGUF has a type of pieces for bytes, but
+ * finds them by their names. */
 static void a_tokenizer_that_changes_is_refused(void) {
     static const HashModel form = {16, 16, 1, 2, 1, 300, 16, true, 36};
     Model m;

@@ -1,7 +1,8 @@
 /* test_folder.c: Hugging Face folders.
  *
- * Compares folders with the same models in other formats and with float64 logits. Tests the options
- * of config.json and damaged folders, which must run or be refused with one line on stderr.
+ * Compares folders with the same models in other formats and with float64
+ * logits. Tests the options of config.json and damaged folders, which must run
+ * or be refused with one line on stderr.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -86,13 +87,13 @@ static int run_path(const char *path, int n, float *logits) {
     return status;
 }
 
-/* ---- the same models in other formats ----------------------------------------------------------
- */
+/* ---- the same models in other formats ------------------------------------ */
 
 static GgufFile file;
 static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
 
-/* Compares the model in the file `same`, written as a folder, with float64 logits. */
+/* Compares the model in the file `same`, written as a folder, with float64
+ * logits. */
 static void check_golden(const char *name, const HashModel *m,
                          const FolderForm *form) {
     const int n = TOKENS * m->vocab_size;
@@ -264,7 +265,8 @@ static void folders_and_gguf_files_are_bit_identical(void) {
 
 /* ---- config.json -------------------------------------------------------- */
 
-/* A small folder, with `old` in its config.json replaced. Returns whether it opens. */
+/* A small folder, with `old` in its config.json replaced. Returns whether it
+ * opens. */
 static bool open_changed(Model *m, int i, const char *old, const char *new) {
     if (make_folder(i))
         abort();
@@ -278,8 +280,9 @@ static bool open_changed(Model *m, int i, const char *old, const char *new) {
     return opened;
 }
 
-/* Frequencies as transformers' modeling_rope_utils computes them in float32, for head_dim 16 and
- * max_position_embeddings 4096, and MiniMind's precompute_freqs_cis. */
+/* Frequencies as transformers' modeling_rope_utils computes them in float32,
+ * for head_dim 16 and max_position_embeddings 4096, and MiniMind's
+ * precompute_freqs_cis. */
 static void rope_matches_transformers(void) {
     static const struct {
         int model;
@@ -480,7 +483,8 @@ static void options_are_applied_or_refused_by_name(void) {
     }
 }
 
-/* A small folder whose model.safetensors has one more tensor. Returns whether it opens. */
+/* A small folder whose model.safetensors has one more tensor. Returns whether
+ * it opens. */
 static bool open_with_tensor(const char *name, const char *shape,
                              size_t bytes_of) {
     size_t size;
@@ -520,7 +524,8 @@ static bool open_with_tensor(const char *name, const char *shape,
     return opened;
 }
 
-/* Older folders store RoPE's inv_freq, which is ignored: it follows from config.json. */
+/* Older folders store RoPE's inv_freq, which is ignored: it follows from
+ * config.json. */
 static void stored_inv_freq_is_ignored(void) {
     static const struct {
         const char *name;
@@ -556,7 +561,8 @@ static void columns_without_rows_take_no_memory(void) {
 #endif
 }
 
-/* The defaults of transformers' configurations. LLaMA 1's key is older than they are. */
+/* The defaults of transformers' configurations. LLaMA 1's key is older than
+ * they are. */
 static void the_context_has_a_default(void) {
     static const char old[] = "\"max_position_embeddings\": 40,";
     static const struct {
@@ -581,7 +587,8 @@ static void the_context_has_a_default(void) {
     }
 }
 
-/* Two layers have the windows of transformers' configurations; the context is unchanged. */
+/* Two layers have the windows of transformers' configurations; the context is
+ * unchanged. */
 static void windows_of_each_layer(void) {
     enum { QWEN2 = 0, QWEN3 = 2, QWEN3_MOE = 5 };
 #define USED "\"use_sliding_window\": true, "
@@ -668,8 +675,9 @@ static void windows_of_qwen2_begin_at_layer_28(void) {
     remove_folder();
 }
 
-/* Options of other families than LLaMA. A folder with LLaMA's tensor names opens as granite or
- * smollm3; other options are refused before the tensors are searched. */
+/* Options of other families than LLaMA. A folder with LLaMA's tensor names
+ * opens as granite or smollm3; other options are refused before the tensors are
+ * searched. */
 static void options_of_families(void) {
 #define SLIDING "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"
 #define LONGROPE(rest)                                                         \
@@ -881,7 +889,8 @@ static void headers_are_checked(void) {
     remove_folder();
 }
 
-/* Replaces a string in the index of a sharded folder; returns whether it opens. */
+/* Replaces a string in the index of a sharded folder; returns whether it
+ * opens. */
 static bool open_with_index(const char *old, const char *new) {
     Model m;
     if (make_folder(1))
@@ -930,8 +939,8 @@ static void an_index_names_files_of_its_folder(void) {
           stderr_text());
 }
 
-/* A copy of the second file replaces the first: its tensors are in both, and the message names
- * both. */
+/* A copy of the second file replaces the first: its tensors are in both, and
+ * the message names both. */
 static void a_tensor_in_two_files_is_refused(void) {
     Model m;
     size_t size;
@@ -1089,8 +1098,8 @@ static void damage_text(Image *image, size_t first, size_t end) {
     }
 }
 
-/* Damages one or two of: the header's text (mostly with its length adapted), the length, the end,
- * weights. */
+/* Damages one or two of: the header's text (mostly with its length adapted),
+ * the length, the end, weights. */
 static void damage_safetensors(Image *image) {
     uint64_t size;
     memcpy(&size, image->bytes, 8);

@@ -1,8 +1,9 @@
 /* test_gguf.c: gguf.c, the files it accepts and the files it refuses.
  *
- * Compares every key that changes the result with a double-precision forward pass written from the
- * papers, and a model with the same model as a llama2.c checkpoint. Tests the tokenizer in a file,
- * and files with one defect. Random damage is in test_damage.c.
+ * Compares every key that changes the result with a double-precision forward
+ * pass written from the papers, and a model with the same model as a llama2.c
+ * checkpoint. Tests the tokenizer in a file, and files with one defect. Random
+ * damage is in test_damage.c.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -235,7 +236,8 @@ static void exact_mlp(const Reference *ref, double *y, const double *x, int l,
     exact_matrix(y, gate, l, name, i, dim, hidden);
 }
 
-/* The experts with the largest probabilities (the first of equal ones), weighted by them. */
+/* The experts with the largest probabilities (the first of equal ones),
+ * weighted by them. */
 static void exact_experts(const Reference *ref, double *y, const double *x,
                           int l) {
     const int n = ref->r->n_experts, dim = ref->m->dim;
@@ -308,8 +310,7 @@ static void exact_forward(const Reference *ref, double *logits, int token,
     }
 }
 
-/* ---- comparison with the program --------------------------------------------------------------
- */
+/* ---- comparison with the program ----------------------------------------- */
 
 static float logits_found[N_TOKENS * MAX_VOCAB];
 
@@ -512,9 +513,9 @@ static void rotations(void) {
     }
 }
 
-/* YaRN by its paper (Peng et al. 2023, sec. 3.2): frequencies that turn `fast` times in the
- * original context are unchanged, those that turn `slow` times are divided by the factor, with a
- * linear ramp over whole pairs in between. */
+/* YaRN by its paper (Peng et al. 2023, sec. 3.2): frequencies that turn `fast`
+ * times in the original context are unchanged, those that turn `slow` times are
+ * divided by the factor, with a linear ramp over whole pairs in between. */
 static void yarn(void) {
     static const struct {
         float factor, fast, slow, amplitude; /* 0: key missing */
@@ -586,7 +587,8 @@ static void biases(void) {
     }
 }
 
-/* A norm with a bias is a LayerNorm. A model may mix both kinds, each with its epsilon. */
+/* A norm with a bias is a LayerNorm. A model may mix both kinds, each with its
+ * epsilon. */
 static void norms(void) {
     static const char *const sites[] = {"blk.0.attn_norm", "blk.0.ffn_norm",
                                         "blk.1.attn_norm", "blk.1.ffn_norm",
@@ -790,12 +792,13 @@ static void families_with_other_keys(void) {
                      &(bool){false}, 1),
                 ref.no_rope_every = 1;
         }
-        /* as llama.cpp's converter writes it if config.json lacks the option; the norms before the
-         * MLP say otherwise */
+        /* as llama.cpp's converter writes it if config.json lacks the option;
+         * the norms before the MLP say otherwise */
         if (i == 8)
             gguf_set(&file, "stablelm.use_parallel_residual", GGUF_BOOL,
                      &(bool){true}, 1);
-        /* a dense Granite 4: sizes of absent layers, and a list with a size for each layer */
+        /* a dense Granite 4: sizes of absent layers, and a list with a size for
+         * each layer */
         if (i == 9) {
             const uint32_t n = ref.m->n_kv_heads,
                            heads[] = {GGUF_U32, 3, 0, n, n, n};
@@ -810,7 +813,8 @@ static void families_with_other_keys(void) {
     }
 }
 
-/* Fused weights give the bits of the same weights as separate tensors in a qwen2 file. */
+/* Fused weights give the bits of the same weights as separate tensors in a
+ * qwen2 file. */
 static void fused_tensors(void) {
     static float expected[N_TOKENS * MAX_VOCAB];
     const char *path = temporary("model.gguf");
@@ -1005,8 +1009,8 @@ static void the_width_of_experts_is_optional(void) {
     check_forward("no width", &ref, CLOSE);
 }
 
-/* If every layer has experts, no tensor confirms feed_forward_length; no memory is allocated for
- * it. */
+/* If every layer has experts, no tensor confirms feed_forward_length; no memory
+ * is allocated for it. */
 static void an_unconfirmed_mlp_width_allocates_nothing(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
     const Reference ref = relative_of(&SMALL, r);
@@ -1053,8 +1057,8 @@ static void sizes_of_experts(void) {
     model_close(&model);
 }
 
-/* In a llama all layers have the window. If the layers with a window are unknown, the context is
- * cut to it. */
+/* In a llama all layers have the window. If the layers with a window are
+ * unknown, the context is cut to it. */
 static void windows_of_llama_and_qwen2(void) {
     static const int windows[] = {0, 1, 39, 40, 41, 0x7fffffff, -1},
                      shortest[] = {40, 1, 39, 40, 40, 40, 40};
@@ -1272,7 +1276,8 @@ static void set_array(const char *name, uint32_t type, uint64_t count) {
 }
 
 static void bad_keys(void) {
-    /* the last two overflow when multiplied by the min size of a key or a tensor */
+    /* the last two overflow when multiplied by the min size of a key or a
+     * tensor */
     static const uint64_t giant[] = {0xffffffff,         0x100000001,
                                      0x7fffffffffffffff, UINT64_MAX,
                                      0x13b13b13b13b13b2, 0x0800000000000001};
@@ -1395,8 +1400,8 @@ static void bad_keys(void) {
     }
 }
 
-/* Keys of unsupported options are accepted with their neutral value, of any type, and refused with
- * others. */
+/* Keys of unsupported options are accepted with their neutral value, of any
+ * type, and refused with others. */
 static void unsupported_keys_are_accepted_only_if_neutral(void) {
     static const struct {
         const char *name;
@@ -1452,7 +1457,8 @@ static void unsupported_keys_are_accepted_only_if_neutral(void) {
             gguf_set_real(&file, "llama.logit_scale", NAN));
 }
 
-/* llama.cpp extrapolates (1) with YaRN only; a negative number selects this default. */
+/* llama.cpp extrapolates (1) with YaRN only; a negative number selects this
+ * default. */
 static void yarn_extrapolation_factor(void) {
     static const float good[][2] = {{-1, -1},
                                     {0, 1}}; /* without YaRN, with it */
@@ -1510,8 +1516,8 @@ static void yarn_attention_factor(void) {
           "the usual amplitude changes the logits");
 }
 
-/* Ministral 3: no amplitude with a log multiplier of 1; the context ends where queries are
- * scaled. */
+/* Ministral 3: no amplitude with a log multiplier of 1; the context ends where
+ * queries are scaled. */
 static void keys_of_mistral3(void) {
     static const char *const names[] = {"rope.scaling.yarn_log_multiplier",
                                         "attention.temperature_scale"};
@@ -1633,8 +1639,8 @@ static const char *part_path(int part) {
     return temporary(name);
 }
 
-/* Writes a part: metadata in the first, tensors in the others; says that it is part `number` of
- * `count`. */
+/* Writes a part: metadata in the first, tensors in the others; says that it is
+ * part `number` of `count`. */
 static void write_part(const char *path, int part, int number, int count) {
     gguf_make(&file, &SMALL, 0);
     for (int i = file.n_tensors - 1; i >= 0; i--)
@@ -1829,7 +1835,8 @@ static void truncated_files(void) {
     const GgufTensor *last = &file.tensors[file.n_tensors - 1];
     const long data = (long)(last->offset + 4 * last->count);
     gguf_free(&file);
-    /* the header has more than 500 bytes, so data + 500 is less than the size of the file */
+    /* the header has more than 500 bytes, so data + 500 is less than the size
+     * of the file */
     for (long n = data + 500; n > 0; n -= n > HEADER    ? 997
                                           : test_fast() ? 37
                                                         : 1) {
@@ -1845,8 +1852,8 @@ static void truncated_files(void) {
     }
 }
 
-/* A file that ends with its header opens; a file that ends one byte earlier is refused. The last
- * value is a number, a text, or an array of any width. */
+/* A file that ends with its header opens; a file that ends one byte earlier is
+ * refused. The last value is a number, a text, or an array of any width. */
 static void headers_end_where_the_file_does(void) {
     static const GgufType widths[] = {GGUF_U8, GGUF_U16, GGUF_F32, GGUF_F64};
     char path[128];
@@ -1899,8 +1906,8 @@ static void headers_end_where_the_file_does(void) {
     }
 }
 
-/* A count is refused if it does not fit in the rest of the file: a key has at least 13 bytes, a
- * tensor 32. */
+/* A count is refused if it does not fit in the rest of the file: a key has at
+ * least 13 bytes, a tensor 32. */
 static void counts_are_limited_by_the_file_size(void) {
     static const struct {
         uint32_t counts[6]; /* magic, version, tensors, keys */
@@ -2037,7 +2044,8 @@ static void bad_tokenizers(void) {
             memcpy(file.keys[i].value + 12 + 20, &(float){NAN}, 4));
 }
 
-/* Reads the strings of a value whose first length has become n: no string exceeds the value. */
+/* Reads the strings of a value whose first length has become n: no string
+ * exceeds the value. */
 static void check_strings(const GgufValue *v, uint64_t n) {
     const uint8_t *at = v->at, *const end = v->at + v->bytes;
     uint8_t *length = (uint8_t *)(uintptr_t)v->at, before[8];
@@ -2053,7 +2061,8 @@ static void check_strings(const GgufValue *v, uint64_t n) {
     memcpy(length, before, sizeof before);
 }
 
-/* Another process writes to the file after gguf_open has found all strings in it. */
+/* Another process writes to the file after gguf_open has found all strings in
+ * it. */
 static void lengths_that_change_during_reading(void) {
     static const uint64_t lengths[] = {
         0, 1, 7, 9, 1 << 20, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
@@ -2090,7 +2099,8 @@ static void lengths_that_change_during_reading(void) {
     free((void *)(uintptr_t)map.data);
 }
 
-/* A byte-level tokenizer without a pre-tokenizer has GPT-2's, as in llama.cpp. */
+/* A byte-level tokenizer without a pre-tokenizer has GPT-2's, as in
+ * llama.cpp. */
 static void the_default_pretokenizer_is_gpt2_s(void) {
     static const char *const names[] = {NULL, "", "default", "mpt", "gpt-2"};
     static const uint8_t no_strings[12] = {GGUF_STRING};
@@ -2167,7 +2177,8 @@ static void experts_in_no_layer_are_ignored(void) {
     model_close(&model);
 }
 
-/* A file without tensors that ends with its last key: no byte after it is read. */
+/* A file without tensors that ends with its last key: no byte after it is
+ * read. */
 static void a_file_may_end_with_its_header(void) {
     static const uint8_t bytes[] =
         "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"

@@ -1,7 +1,7 @@
 /* test_jinja.c: templates against transformers, origins of bytes, limits.
  *
- * tests/golden/chat_rendered.json and jinja.json have the texts that transformers renders
- * (scripts/golden_chat.py).
+ * tests/golden/chat_rendered.json and jinja.json have the texts that
+ * transformers renders (scripts/golden_chat.py).
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -29,7 +29,8 @@ typedef struct {
     const Json *think; /* null: undefined */
 } Case;
 
-/* The rendered text; NULL if the template is refused. The marks are in the same memory. */
+/* The rendered text; NULL if the template is refused. The marks are in the same
+ * memory. */
 static char *render(const char *template, const Case *c, bool **marks) {
     static bool none[64];
     static const char *const texts[] = {
@@ -79,9 +80,9 @@ static void check_text(const char *name, const char *template, const Case *c,
     free(text);
 }
 
-/* Compares the conversations of `rendered` with the templates in a folder. A template whose name is
- * in `refused` must be refused wherever transformers does not raise an exception. Returns the
- * number of conversations. */
+/* Compares the conversations of `rendered` with the templates in a folder. A
+ * template whose name is in `refused` must be refused wherever transformers
+ * does not raise an exception. Returns the number of conversations. */
 static int check_conversations(const char *rendered, const char *templates,
                                const char *refused) {
     JsonFile json;
@@ -112,8 +113,8 @@ static int check_conversations(const char *rendered, const char *templates,
     return n;
 }
 
-/* Published templates (their licenses are Apache 2.0 or MIT), and templates written from the
- * documents of others. */
+/* Published templates (their licenses are Apache 2.0 or MIT), and templates
+ * written from the documents of others. */
 static void conversations_match_transformers(void) {
     const int n = check_conversations("tests/golden/chat_rendered.json",
                                       "tests/golden/chat", "");
@@ -121,8 +122,9 @@ static void conversations_match_transformers(void) {
 }
 
 /* Published templates that are not stored here, of the models listed in
- * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates and rendered.json,
- * which scripts/golden_chat.py writes. At most 3 of 60 may be refused; a text is never wrong. */
+ * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates and
+ * rendered.json, which scripts/golden_chat.py writes. At most 3 of 60 may be
+ * refused; a text is never wrong. */
 static void other_templates_match_transformers(void) {
     static const char refused[] =
         "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";
@@ -147,8 +149,9 @@ static void the_language_matches_jinja(void) {
     CHECK(n >= 50, "%d templates", n);
 }
 
-/* Every way from a message to the text. The message consists of bytes that the templates do not
- * write: each must have the mark 0, every other byte the mark 1. */
+/* Every way from a message to the text. The message consists of bytes that the
+ * templates do not write: each must have the mark 0, every other byte the mark
+ * 1. */
 static void bytes_keep_their_origin(void) {
     static const char message[] = " #Q<|#|>Q#q#\n";
     static const char *const templates[] = {
@@ -220,8 +223,8 @@ static void bytes_keep_their_origin(void) {
     }
 }
 
-/* Every function applied to a message: no byte that only messages have is taken for the template's,
- * and none that only templates have for a message's. */
+/* Every function applied to a message: no byte that only messages have is taken
+ * for the template's, and none that only templates have for a message's. */
 static void no_function_takes_a_message_for_the_template(void) {
     static char message[] = " #,<|#@|>,<#>&@,@";
     static bool none[sizeof message];
@@ -252,7 +255,8 @@ static void no_function_takes_a_message_for_the_template(void) {
     unsetenv("NORMA_DATE");
 }
 
-/* Texts that the program has: they can be parts of markers, unless a message chose them. */
+/* Texts that the program has: they can be parts of markers, unless a message
+ * chose them. */
 static void the_program_s_own_texts(void) {
     static const struct {
         const char *template, *text;
@@ -291,7 +295,8 @@ static void ctrl_c_ends_a_template(void) {
           stderr_text());
 }
 
-/* Rendering takes 80 MB of address space: 16 MB of text and 64 MB of values, with their marks. */
+/* Rendering takes 80 MB of address space: 16 MB of text and 64 MB of values,
+ * with their marks. */
 static void rendering_takes_bounded_memory(void) {
 #ifndef SANITIZED
     size_t pages = 0;

@@ -22,8 +22,8 @@ static bool parse(JsonFile *json, const char *text) {
     return status == 0;
 }
 
-/* Writes a value without white space and without escapes (no string of the tests contains a
- * quote). */
+/* Writes a value without white space and without escapes (no string of the
+ * tests contains a quote). */
 static void write_value(FILE *out, const Json *value) {
     const char *brackets = value->kind == JSON_OBJECT ? "{}" : "[]";
     if (value->kind < JSON_STRING) {
@@ -74,7 +74,8 @@ static void valid_json_is_read(void) {
     }
 }
 
-/* Whether a file with this text is refused. In tests an inaccessible page follows a mapped file. */
+/* Whether a file with this text is refused. In tests an inaccessible page
+ * follows a mapped file. */
 static bool is_refused_in_a_file(const char *text) {
     JsonFile json;
     const char *path = temporary("refused.json");
@@ -164,8 +165,9 @@ static void invalid_json_is_refused(void) {
         "\f1",
         "\302\2401",
         "\357\273\2771",
-        /* invalid UTF-8: a lone continuation byte, overlong, a surrogate, beyond U+10FFFF,
-           truncated */
+        /* invalid UTF-8: a lone continuation byte, overlong, a surrogate,
+         * beyond U+10FFFF,
+         *            truncated */
         "\"\x80\"",
         "\"\xc0\x80\"",
         "\"\xe0\x80\x80\"",
@@ -200,7 +202,8 @@ static void invalid_json_is_refused(void) {
     }
 }
 
-/* Any bytes are written as a string of printable characters; valid UTF-8 is read back unchanged. */
+/* Any bytes are written as a string of printable characters; valid UTF-8 is
+ * read back unchanged. */
 static void strings_are_written(void) {
     static const char text[] =
         "a\"\\/\b\f\n\r\t\0\x1f\x7f\xc2\x9b\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\xff.\xc3";
@@ -469,8 +472,9 @@ static void large_objects_are_read(void) {
     free(text);
 }
 
-/* A key is judged by who reads it: one that stands twice has a value of no expected kind. NaN and
- * Infinity are numbers that no reader of numbers accepts. */
+/* A key is judged by who reads it: one that stands twice has a value of no
+ * expected kind. NaN and Infinity are numbers that no reader of numbers
+ * accepts. */
 static void unread_values_are_not_judged(void) {
     static const char text[] =
         "{\"a\": 1, \"b\": NaN, \"\\u0061\": 1, \"c\": -Infinity, \"d\": Infinity, \"e\": 2}";
@@ -495,8 +499,8 @@ static void unread_values_are_not_judged(void) {
     json_close(&json);
 }
 
-/* Memory is allocated by the number of values, not by the size: a string takes little more than its
- * length. */
+/* Memory is allocated by the number of values, not by the size: a string takes
+ * little more than its length. */
 static void memory_is_proportional_to_values_and_text(void) {
     enum { SIZE = 1 << 20 };
     static const struct {
@@ -532,7 +536,8 @@ static void memory_is_proportional_to_values_and_text(void) {
     }
 }
 
-/* No byte after the end of a text is read: with these bytes the cases would be valid. */
+/* No byte after the end of a text is read: with these bytes the cases would be
+ * valid. */
 static void no_byte_after_a_text_is_read(void) {
     static const struct {
         const char *text;
@@ -578,7 +583,8 @@ static void files_are_read(void) {
           stderr_text());
 }
 
-/* A file that changes after its text was copied, before the second allocation. */
+/* A file that changes after its text was copied, before the second
+ * allocation. */
 static char changing[4096];
 static int n_allocations;
 

@@ -1,8 +1,8 @@
 /* test_simd.c: simd.h, each function against plain arithmetic.
  *
- * exp and float16 are checked against double precision, the other functions against loops over
- * lanes. Functions that must not touch memory beyond n elements run directly before an inaccessible
- * page.
+ * exp and float16 are checked against double precision, the other functions
+ * against loops over lanes. Functions that must not touch memory beyond n
+ * elements run directly before an inaccessible page.
  */
 #include "kernels/simd.h"
 
@@ -294,8 +294,8 @@ static void half_floats_round_to_even(void) {
 
 /* ---- bytes -------------------------------------------------------------- */
 
-/* Weights have any value of a byte; activations are -127 to 127, as from quantize_i8 (the AVX2
- * kernel needs that). */
+/* Weights have any value of a byte; activations are -127 to 127, as from
+ * quantize_i8 (the AVX2 kernel needs that). */
 static void check_dot(vb w, vb x) {
     vi begin = {0};
     for (int j = 0; j < LANES; j++) {

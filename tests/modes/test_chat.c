@@ -30,8 +30,8 @@ static int talk(const char *const *typed, const char *options) {
     return run("%s -m chat -n 12 -s 3 %s", model, options);
 }
 
-/* The content of message i of a saved conversation; "": there is none. The string is valid until
- * the next call. */
+/* The content of message i of a saved conversation; "": there is none. The
+ * string is valid until the next call. */
 static const char *message(const char *file, int i, const char *role) {
     static char content[1 << 16];
     JsonFile json;
@@ -73,8 +73,8 @@ static void a_paste_is_one_message(void) {
           "%s", err);
 }
 
-/* A file continues the conversation that it was saved from, and an answer to its last message
- * follows. */
+/* A file continues the conversation that it was saved from, and an answer to
+ * its last message follows. */
 static void conversations_are_saved_and_loaded(void) {
     static const char *const typed[] = {"hello\n",
                                         "/save a.json\n",
@@ -122,8 +122,9 @@ static const char *text_of(const char *name) {
     return text;
 }
 
-/* Neither an input, under any name, nor a file that is no conversation is replaced; the latter is,
- * if "!" asks for it. A conversation that was loaded can be saved again. */
+/* Neither an input, under any name, nor a file that is no conversation is
+ * replaced; the latter is, if "!" asks for it. A conversation that was loaded
+ * can be saved again. */
 static void saving_replaces_no_other_file(void) {
     static const char *const typed[] = {"/save in.gguf\n",
                                         "/save! in.gguf\n",
@@ -171,8 +172,8 @@ static void saving_replaces_no_other_file(void) {
           others, err);
 }
 
-/* A template that writes nothing for a single message, so that no prompt is left after the oldest
- * turns are dropped, and a tokenizer without BOS. */
+/* A template that writes nothing for a single message, so that no prompt is
+ * left after the oldest turns are dropped, and a tokenizer without BOS. */
 static void an_empty_prompt_ends_a_chat(void) {
     static GgufFile file;
     static const HashModel tiny = {16, 16, 1, 2, 1, 1600, 64, false, 9};
@@ -192,8 +193,9 @@ static void an_empty_prompt_ends_a_chat(void) {
           "status %d, %s", status, err);
 }
 
-/* A stop string at the beginning of a long token: the token's bytes are not in the answer. (The token
- * is so long that a write beyond the answer ends the program.) */
+/* A stop string at the beginning of a long token: the token's bytes are not in
+ * the answer. (The token is so long that a write beyond the answer ends the
+ * program.) */
 static void an_answer_ends_in_a_long_token(void) {
     enum { VOCAB = 1000, LENGTH = 3000 };
     static char text[LENGTH + 1];
@@ -253,8 +255,8 @@ static void a_signal_restores_the_terminal(void) {
     }
 }
 
-/* An answer that a file begins goes on, in /load and in a line of prompts; a conversation that the
- * template refuses is not loaded. */
+/* An answer that a file begins goes on, in /load and in a line of prompts; a
+ * conversation that the template refuses is not loaded. */
 static void a_begun_answer_goes_on(void) {
     static const char *const typed[] = {
         "/load begun.json\n", "/save l.json\n", "/load turns.json\n",
@@ -295,8 +297,8 @@ static void a_begun_answer_goes_on(void) {
           "'%s', expected '%s'", out, expected);
 }
 
-/* Ctrl-Z stops the program with the terminal as it was before; afterwards the conversation goes
- * on. */
+/* Ctrl-Z stops the program with the terminal as it was before; afterwards the
+ * conversation goes on. */
 static void ctrl_z_suspends_a_chat(void) {
     static const char *const typed[] = {"hello\n",        "\x1a",   "and now\n",
                                         "/save i.json\n", "/bye\n", NULL};
@@ -328,8 +330,8 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
 }
 
-/* A line may have a whole conversation, also with two messages of the user in a row, but one without
- * messages is refused. */
+/* A line may have a whole conversation, also with two messages of the user in a
+ * row, but one without messages is refused. */
 static void prompts_are_conversations(void) {
     static const char *const roles[] = {"system", "user", "assistant", "user"};
     static const char *const texts[] = {"Be kind.", "hello", "Hi!", "and now"};
@@ -391,7 +393,8 @@ static void a_cut_line_is_reported(void) {
           message("g.json", 0, "user"));
 }
 
-/* With a full context the oldest turns go, and the answers go on. A pipe takes long lines. */
+/* With a full context the oldest turns go, and the answers go on. A pipe takes
+ * long lines. */
 static void a_full_context_drops_the_oldest_turns(void) {
     static char input[21000];
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -428,8 +431,8 @@ static void n_limits_an_answer_at_the_end_of_the_context(void) {
     }
 }
 
-/* Messages of a file are rendered by the template, and each is answered as in a conversation of its
- * own. */
+/* Messages of a file are rendered by the template, and each is answered as in a
+ * conversation of its own. */
 static void prompts_are_messages(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     write_file("p.txt", "hello there\nand now\n");

@@ -1,7 +1,8 @@
 /* test_cli.c: the program as a process.
  *
- * Checks the output of every mode and option, against results computed with the library where
- * possible. binary.c runs the program; test_lab.c tests the options of the norm laboratory.
+ * Checks the output of every mode and option, against results computed with the
+ * library where possible. binary.c runs the program; test_lab.c tests the
+ * options of the norm laboratory.
  */
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -37,8 +38,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- models to run ------------------------------------------------------------------------------
- */
+/* ---- models to run ------------------------------------------------------- */
 
 static const HashModel MODEL = {64, 172, 2, 8, 4, 512, 64, false, 11};
 
@@ -53,7 +53,8 @@ static void patch_row(const char *name, int row, float value) {
 
 enum { IM_START = 510, IM_END = 511, EOT = 500 };
 
-/* A chat model in a GGUF file; its last two pieces are <|im_start|> and <|im_end|>. */
+/* A chat model in a GGUF file; its last two pieces are <|im_start|> and
+ * <|im_end|>. */
 static void write_chat_model(const char *path, const HashModel *m,
                              const char *template) {
     /* control, user-defined */
@@ -206,8 +207,8 @@ static void add_pending(Pending *p, int id) {
         abort();
 }
 
-/* The text of an answer, with its special tokens as tokens; `trims` removes white space around
- * it. */
+/* The text of an answer, with its special tokens as tokens; `trims` removes
+ * white space around it. */
 static void add_answer(Pending *p, const Expected *e, bool trims) {
     const char *const white = trims ? " \t\n\v\f\r" : "";
     const size_t start = p->n;
@@ -229,8 +230,9 @@ static void add_answer(Pending *p, const Expected *e, bool trims) {
         p->n--;
 }
 
-/* A turn: text in which the bytes 1 to 4 represent BOS, EOS, IM_START and IM_END, 6 the last
- * answer, and 7 the last answer without white space around it. */
+/* A turn: text in which the bytes 1 to 4 represent BOS, EOS, IM_START and
+ * IM_END, 6 the last answer, and 7 the last answer without white space around
+ * it. */
 static void add_turn(Pending *p, const Expected *e, const char *turn) {
     static const int ids[] = {0, 1, 2, IM_START, IM_END};
     for (; *turn; turn++)
@@ -247,9 +249,9 @@ static bool ends_turn(const Expected *e, int token) {
            (gguf_is(e->model.files) && token == EOT);
 }
 
-/* One answer in a conversation, at most `limit` tokens (0: no limit); false if the context of
- * `context` positions is full. The last turn is encoded again with its answer; the common prefix is
- * not run again. */
+/* One answer in a conversation, at most `limit` tokens (0: no limit); false if
+ * the context of `context` positions is full. The last turn is encoded again
+ * with its answer; the common prefix is not run again. */
 static bool expect_answer(Expected *e, const char *turn, const char *answer,
                           int limit, int context) {
     static Pending p;
@@ -385,7 +387,8 @@ static void options_of_llama2c_are_accepted(void) {
     CHECK(!strstr(err, "note: -y"), "%s", err);
 }
 
-/* Without -f - standard input is not read, so the program never waits for it. */
+/* Without -f - standard input is not read, so the program never waits for
+ * it. */
 static void standard_input_is_not_read(void) {
     static const char *const modes[] = {"generate", "perplexity", "tokenize",
                                         "logits -o x"};
@@ -545,8 +548,9 @@ static const Format CHOSEN = {"m/strange.gguf --template mistral",
                               NULL,
                               0};
 
-/* Compares a conversation, in a context that may get full. The temperature is high enough for an
- * end of text. Increments *answered if all turns were answered. */
+/* Compares a conversation, in a context that may get full. The temperature is
+ * high enough for an end of text. Increments *answered if all turns were
+ * answered. */
 static void converse(const Format *format, int seed, int context, bool system,
                      int *answered) {
     static const char *const lines[] = {"hello", "how are you", "and now?"};
@@ -648,7 +652,8 @@ static void n_limits_each_answer(void) {
     }
 }
 
-/* Lines may cross blocks of input. A line with a zero byte is ignored with a note. */
+/* Lines may cross blocks of input. A line with a zero byte is ignored with a
+ * note. */
 static void chat_reads_lines_of_any_bytes(void) {
     static char expected_out[1 << 16], input[40000];
     setup.input = "hi there";
@@ -701,7 +706,8 @@ static void chat_ends_at_the_end_of_input(void) {
 
 /* ---- tokenize, logits, perplexity --------------------------------------- */
 
-/* The ids follow from hashmodel.c: bytes from 3, ASCII from 259, "aa" is 354. */
+/* The ids follow from hashmodel.c: bytes from 3, ASCII from 259, "aa" is
+ * 354. */
 static void tokenize_writes_ids(void) {
     CHECK_RUN("m/model.bin -m tokenize -i 'aa, \t\xc3\xa9\\<s>'");
     CHECK(!strcmp(out, "1,259,354,271,259,12,198,172,319,287,342,289\n"), "%s",
@@ -769,7 +775,8 @@ static void failed_logits_leave_no_file(void) {
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-/* The bytes of logits for some tokens, as -m logits writes them; the caller frees them. */
+/* The bytes of logits for some tokens, as -m logits writes them; the caller
+ * frees them. */
 static char *logits_of(const char *model, size_t *size) {
     run("%s -m logits -o out/logits --kv f32 --tokens 1,2,300,17,4,99,5",
         model);
@@ -778,7 +785,8 @@ static char *logits_of(const char *model, size_t *size) {
     return bytes;
 }
 
-/* A model converted to GGUF, and again to GGUF, has bit-identical logits and the same text. */
+/* A model converted to GGUF, and again to GGUF, has bit-identical logits and
+ * the same text. */
 static void convert_keeps_a_model(void) {
     static const char *const models[] = {"m/model.bin", "out/a.gguf",
                                          "out/b.gguf"};
@@ -996,7 +1004,8 @@ static void info_lists_the_model(void) {
           "%s: %s", out, err);
 }
 
-/* The JSON of info has the same numbers as its text, and every norm and tensor. */
+/* The JSON of info has the same numbers as its text, and every norm and
+ * tensor. */
 static void info_writes_json(void) {
     static const char *const models[] = {"m/model.bin", "m/v2.bin",
                                          "m/chat.gguf", "hf"};
@@ -1025,8 +1034,8 @@ static void info_writes_json(void) {
     }
 }
 
-/* The value of a key, as text, in `out`, which is a flat JSON object on one line; NULL if the key
- * is missing or the object does not parse. */
+/* The value of a key, as text, in `out`, which is a flat JSON object on one
+ * line; NULL if the key is missing or the object does not parse. */
 static const char *json_value(const char *key) {
     static char value[256];
     bool found = false;
@@ -1086,8 +1095,8 @@ static void bench_writes_json(void) {
     CHECK(json_value("nothing") == NULL, "a value for a missing key");
 }
 
-/* Bytes of weights and operations (two for each weight of the layers) of a token, with heads wider
- * than the model and only the experts in use. */
+/* Bytes of weights and operations (two for each weight of the layers) of a
+ * token, with heads wider than the model and only the experts in use. */
 static void bench_counts_bytes_and_operations(void) {
     static GgufFile file;
     /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
@@ -1253,7 +1262,8 @@ static void write_bytes(const char *name, const void *bytes, size_t n) {
     fclose(f);
 }
 
-/* For common files that are not models the message names their kind and what to do. */
+/* For common files that are not models the message names their kind and what to
+ * do. */
 static void files_that_are_not_models_are_recognized(void) {
     static const struct {
         const char *begin;
@@ -1421,7 +1431,8 @@ static void nan_logits_are_an_error(void) {
                   "m/nan.bin -m perplexity --tokens 1,2,511,3");
 }
 
-/* gamma = 1e6 makes keys and values above 65504, which are infinite in a float16 cache. */
+/* gamma = 1e6 makes keys and values above 65504, which are infinite in a
+ * float16 cache. */
 static void overflow_of_a_float16_cache_is_an_error(void) {
     float gammas[512] = {0};
     for (int i = 0; i < MODEL.n_layers * MODEL.dim; i++)
@@ -1518,7 +1529,8 @@ static void no_output_is_an_input(void) {
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
 
-/* /dev/stdout is such a link. The test makes its own, since root could delete the real one. */
+/* /dev/stdout is such a link. The test makes its own, since root could delete
+ * the real one. */
 static void an_output_may_be_a_link_to_standard_output(void) {
     struct stat st;
     CHECK(!symlink("/proc/self/fd/1", inside("out/stdout")), "no link");
@@ -1554,8 +1566,8 @@ static void files_do_not_replace_closed_standard_streams(void) {
           "status %d: %s", status, err);
 }
 
-/* With OMP_THREAD_LIMIT, and with stacks too large for the address space (OpenMP's library ends the
- * program). */
+/* With OMP_THREAD_LIMIT, and with stacks too large for the address space
+ * (OpenMP's library ends the program). */
 static void thread_limits_of_the_system_are_handled(void) {
     setup.environment = "OMP_THREAD_LIMIT=3";
     CHECK_RUN(
@@ -1646,7 +1658,8 @@ static void ctrl_c_ends_a_chat(void) {
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
 }
 
-/* At a terminal Ctrl-C stops only the answer; /clear starts a new conversation. */
+/* At a terminal Ctrl-C stops only the answer; /clear starts a new
+ * conversation. */
 static void commands_at_a_terminal(void) {
     static const char *const all[] = {"/?\n",     "hello\n\3", "more\n\3",
                                       "/clear\n", "hello\n\3", "/bye\n",
@@ -1686,8 +1699,8 @@ static void ctrl_c_stops_a_prompt(void) {
     CHECK(!strcmp(out, "\n"), "'%s', %s", out, err);
 }
 
-/* Until a mode can stop by itself, Ctrl-C ends the program at once: while it encodes an endless text,
- * in one pass of many tokens, at the end of a file. */
+/* Until a mode can stop by itself, Ctrl-C ends the program at once: while it
+ * encodes an endless text, in one pass of many tokens, at the end of a file. */
 static void ctrl_c_ends_a_long_pass(void) {
     static char text[8 << 20];
     CHECK(realpath("models/stories.gguf", text), "models/stories.gguf");

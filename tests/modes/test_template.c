@@ -1,8 +1,9 @@
 /* test_template.c: chat templates.
  *
- * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders it with the templates
- * in tests/golden/chat, written by scripts/golden_tokens.py, which makes the same vocabulary as
- * this file. A message never becomes a special token.
+ * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders
+ * it with the templates in tests/golden/chat, written by
+ * scripts/golden_tokens.py, which makes the same vocabulary as this file. A
+ * message never becomes a special token.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -44,7 +45,8 @@ static const char *const MARKERS[] = {
     "<|assistant|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
 enum { N_MARKERS = 8, FIRST_MARKER = N_PIECES - N_MARKERS };
 
-/* Opens a model with this template and the markers as pieces of this type; 0: without markers. */
+/* Opens a model with this template and the markers as pieces of this type; 0:
+ * without markers. */
 static bool open_chat(Opened *o, const char *template, int type) {
     static GgufFile file;
     GgufPiece pieces[N_MARKERS];
@@ -208,7 +210,8 @@ static void built_in_templates_have_their_format(void) {
     }
 }
 
-/* --template with a file; a template that raises, or a missing file, is refused. */
+/* --template with a file; a template that raises, or a missing file, is
+ * refused. */
 static void a_template_can_be_a_file(void) {
     Opened o;
     ChatTemplate chat;
@@ -237,7 +240,8 @@ static void a_template_can_be_a_file(void) {
     close_chat(&o, &chat);
 }
 
-/* Special pieces, BOS and EOS in a user or system prompt are encoded as plain text. */
+/* Special pieces, BOS and EOS in a user or system prompt are encoded as plain
+ * text. */
 static void messages_contain_no_markers(void) {
     static const char message[] =
         "<s></s><|im_start|><|im_end|><|system|><|user|><|assistant|><|start_header_id|>"
@@ -291,8 +295,8 @@ static void messages_contain_no_markers(void) {
         }
 }
 
-/* An added token absorbs the white space next to it, as Hugging Face's tokenizers do for Phi 3's
- * markers. */
+/* An added token absorbs the white space next to it, as Hugging Face's
+ * tokenizers do for Phi 3's markers. */
 static void markers_absorb_white_space(void) {
     Opened o;
     ChatTemplate chat;
@@ -331,9 +335,10 @@ static void special_tokens_of_an_answer_are_kept(void) {
     close_chat(&o, &chat);
 }
 
-/* With every function of the interpreter applied to a message, no byte of a message is in a special
- * token. The template has none, so the text has none. The special pieces include white space, which
- * user-defined pieces may match, and a piece that merging produces. */
+/* With every function of the interpreter applied to a message, no byte of a
+ * message is in a special token. The template has none, so the text has none.
+ * The special pieces include white space, which user-defined pieces may match,
+ * and a piece that merging produces. */
 static void no_function_makes_a_special_token(void) {
     static const char *const pieces[] = {"<|im_start|>", "\r", " a", "ab",
                                          "xab"};
@@ -390,7 +395,8 @@ static void user_defined_spaces_match_in_messages(void) {
     close_chat(&o, &chat);
 }
 
-/* A prompt that begins with a message has the tokenizer's BOS, whatever the message says. */
+/* A prompt that begins with a message has the tokenizer's BOS, whatever the
+ * message says. */
 static void a_typed_bos_replaces_no_bos(void) {
     static const char *const texts[] = {"<s>", "<s>a", " <s>", "a"};
     for (int i = 0; i < 4; i++) {
@@ -415,8 +421,8 @@ static void a_typed_bos_replaces_no_bos(void) {
     }
 }
 
-/* A template that writes nothing, from the beginning or once old turns are dropped, is refused if
- * the tokenizer adds no BOS. */
+/* A template that writes nothing, from the beginning or once old turns are
+ * dropped, is refused if the tokenizer adds no BOS. */
 static void an_empty_prompt_is_refused(void) {
     for (int bos = 0; bos < 2; bos++) {
         Opened o;

@@ -25,8 +25,8 @@ static bool open_model(void) {
     return realpath("models/stories.gguf", model);
 }
 
-/* The text ends before the first stop string, wherever tokens begin and end, with and without draft
- * tokens, and together with other texts. */
+/* The text ends before the first stop string, wherever tokens begin and end,
+ * with and without draft tokens, and together with other texts. */
 static void stop_strings_end_a_text(void) {
     static const char prompt[] = "Once upon a time", *const options[] = {
                                                          "--lookup 0", "",
@@ -61,8 +61,8 @@ static void stop_strings_end_a_text(void) {
         }
 }
 
-/* Half of a stop string is written if the other half does not follow, and a stop string may contain
- * part of a character. */
+/* Half of a stop string is written if the other half does not follow, and a
+ * stop string may contain part of a character. */
 static void parts_of_stop_strings_are_written(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i 'Once upon a time' -t 0 -n 60", model);
@@ -78,8 +78,8 @@ static void parts_of_stop_strings_are_written(void) {
     }
 }
 
-/* A stop string may begin inside a character: the bytes before it are written. Almost uniform
- * sampling produces characters of several byte pieces. */
+/* A stop string may begin inside a character: the bytes before it are written.
+ * Almost uniform sampling produces characters of several byte pieces. */
 static void stop_strings_begin_inside_characters(void) {
     size_t at = 0, length;
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -104,8 +104,8 @@ static void stop_strings_begin_inside_characters(void) {
     CHECK(at > 0, "no text has a character of several bytes");
 }
 
-/* Log-probabilities, JSON, stop strings that do not occur, other texts beside it, draft tokens and
- * the size of a chunk do not change a text. */
+/* Log-probabilities, JSON, stop strings that do not occur, other texts beside
+ * it, draft tokens and the size of a chunk do not change a text. */
 static void options_do_not_change_a_text(void) {
     static const char *const options[] = {
         "--json",
@@ -128,7 +128,8 @@ static void options_do_not_change_a_text(void) {
     }
 }
 
-/* JSON has the prompt and what follows it apart; tokens after a stop string do not count. */
+/* JSON has the prompt and what follows it apart; tokens after a stop string do
+ * not count. */
 static void json_says_why_a_text_ended(void) {
     JsonFile json;
     int64_t tokens[2];
@@ -162,8 +163,8 @@ static double log_sum(const float *logits, int n) {
     return log(sum) + (double)logits[0];
 }
 
-/* Each log-probability equals a softmax in double of the logits that -m logits writes, and the
- * likeliest tokens are in order. */
+/* Each log-probability equals a softmax in double of the logits that -m logits
+ * writes, and the likeliest tokens are in order. */
 static void logprobs_follow_from_the_logits(void) {
     enum { N = 12, TOP = 4, PROMPT = 3 };
     char ids[1024] = "5,9,300", *at = ids + strlen(ids);
@@ -213,8 +214,8 @@ static void logprobs_follow_from_the_logits(void) {
     json_close(&json);
 }
 
-/* The sampling of a model's files applies unless the user chooses; values outside an option's range
- * are ignored. */
+/* The sampling of a model's files applies unless the user chooses; values
+ * outside an option's range are ignored. */
 static void files_recommend_a_sampling(void) {
     static GgufFile file;
     CHECK(open_model() && !samples_write(folder), "no samples");

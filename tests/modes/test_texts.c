@@ -1,7 +1,7 @@
 /* test_texts.c: many texts in one run of the program.
  *
- * Each text is byte-identical to the text of a separate run, for any number of concurrent
- * sequences. Also tests the messages about prompts that cannot run.
+ * Each text is byte-identical to the text of a separate run, for any number of
+ * concurrent sequences. Also tests the messages about prompts that cannot run.
  */
 #include "base/limits.h"
 #include "base/utf8.h"
@@ -131,7 +131,8 @@ static const char *const WAYS[] = {
 static const char *const CHOICES[] = {
     "-t 0", "-t 1", "-t 0.8 -k 40 --min-p 0.02 --repeat-penalty 1.2"};
 
-/* The arguments give these texts for any number of sequences and threads, as text and as JSON. */
+/* The arguments give these texts for any number of sequences and threads, as
+ * text and as JSON. */
 static void check_ways(const ExpectedText *list, int n, const char *arguments,
                        const char *options) {
     CHECK(!expect_texts(list, n, options), "no plain texts: %s", err);
@@ -149,8 +150,8 @@ static void check_ways(const ExpectedText *list, int n, const char *arguments,
 
 /* ---- the same texts ----------------------------------------------------- */
 
-/* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11 bits; computed in
- * Python. */
+/* The seed of sample i > 0 is the i-th number of splitmix64, shifted by 11
+ * bits; computed in Python. */
 static const ExpectedText SAMPLES[] = {{1, 7, "One day, Tim"},
                                        {1, 3511274219185729, "One day, Tim"},
                                        {1, 151215513962380, "One day, Tim"},
@@ -202,8 +203,8 @@ static void texts_of_a_real_checkpoint(void) {
         test_skip(NO_CHECKPOINTS);
 }
 
-/* Some texts end long before others; their sequences are used again. --samples applies to each
- * prompt. */
+/* Some texts end long before others; their sequences are used again. --samples
+ * applies to each prompt. */
 static void texts_of_different_lengths(void) {
     static const ExpectedText list[] = {{1, 4, "Once"},
                                         {1, 3886208520046193, "Once"},
@@ -232,8 +233,8 @@ static void standard_input_has_prompts(void) {
     check_objects(PROMPTS, 1, "length");
 }
 
-/* Each sample runs the last token of the prompt again, so a window must keep the keys that this
- * token sees. */
+/* Each sample runs the last token of the prompt again, so a window must keep
+ * the keys that this token sees. */
 static void windows_keep_what_samples_need(void) {
     static const char tokens[] = "1,5,9,14,3,20,8,31,2,17,39,6";
     CHECK(!samples_write(folder) && !samples_write_families(folder),
@@ -385,7 +386,8 @@ static void many_bad_lines_are_counted(void) {
           "%s", err);
 }
 
-/* Texts that end at once are written immediately and freed: 20,000 samplers would take 980 MB. */
+/* Texts that end at once are written immediately and freed: 20,000 samplers
+ * would take 980 MB. */
 static void texts_that_end_at_once_take_no_memory(void) {
 #ifndef SANITIZED
     CHECK(bundled_model(), "models/stories.gguf is missing");
@@ -463,8 +465,8 @@ static size_t mutate(char *bytes, size_t n) {
     return n + size;
 }
 
-/* Reads a file of prompts as texts.c does; returns whether the results are as prompts.h
- * documents. */
+/* Reads a file of prompts as texts.c does; returns whether the results are as
+ * prompts.h documents. */
 static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     Prompts prompts;
     int lines = n && bytes[n - 1] != '\n', last = 0, found = 0, more;
@@ -580,8 +582,8 @@ static void memory_and_batch_limit_the_sequences(void) {
           "status %d, %s", status, err);
 }
 
-/* Two texts and the root need three caches; if each takes 45 % of the available memory, one text
- * runs. */
+/* Two texts and the root need three caches; if each takes 45 % of the available
+ * memory, one text runs. */
 static void the_root_cache_counts_as_memory(void) {
     /* bytes: layers, keys and values, heads, head size, float32 */
     const int position = 2 * 2 * 4 * 8 * 4;
@@ -597,7 +599,8 @@ static void the_root_cache_counts_as_memory(void) {
           "status %d, %s", status, err);
 }
 
-/* kv_bytes is at least the memory that a filled cache takes, and at most twice as much. */
+/* kv_bytes is at least the memory that a filled cache takes, and at most twice
+ * as much. */
 static void cache_size_estimate(void) {
     for (int n = 1; n < 300; n += 7) {
         KvCache kv;
@@ -624,8 +627,8 @@ static int number_after(const char *words) {
     return at ? atoi(at + strlen(words)) : -1;
 }
 
-/* Prompts that cannot run and texts that end at once need no forward pass; Ctrl-C must end these
- * loops too. */
+/* Prompts that cannot run and texts that end at once need no forward pass;
+ * Ctrl-C must end these loops too. */
 static void ctrl_c_ends_prompts_that_run_nothing(void) {
     enum { LINES = 1000000 };
     write_lines("bad.jsonl", "", "{}\n", LINES);

@@ -1,8 +1,8 @@
-/* expressions.h: every function, filter, method, test, operator and literal of chat templates
- * (formats/jinja.c), each applied to a message.
+/* expressions.h: every function, filter, method, test, operator and literal of
+ * chat templates (formats/jinja.c), each applied to a message.
  *
- * EXPRESSIONS_BEGIN sets s: a message, with commas; c: a copy of it; a: an ASCII message; l: the
- * parts of s between commas, a list.
+ * EXPRESSIONS_BEGIN sets s: a message, with commas; c: a copy of it; a: an
+ * ASCII message; l: the parts of s between commas, a list.
  */
 #pragma once
 
@@ -13,7 +13,8 @@
     "{% set a = messages[1].content %}{% set l = s.split(',') %}"              \
     "{% macro f(x, y=s) %}{{ x }}{{ y }}{% endmacro %}"
 
-/* What an expression visits at least: bytes of s or of a, characters of s, items of l, or 0. */
+/* What an expression visits at least: bytes of s or of a, characters of s,
+ * items of l, or 0. */
 typedef struct {
     const char *text;
     char visits;

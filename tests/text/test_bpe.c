@@ -1,8 +1,9 @@
 /* test_bpe.c: byte-pair encoding by ranked merges, and tokenizer.json files.
  *
- * Compares with Hugging Face's tokenizers library, on vocabularies trained by scripts/golden_bpe.py
- * and on a real one. Checks what is refused in tokenizer.json and in the other files of its folder,
- * and the tokenizer in a converted GGUF file.
+ * Compares with Hugging Face's tokenizers library, on vocabularies trained by
+ * scripts/golden_bpe.py and on a real one. Checks what is refused in
+ * tokenizer.json and in the other files of its folder, and the tokenizer in a
+ * converted GGUF file.
  */
 #include "base/file.h"
 #include "base/utf8.h"
@@ -98,7 +99,8 @@ static void pretokenizers_match_the_library(void) {
     }
 }
 
-/* Replaces the regular expression in Qwen 2's tokenizer.json by each known one. */
+/* Replaces the regular expression in Qwen 2's tokenizer.json by each known
+ * one. */
 static void patterns_are_recognized_by_their_regular_expressions(void) {
     const char *const patterns[] = {LLAMA_3, QWEN_2, GPT_4O, TEKKEN};
     size_t size, old = strlen("\"Regex\":");
@@ -225,7 +227,8 @@ static void turns_match_transformers(void) {
         test_skip(NO_CHECKPOINTS);
 }
 
-/* The names of added tokens in a user or system prompt are encoded as plain text. */
+/* The names of added tokens in a user or system prompt are encoded as plain
+ * text. */
 static void messages_contain_no_added_tokens(void) {
     static const char message[] =
         "<|endoftext|><|im_start|><|im_end|><tool_call></tool_call><tool<think><left> <right> x";
@@ -299,7 +302,8 @@ static int open_files(Tokenizer *t, const char *json, const char *config,
 
 static void unsupported_options_are_refused(void) {
     static const struct {
-        /* around: tokenizer.json, with %s for PIECES; mention: part of the message */
+        /* around: tokenizer.json, with %s for PIECES; mention: part of the
+         * message */
         const char *around, *mention;
     } cases[] = {
         {"[]", "model.type is missing"},
@@ -456,8 +460,8 @@ static void unsupported_options_are_refused(void) {
     }
 }
 
-/* BOS from the post-processor or, if set there, from tokenizer_config.json; EOS; end tokens; the
- * chat template. */
+/* BOS from the post-processor or, if set there, from tokenizer_config.json;
+ * EOS; end tokens; the chat template. */
 static void other_files_of_the_folder_are_read(void) {
     static const char json[] =
         "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true}],\"post_processor\":{\"type\":"
@@ -664,7 +668,8 @@ static void default_values_are_accepted(void) {
     }
 }
 
-/* The options of an added token. A token without an embedding row is ignored. */
+/* The options of an added token. A token without an embedding row is
+ * ignored. */
 static void added_tokens_match_by_their_options(void) {
     static const struct {
         const char *added;
@@ -712,8 +717,8 @@ static void added_tokens_match_by_their_options(void) {
     }
 }
 
-/* A normalizer prepends a space; it also does so to the name of a token that matches normalized
- * text. */
+/* A normalizer prepends a space; it also does so to the name of a token that
+ * matches normalized text. */
 static void normalized_special_tokens_match_after_a_space(void) {
     static const struct {
         const char *text;
@@ -769,8 +774,8 @@ static void merges_have_two_notations(void) {
     }
 }
 
-/* BOS, EOS and the template of tokenizer_config.json; the note about an EOS that follows every
- * text. */
+/* BOS, EOS and the template of tokenizer_config.json; the note about an EOS
+ * that follows every text. */
 static void tokenizer_config_sets_bos_and_eos(void) {
     static const char model[] = "{\"model\":{%s}}";
     static const struct {
@@ -815,8 +820,8 @@ static void tokenizer_config_sets_bos_and_eos(void) {
     }
 }
 
-/* Two older files count: chat_template.json after tokenizer_config.json, special_tokens_map.json before
- * it. */
+/* Two older files count: chat_template.json after tokenizer_config.json,
+ * special_tokens_map.json before it. */
 static void older_files_of_the_folder_are_read(void) {
     char json[256];
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
@@ -865,8 +870,8 @@ static void end_tokens_come_from_two_files(void) {
     }
 }
 
-/* A path without a folder uses the current folder's files; a nearly too long path has no other
- * files. */
+/* A path without a folder uses the current folder's files; a nearly too long
+ * path has no other files. */
 static void paths_of_any_length(void) {
     char json[256], here[PATH_MAX], path[PATH_MAX];
     Tokenizer t;
@@ -890,7 +895,8 @@ static void paths_of_any_length(void) {
     remove(inside("t/tokenizer_config.json"));
 }
 
-/* Of a longer list only the first MAX_ENDS are used; nothing is written past the array. */
+/* Of a longer list only the first MAX_ENDS are used; nothing is written past
+ * the array. */
 static void at_most_16_end_tokens(void) {
     static const char *const lists[] = {
         "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]",
@@ -912,7 +918,8 @@ static void at_most_16_end_tokens(void) {
     }
 }
 
-/* A repeated merge has the rank of its last occurrence: "b c" precedes the second "a b". */
+/* A repeated merge has the rank of its last occurrence: "b c" precedes the
+ * second "a b". */
 static void a_repeated_merge_has_its_last_rank(void) {
     static const char json[] =
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
@@ -942,8 +949,8 @@ static void unknown_characters_without_unk(void) {
     tokenizer_close(&t);
 }
 
-/* With <unk>, each unknown character or, with fuse_unk, each run of them is one <unk>, as in the
- * library. */
+/* With <unk>, each unknown character or, with fuse_unk, each run of them is one
+ * <unk>, as in the library. */
 static void unknown_characters_with_unk(void) {
     static const int ids[][6] = {{0, 0, 0, 1, 2, 0}, {0, 1, 2, 0}};
     for (int fuse = 0; fuse < 2; fuse++) {
@@ -967,7 +974,8 @@ static void unknown_characters_with_unk(void) {
     }
 }
 
-/* Without <unk>, characters without a piece are dropped, and their neighbours may merge. */
+/* Without <unk>, characters without a piece are dropped, and their neighbours
+ * may merge. */
 static void unknown_characters_are_dropped(void) {
     char json[256];
     Tokenizer t;
@@ -984,7 +992,8 @@ static void unknown_characters_are_dropped(void) {
     tokenizer_close(&t);
 }
 
-/* An added token has at most 512 bytes, because each position of a text is compared with it. */
+/* An added token has at most 512 bytes, because each position of a text is
+ * compared with it. */
 static void added_tokens_have_a_max_size(void) {
     for (int n = 512; n <= 513; n++) {
         char json[1024], name[514] = "";
@@ -1011,8 +1020,8 @@ static void added_tokens_have_a_max_size(void) {
     }
 }
 
-/* As in Gemma: runs of U+2581 are user-defined tokens. They match these characters and decode to
- * spaces. */
+/* As in Gemma: runs of U+2581 are user-defined tokens. They match these
+ * characters and decode to spaces. */
 static void user_defined_names_are_decoded(void) {
     static const char json[] =
         "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE_MARK
@@ -1087,8 +1096,8 @@ static void appended_tokens_cause_one_note(void) {
     }
 }
 
-/* A FIFO or a device in place of a file of the folder is refused; it neither blocks nor is read
- * without end. */
+/* A FIFO or a device in place of a file of the folder is refused; it neither
+ * blocks nor is read without end. */
 static void other_files_of_the_folder_are_regular_files(void) {
     static const char *const names[] = {
         "chat_template.jinja", "tokenizer_config.json",
@@ -1130,10 +1139,10 @@ static void a_template_may_be_a_separate_file(void) {
     remove(inside("t/chat_template.jinja"));
 }
 
-/* ---- rules ------------------------------------------------------------------------------------
- */
+/* ---- rules --------------------------------------------------------------- */
 
-/* A repeated merge has the rank of its last occurrence: compared with a linear search. */
+/* A repeated merge has the rank of its last occurrence: compared with a linear
+ * search. */
 static void merge_lookup_matches_a_linear_search(void) {
     enum { N = 12, N_RULES = 60 };
     static const char *const names[N] = {"a",  "b",  "c",  "aa", "ab", "ac",
@@ -1197,7 +1206,8 @@ static void the_number_of_merges_has_a_limit(void) {
           "%s", stderr_text());
 }
 
-/* With ignore_merges a word that is a piece is one token, even with id 0 and without a merge. */
+/* With ignore_merges a word that is a piece is one token, even with id 0 and
+ * without a merge. */
 static void whole_words_may_be_token_0(void) {
     Tokenizer t;
     Tokens tokens;
@@ -1560,7 +1570,8 @@ static void a_gguf_file_has_the_same_tokens(void) {
     "null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"" scheme \
     "\",\"split\":false}"
 
-/* Converts with a tokenizer.json in which the string `from` is replaced by `to`. */
+/* Converts with a tokenizer.json in which the string `from` is replaced by
+ * `to`. */
 static int convert_changed(const char *path, int vocab_size, const char *from,
                            const char *to) {
     size_t size = 0;
@@ -1668,8 +1679,9 @@ static void pieces_too_long_to_check_are_refused(void) {
     }
 }
 
-/* As in Gemma: added tokens for line ends and for runs of spaces, which merge first. Only U+2581 in
- * a text differs. A run of spaces that merges do not produce is refused. */
+/* As in Gemma: added tokens for line ends and for runs of spaces, which merge
+ * first. Only U+2581 in a text differs. A run of spaces that merges do not
+ * produce is refused. */
 static void runs_of_spaces_are_kept(void) {
     static const char *const texts[] = {"a  a\n\na", "   aa", "  ",
                                         "a    a a\n   a\n\n\n", " a<b> a"};
@@ -1778,7 +1790,8 @@ static void add_texts(Random *r, const char *const *characters, int n) {
         add_piece(r, r->texts[i]);
 }
 
-/* Every pair that makes a piece, ordered by this piece, then by the longer left part. */
+/* Every pair that makes a piece, ordered by this piece, then by the longer left
+ * part. */
 static void add_merges(const Random *r) {
     bool first = true;
     for (int i = 0; i < r->n_texts; i++)
@@ -1793,7 +1806,8 @@ static void add_merges(const Random *r) {
         }
 }
 
-/* With all, most or no byte pieces; with U+2581 for spaces in one of five ways, or not at all. */
+/* With all, most or no byte pieces; with U+2581 for spaces in one of five ways,
+ * or not at all. */
 static void write_characters(Random *r) {
     static const char *const characters[] = {
         SPACE_MARK, "a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad"};
@@ -1845,8 +1859,8 @@ static void write_byte_level(Random *r) {
     add_texts(r, letters, 4);
 }
 
-/* At most one added token: user-defined or special, raw or normalized, with or without merges that
- * make it. */
+/* At most one added token: user-defined or special, raw or normalized, with or
+ * without merges that make it. */
 static int write_random(Random *r, bool *byte_level) {
     const char *path = inside("random.json");
     if (!(r->out = fopen(path, "wb")))
@@ -1870,7 +1884,8 @@ static int write_random(Random *r, bool *byte_level) {
     return fclose(r->out);
 }
 
-/* Whether the text contains an added token that is a control token in the GGUF file. */
+/* Whether the text contains an added token that is a control token in the GGUF
+ * file. */
 static bool has_control(const Tokenizer *t, const char *text) {
     for (const Piece *p = t->pieces.list;
          p < t->pieces.list + t->pieces.n && t->space_prefix != SPACE_NEVER;
@@ -1881,8 +1896,8 @@ static bool has_control(const Tokenizer *t, const char *text) {
     return false;
 }
 
-/* Random texts have the same ids, except for the leading space and added tokens, which notes
- * mention. */
+/* Random texts have the same ids, except for the leading space and added
+ * tokens, which notes mention. */
 static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
     static const char *const parts[] = {"a",
                                         "b",
@@ -1977,8 +1992,8 @@ static int count_word(void *n, const char *s, size_t size) {
     return ++*(int *)n < 0;
 }
 
-/* Every character is a digit, or none, as for the tokenizers library: 13 are not in \p{N} of
- * Unicode 17. */
+/* Every character is a digit, or none, as for the tokenizers library: 13 are
+ * not in \p{N} of Unicode 17. */
 static void digits_are_those_of_the_library(void) {
     static const char *const steps[] = {PATTERN_DIGIT, NULL};
     unsigned first = 0, last = 0;

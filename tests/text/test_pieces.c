@@ -1,7 +1,8 @@
-/* test_pieces.c: the tokens that the sentencepiece library gives; the table of pieces.
+/* test_pieces.c: the tokens that the sentencepiece library gives; the table of
+ * pieces.
  *
- * Compares SentencePiece tokenizers with the library (texts.c has the texts and the comparison),
- * and the lookups of pieces.c with a linear search.
+ * Compares SentencePiece tokenizers with the library (texts.c has the texts and
+ * the comparison), and the lookups of pieces.c with a linear search.
  */
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
@@ -113,7 +114,8 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
     return same;
 }
 
-/* Control pieces match the raw text; a space is inserted after them, as before any text. */
+/* Control pieces match the raw text; a space is inserted after them, as before
+ * any text. */
 static void control_pieces_match(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static const GgufPiece control[] = {{"<|end|>", CONTROL},
@@ -131,8 +133,8 @@ static void control_pieces_match(void) {
     model_close(&model);
 }
 
-/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the library. In llama2.c it is
- * not. */
+/* With a SentencePiece vocabulary U+2581 in a text is a space, as in the
+ * library. In llama2.c it is not. */
 static void a_space_mark_in_a_text_is_a_space(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static const GgufPiece user = {"x" SPACE_MARK "y", USER_DEFINED};
@@ -168,7 +170,8 @@ static void a_space_mark_in_a_text_is_a_space(void) {
 
 enum { N_PIECES = 60, MAX_LETTERS = 5 };
 
-/* Random pieces of four letters, including bytes 0 and 255, of random kinds, with duplicates. */
+/* Random pieces of four letters, including bytes 0 and 255, of random kinds,
+ * with duplicates. */
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
@@ -290,8 +293,8 @@ static void byte_pieces_are_recognized_by_name(void) {
     pieces_close(&p);
 }
 
-/* The bytes of the names of a byte-level vocabulary; NULL: not such a name, and the piece matches
- * no text. */
+/* The bytes of the names of a byte-level vocabulary; NULL: not such a name, and
+ * the piece matches no text. */
 static void names_of_bytes_are_decoded(void) {
     static const struct {
         const char *name, *bytes;
@@ -339,7 +342,8 @@ static void names_of_bytes_are_decoded(void) {
     pieces_close(&p);
 }
 
-/* In a byte-level vocabulary a byte becomes its piece or, without one, <unk>. */
+/* In a byte-level vocabulary a byte becomes its piece or, without one,
+ * <unk>. */
 static void bytes_of_a_byte_level_vocabulary(void) {
     enum { N = 256, UNK = 77 };
     Pieces p = {.unk = UNK, .byte_level = true};
@@ -362,7 +366,8 @@ static void bytes_of_a_byte_level_vocabulary(void) {
     CHECK(!p.list && !*p.texts && !p.n, "not closed");
 }
 
-/* A table on external text allocates no memory for it; an empty table matches nothing. */
+/* A table on external text allocates no memory for it; an empty table matches
+ * nothing. */
 static void a_table_begins_empty(void) {
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, 3), "no memory");
