@@ -48,8 +48,8 @@ typedef struct {
     int n;
     int unk;         /* token of unknown text; -1 = none */
     bool byte_level; /* pieces are made of bytes, not of characters */
-    char *texts
-        [4]; /* owned: memory of the pieces' text; NULL: it is in the mapped file */
+    /* owned: memory of the pieces' text; NULL: it is in the mapped file */
+    char *texts[4];
     int byte_piece[256]; /* token of each byte, or unk */
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 =
      * free slot */
