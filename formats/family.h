@@ -99,8 +99,8 @@ typedef struct {
     Activation activation;
 } ModelFamily;
 
-/* The writer uses the first family that can store the model. The last row is
- * empty. */
+/* The writer uses the model's own family or, if that cannot store the model,
+ * the first one that can. The last row is empty. */
 extern const ModelFamily FAMILIES[];
 
 /* Finds a family by its name. Returns NULL and prints a message if it is
@@ -165,10 +165,10 @@ typedef enum {
 } KeyKind;
 
 typedef struct {
-    const char *gguf,
-        *hf; /* without the architecture's name; NULL: not in this format */
     KeyKind kind;
     size_t field, bytes; /* offset in Header; size */
+    const char *gguf,
+        *hf; /* without the architecture's name; NULL: not in this format */
     /* offset of an earlier field whose value is the default if the family has
      * none; 0: none */
     size_t fallback;

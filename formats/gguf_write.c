@@ -101,14 +101,10 @@ static Header header_of(const Model *model, const ModelFamily *a) {
 /* ---- values (output_close() reports a failed write) ---------------------- */
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
-    if (w->out) {
-        fwrite(bytes, 1, n, w->out);
-        w->written += n;
-        return;
-    }
-    buffer_append(&w->head, bytes, n);
-    if (w->head.failed)
-        w->status = -1;
+    if (w->out)
+        w->written += fwrite(bytes, 1, n, w->out);
+    else
+        buffer_append(&w->head, bytes, n);
 }
 static void write_u32(Writer *w, uint32_t value) {
     write_bytes(w, &value, sizeof value);
@@ -130,7 +126,7 @@ static size_t begin_string(Writer *w) {
 }
 static void end_string(Writer *w, size_t start) {
     const uint64_t n = w->head.n - start;
-    if (!w->status)
+    if (!w->head.failed)
         memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
 }
 
@@ -233,11 +229,13 @@ static bool scores_are_rules(const Writer *w, int first) {
     return n == t->pieces.n_rules;
 }
 
-/* Whether an added token becomes a control token: in GGUF no space is inserted
+/* An added token may become a control token: in GGUF no space is inserted
  * after it. */
-static bool becomes_control(const Tokenizer *t, const Piece *p) {
-    return !t->pieces.byte_level && p->kind == PIECE_USER && p->raw &&
-           t->space_prefix != SPACE_NEVER;
+static PieceKind kind_in_file(const Tokenizer *t, const Piece *p) {
+    const bool becomes_control = !t->pieces.byte_level &&
+                                 p->kind == PIECE_USER && p->raw &&
+                                 t->space_prefix != SPACE_NEVER;
+    return becomes_control ? PIECE_SPECIAL : p->kind;
 }
 
 /* Whether an added token matches spaces in GGUF and U+2581 in the folder, where
@@ -304,7 +302,7 @@ static int check_tokenizer(const Writer *w) {
          piece < t->pieces.list + t->pieces.n; piece++)
         spaces |= piece->strips_left || piece->strips_right ||
                   (!byte_level && is_spaces(piece)) ||
-                  becomes_control(t, piece);
+                  kind_in_file(t, piece) != piece->kind;
     if (spaces)
         note(
             "some added tokens treat the white space in them or next to them differently in GGUF");
@@ -353,21 +351,18 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
 /* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
  * unused, 6 byte. */
 static void write_piece_types(Writer *w, const Tokenizer *t) {
-    const Pieces *pieces = &t->pieces;
     static const int32_t types[] = {[PIECE_TEXT] = 1,
                                     [PIECE_USER] = 4,
                                     [PIECE_SPECIAL] = 3,
-                                    [PIECE_BYTE] = 6,
-                                    [PIECE_CONTROL] = 3};
+                                    [PIECE_BYTE] = 6};
+    const Pieces *pieces = &t->pieces;
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
-        const Piece *p = &pieces->list[id];
-        const bool unmatched = p->kind == PIECE_CONTROL,
-                   unused = unmatched && id != t->bos && id != t->eos;
-        const PieceKind kind = becomes_control(t, p) ? PIECE_CONTROL : p->kind;
-        write_u32(w, unmatched && id == pieces->unk ? 2
-                     : unused                       ? 5
-                                                    : types[kind]);
+        const PieceKind kind = kind_in_file(t, &pieces->list[id]);
+        write_u32(w, kind != PIECE_CONTROL          ? types[kind]
+                     : id == pieces->unk            ? 2
+                     : id == t->bos || id == t->eos ? 3
+                                                    : 5);
     }
 }
 
@@ -609,26 +604,32 @@ static void write_tensors(Writer *w) {
 
 /* ---- the file ----------------------------------------------------------- */
 
+static double number(const Key *key, const void *header) {
+    const void *field = (const char *)header + key->field;
+    return key->kind == KEY_SIZE      ? *(const int *)field
+           : key->kind == KEY_INTEGER ? (double)*(const int64_t *)field
+           : key->kind == KEY_REAL    ? *(const double *)field
+                                      : (double)*(const float *)field;
+}
+
 /* A field of zeros is a missing key. */
 static void write_key(Writer *w, const Key *key) {
     const void *field = (const char *)&w->header + key->field;
-    const String *text = field;
-    const float *number = field;
     char name[GGUF_KEY_NAME];
     if (!key->gguf || !family_has_key(w->family, key) ||
         !memcmp(field, (char[sizeof(String)]){0}, key->bytes))
         return;
     snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
-    switch (key->kind) {
-    case KEY_NO_FIELD: break;
-    case KEY_SIZE: write_int(w, name, *(const int *)field); break;
-    case KEY_INTEGER: write_int(w, name, (int)*(const int64_t *)field); break;
-    case KEY_REAL: write_float(w, name, *(const double *)field); break;
-    case KEY_FLOAT:
-        write_float(w, name, (double)(key->divides ? 1 / *number : *number));
-        break;
-    case KEY_STRING: write_name(w, name, text->text, text->n); break;
+    if (key->kind == KEY_STRING) {
+        const String *text = field;
+        write_name(w, name, text->text, text->n);
+        return;
     }
+    const double x = number(key, &w->header);
+    if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
+        write_int(w, name, (int)x);
+    else
+        write_float(w, name, key->divides ? 1 / x : x);
 }
 
 /* Copies the keys of the given file that are not written yet, as they stand
@@ -728,13 +729,6 @@ static bool same_factors(const Model *m, const Model *back) {
     return is_close(m->config.rope.scale, rope->scale);
 }
 
-static double number(const Key *key, const Config *c) {
-    const void *field = (const char *)c + key->field;
-    return key->kind == KEY_SIZE   ? *(const int *)field
-           : key->kind == KEY_REAL ? *(const double *)field
-                                   : (double)*(const float *)field;
-}
-
 static float score_scale(const Config *c) {
     return c->attention_scale != 0 ? c->attention_scale
                                    : 1 / sqrtf((float)c->head_size);
@@ -780,12 +774,12 @@ static const char *tokenizer_difference(const Writer *w,
     const Pieces *p = &t->pieces, *q = &back->pieces;
     for (int id = 0; id < p->n; id++) {
         const Piece *a = &p->list[id], *b = &q->list[id];
-        const PieceKind kind = becomes_control(t, a) ? PIECE_SPECIAL : a->kind;
         const bool same_text =
             is_spaces(a) ||
             (a->length == b->length && !memcmp(a->text, b->text, a->length));
         /* control pieces of a tokenizer.bin, which match nothing, may match */
-        if (a->kind != PIECE_CONTROL && (b->kind != kind || !same_text))
+        if (a->kind != PIECE_CONTROL &&
+            (b->kind != kind_in_file(t, a) || !same_text))
             return "the pieces of its tokenizer";
         if (!p->byte_level && b->score != w->scores[id])
             return "the scores of its tokenizer";
@@ -801,29 +795,27 @@ static const char *tokenizer_difference(const Writer *w,
                : NULL;
 }
 
-/* Reads the head back, as a file of that name. Returns -1 and a message if it
- * is not the model. */
+/* Reads the head back, as a file of that name. Fails if it is not the
+ * model. */
 static int read_back(const Writer *w, const char *path) {
     Model back = {.files = allocate_zeroed(1, sizeof(File))};
     char name[PART_NAME];
+    const char *differs = NULL;
+    Tokenizer t;
     back.n_files = back.files != NULL;
     int status = !back.files ||
-                         file_map_head(back.files, w->head.bytes, w->head.n,
-                                       w->head.n + GGUF_ALIGNMENT + w->end) ||
-                         gguf_read_model(&back, path)
-                     ? -1
-                     : 0;
-    const char *differs =
-        status ? NULL : difference(name, w->family, w->model, &back);
+                 file_map_head(back.files, w->head.bytes, w->head.n,
+                               w->head.n + GGUF_ALIGNMENT + w->end) ||
+                 gguf_read_model(&back, path);
+    if (!status)
+        differs = difference(name, w->family, w->model, &back);
     if (!status && !differs && w->tokenizer) {
-        Tokenizer t;
         status = gguf_read_tokenizer(&t, back.files, path,
-                                     w->tokenizer->pieces.n, true) == 1
-                     ? 0
-                     : -1;
-        differs = status ? NULL : tokenizer_difference(w, &t);
-        if (!status)
+                                     w->tokenizer->pieces.n, true) < 0;
+        if (!status) {
+            differs = tokenizer_difference(w, &t);
             tokenizer_close(&t);
+        }
     }
     if (differs)
         status = fail("%s differs in: %s", path, differs);
@@ -845,7 +837,7 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
     write_bytes(w, &start, sizeof start);
     write_metadata(w);
     write_tensors(w);
-    if (w->status)
+    if (w->status || w->head.failed)
         return -1;
     start.n_tensors = w->n_tensors;
     start.n_keys = w->n_keys;
