@@ -189,7 +189,7 @@ def measure(folder):
     if not build(folder, *COUNTED):
         sys.exit("the tests do not build")
     suites = {}
-    for name in set(re.findall(r"SUITE\((\w+)\) ", (TOP / "tests/support/test.h").read_text())) - {"ranks"}:
+    for name in set(re.findall(r"SUITE\((\w+)\)", (TOP / "tests/support/suites.h").read_text())) - {"ranks"}:
         for data in (folder / "build/coverage").rglob("*.gcda"):
             data.unlink()
         begin = time.monotonic()
