@@ -37,20 +37,14 @@ void follow_end(int status) {
     mirror(END, status, 0, NULL);
 }
 
-/* Repeats a change. Returns the number of steps, or -1 on failure. */
-static int repeat(Session *s, const Message *m) {
-    if (m->change == SESSION_FORK)
-        return session_fork(s, m->a, m->b);
-    return model_forward(s, m->steps, m->a) ? m->a : -1;
-}
-
 int follow(Session *s, Tuning *tuning) {
     Message *m;
     while ((m = ranks_hear()) && m->change != END) {
-        const int n = repeat(s, m);
-        if (n < 0)
+        const bool fork = m->change == SESSION_FORK;
+        if (fork ? session_fork(s, m->a, m->b)
+                 : !model_forward(s, m->steps, m->a))
             ranks_abort();
-        tune(tuning, n);
+        tune(tuning, fork ? 0 : m->a);
         free(m);
     }
     const int status = m ? m->a : 0;

@@ -57,10 +57,11 @@ static bool read_unicode_escape(Parser *p) {
     if (c < 0)
         return syntax_error(p, "\\u without four hexadecimal digits");
     if (c >= 0xd800 && c < 0xe000) {
-        const bool pair = c < 0xdc00 && !strncmp(p->at, "\\u", 2);
-        if (pair)
+        int low = 0;
+        if (c < 0xdc00 && !strncmp(p->at, "\\u", 2)) {
             p->at += 2;
-        const int low = pair ? read_hex(p) : -1;
+            low = read_hex(p);
+        }
         if (low < 0xdc00 || low > 0xdfff)
             return syntax_error(p, "half of a surrogate pair");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
@@ -70,13 +71,14 @@ static bool read_unicode_escape(Parser *p) {
 }
 
 static const char ESCAPES[] = "\"\\bfnrt/", ESCAPED[] = "\"\\\b\f\n\r\t/";
+enum { N_ESCAPES = sizeof ESCAPES - 1 };
 
 static bool read_escape(Parser *p) {
-    const char c = *++p->at, *place = c ? strchr(ESCAPES, c) : NULL;
-    if (c != 'u' && !place)
+    const char *place = memchr(ESCAPES, *++p->at, N_ESCAPES);
+    if (!place && *p->at != 'u')
         return syntax_error(p, "an invalid escape");
     p->at++;
-    if (c == 'u')
+    if (!place)
         return read_unicode_escape(p);
     *p->out++ = ESCAPED[place - ESCAPES];
     return true;
@@ -269,7 +271,8 @@ bool json_is(const Json *value, const char *text) {
 const char *json_escape(const char *s, size_t left, size_t *length) {
     static char text[16];
     const uint32_t code = utf8_read(s, left, length);
-    const char *place = *s && *s != '/' ? strchr(ESCAPED, *s) : NULL;
+    /* the last one, '/', needs no escape */
+    const char *place = memchr(ESCAPED, *s, N_ESCAPES - 1);
     if (place)
         snprintf(text, sizeof text, "\\%c", ESCAPES[place - ESCAPED]);
     else if (!utf8_is_printable(code))

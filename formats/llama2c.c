@@ -35,12 +35,22 @@ static int32_t int_at(const File *file, size_t offset) {
     return value;
 }
 
-enum { VOCAB_SIZE = 5, N_INTS = 7 };
-
-/* Reads and checks the seven ints of every header. */
-static int read_config(const Checkpoint *r, const int32_t v[N_INTS]) {
-    Config *c = &r->model->config;
+/* Reads and checks the header: seven ints, of which in v0 a negative vocab_size
+ * means an untied output, then in v1 and v2 whether the output is tied, and in
+ * v2 the group size. */
+static int read_header(Checkpoint *r) {
+    enum { VOCAB_SIZE = 5, N_INTS = 7 };
+    static const char *const formats[] = {"llama2.c v0", "llama2.c v1",
+                                          "llama2.c v2"};
+    const uint8_t *data = r->file->data;
+    Model *m = r->model;
+    Config *c = &m->config;
+    int32_t v[N_INTS];
     bool positive = true;
+    memcpy(v, data + (r->version ? 8 : 0), sizeof v);
+    const int shared = r->version ? data[36] : v[VOCAB_SIZE] > 0;
+    if (!r->version && !shared)
+        v[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)v[VOCAB_SIZE]);
     for (int i = 0; i < N_INTS; i++)
         positive &= v[i] > 0;
     *c = (Config){v[0],           v[1], v[2],
@@ -57,7 +67,25 @@ static int read_config(const Checkpoint *r, const int32_t v[N_INTS]) {
     c->head_size = c->dim / c->n_heads;
     c->rope = (Rope){
         .base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
-    return 0;
+    if (shared > 1)
+        return fail("%s: shared_classifier is %d, expected 0 or 1", r->path,
+                    shared);
+    m->format = formats[r->version];
+    m->tied = shared;
+    if (r->version < 2)
+        return 0;
+    r->group = int_at(r->file, 37);
+    if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0)
+        return 0;
+    int works = c->dim, rest = c->hidden_dim;
+    while (rest) { /* Euclid: the dimensions may be large */
+        const int next = works % rest;
+        works = rest;
+        rest = next;
+    }
+    return fail(
+        "%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d, such as %d",
+        r->path, r->group, c->dim, c->hidden_dim, works);
 }
 
 /* ---- parts -------------------------------------------------------------- */
@@ -118,39 +146,6 @@ static void read_parts(Checkpoint *r, bool counts) {
 }
 
 /* ---- the model ---------------------------------------------------------- */
-
-/* Reads the header. v0 has only the seven ints; in v0, a negative vocab_size
- * means an untied output. */
-static int read_header(Checkpoint *r) {
-    static const char *const formats[] = {"llama2.c v0", "llama2.c v1",
-                                          "llama2.c v2"};
-    const uint8_t *data = r->file->data;
-    Model *m = r->model;
-    const Config *c = &m->config;
-    int32_t ints[N_INTS];
-    memcpy(ints, data + (r->version ? 8 : 0), sizeof ints);
-    const int shared = r->version ? data[36] : ints[VOCAB_SIZE] > 0;
-    if (!r->version && !shared)
-        ints[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)ints[VOCAB_SIZE]);
-    if (read_config(r, ints))
-        return -1;
-    if (shared > 1)
-        return fail("%s: shared_classifier is %d, expected 0 or 1", r->path,
-                    shared);
-    m->format = formats[r->version];
-    m->tied = shared;
-    if (r->version < 2)
-        return 0;
-    r->group = int_at(r->file, 37);
-    if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0)
-        return 0;
-    int works = c->dim;
-    while (c->dim % works || c->hidden_dim % works)
-        works--;
-    return fail(
-        "%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d, such as %d",
-        r->path, r->group, c->dim, c->hidden_dim, works);
-}
 
 int llama2c_read_model(Model *m, const char *path) {
     File *file = m->files;

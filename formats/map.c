@@ -12,7 +12,7 @@
 
 /* Kinds of files that norma refuses. No llama2.c checkpoint begins with these
  * bytes: they would be its dim. */
-static const struct {
+static const struct Other {
     const char *begin; /* case is ignored */
     const char *what;
 } OTHERS[] = {
@@ -26,18 +26,19 @@ static const struct {
     {"\3757zXZ", PACKED},        /* xz */
     {"(\xb5/\xfd", PACKED},      /* zstd */
     {"tjgg", "is a GGML file, the predecessor of GGUF, and not supported"},
+    {0},
 };
 
 int map_model_file(File *file, const char *path) {
     if (file_map(file, path))
         return -1;
-    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
-        const size_t n = strlen(OTHERS[i].begin);
+    for (const struct Other *other = OTHERS; other->begin; other++) {
+        const size_t n = strlen(other->begin);
         if (file->size < n ||
-            strncasecmp((const char *)file->data, OTHERS[i].begin, n) != 0)
+            strncasecmp((const char *)file->data, other->begin, n) != 0)
             continue;
         file_unmap(file);
-        return fail("%s: %s", path, OTHERS[i].what);
+        return fail("%s: %s", path, other->what);
     }
     return 0;
 }

@@ -113,21 +113,22 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
                          const char *model_path, const char *path,
                          TokenizerUse use) {
     const int vocab_size = model->config.vocab_size;
-    const bool needed = use == TOKENIZER_NEEDED;
     char found[PATH_MAX];
     const Tokenizer none = {.bos = model->bos, .eos = model->eos, .eot = -1};
     *t = none;
     if (use == TOKENIZER_UNUSED)
         return 0;
-    if (!path && gguf_is(model->files))
-        return gguf_read_tokenizer(t, model->files, model_path, vocab_size,
-                                   needed);
-    if (!path && !find_tokenizer(found, model_path))
-        return needed
-                   ? fail("no tokenizer: %s not found; name one with -z", found)
-                   : 0;
-    if (!path)
+    if (!path) {
+        const bool needed = use == TOKENIZER_NEEDED;
+        if (gguf_is(model->files))
+            return gguf_read_tokenizer(t, model->files, model_path, vocab_size,
+                                       needed);
         path = found;
+        if (!find_tokenizer(found, model_path))
+            return needed ? fail("no tokenizer: %s not found; name one with -z",
+                                 found)
+                          : 0;
+    }
     const char *ending = strrchr(path, '.');
     const bool json = ending && !strcmp(ending, ".json");
     const bool optional =

@@ -72,8 +72,7 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
     const size_t first = s->n_tensors;
     size_t data = 0; /* bytes of the tensors, which fill the data */
-    if (file->size >= sizeof size)
-        memcpy(&size, file->data, sizeof size);
+    memcpy(&size, file->data, smaller(file->size, sizeof size));
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail(
             "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",
@@ -119,10 +118,9 @@ static int add_shard(Safetensors *s, Model *m, const char *folder,
     *shard = (Shard){.next = s->shards};
     s->shards = shard;
     snprintf(shard->path, size, "%s/%s", folder, name);
-    return model_map(m, shard->path) ||
-                   read_header(s, shard, &m->files[m->n_files - 1])
-               ? -1
-               : 0;
+    if (model_map(m, shard->path))
+        return -1;
+    return read_header(s, shard, &m->files[m->n_files - 1]);
 }
 
 /* Maps each file of the index once, in the order of names. Which tensor is in
@@ -156,16 +154,15 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
     static const char name[] = "model.safetensors";
-    char path[PATH_MAX];
+    /* also of a file whose path is too long to exist */
+    char path[PATH_MAX + 64];
     JsonFile index = {0};
-    int status = 0;
+    int status;
     *s = (Safetensors){0};
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX &&
-        file_exists(path))
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (file_exists(path))
         status = add_shard(s, m, folder, name);
-    else if (snprintf(path, sizeof path, "%s/%s.index.json", folder, name) <
-                 PATH_MAX &&
-             file_exists(path))
+    else if (file_exists(strcat(path, ".index.json")))
         status = json_open(&index, path) || add_shards(s, m, folder, &index);
     else
         status = fail(

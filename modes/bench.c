@@ -34,15 +34,15 @@ static const char *const NAMES[N_VALUES] = {
 
 static int time_round(void *context, double *rates) {
     const Workload *t = context;
-    const Model *m = t->tuning->session->model;
-    const int threads = t->tuning->session->n_threads;
+    const Session *s = t->tuning->session;
+    const Model *m = s->model;
     const double bytes = (double)m->decode_bytes / n_ranks;
     double seconds[N_PHASES];
     if (interrupted)
         return 0; /* no report follows */
-    rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, threads);
-    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(false, threads);
-    rates[BYTE_PEAK] = 1e-9 * multiply_rate(true, threads);
+    rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, s->n_threads);
+    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(false, s->n_threads);
+    rates[BYTE_PEAK] = 1e-9 * multiply_rate(true, s->n_threads);
     if (!(rates[READ_BYTES] > 0) || time_text(t, seconds))
         return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];
@@ -72,8 +72,8 @@ static void show_rate(const char *name, Estimate tokens, Estimate rate,
 
 static void report(const Options *o, const Workload *t, const Estimate *rates,
                    int rounds) {
-    const Model *m = t->tuning->session->model;
     const Session *s = t->tuning->session;
+    const Model *m = s->model;
     const char *const type = type_name(m->embedding.type);
     const bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
@@ -109,8 +109,7 @@ int mode_bench(Run *run) {
     if (t.prompt >
         context -
             t.steps) { /* a short context: at most half of it for decoding */
-        if (t.steps > context / 2)
-            t.steps = context / 2;
+        t.steps = min_int(t.steps, context / 2);
         t.prompt = min_int(t.prompt, context - t.steps);
         note("shortened to %d + %d tokens, because the context is %d", t.prompt,
              t.steps, context);
