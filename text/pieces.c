@@ -80,10 +80,12 @@ int pieces_match(const Pieces *p, const char *s, size_t left, bool raw) {
 
 size_t pieces_skip(const Pieces *pieces, int id, const char *text, size_t size,
                    size_t at, size_t from) {
-    const Piece *p = &pieces->list[id < 0 ? 0 : id];
-    if (id >= 0 && p->single_word && is_in_word(text, size, at, p->length))
+    if (id < 0)
+        return 1;
+    const Piece *p = &pieces->list[id];
+    if (p->single_word && is_in_word(text, size, at, p->length))
         return p->length;
-    return id < 0 || (p->after_space && (at == from || text[at - 1] != ' '));
+    return p->after_space && (at == from || text[at - 1] != ' ');
 }
 
 /* ---- building ----------------------------------------------------------- */
