@@ -74,20 +74,20 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
 }
 
 /* Reads an added token: a piece of the vocabulary, or one after its end. */
-static int read_added(Loader *l, const Json *added) {
+static int read_added(Loader *l, const Json *added, const Json *given) {
     const Json *name = json_get(added, "content");
     int64_t wide = 0;
     int id = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length)
         return refuse(l, "an added token", name, "text");
-    if (json_integer(json_get(added, "id"), &wide) && wide >= l->t->pieces.n)
+    if (json_integer(given, &wide) && wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
-    if (get_id(l, name->text, json_get(added, "id"), &id))
+    if (get_id(l, name->text, given, &id))
         return -1;
     Piece *p = &l->t->pieces.list[id];
-    const bool in_vocabulary = p->length > 0,
+    const bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
                normalized = flag(added, "normalized", false);
-    if (in_vocabulary && !has_name(p, name))
+    if (p->length && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece",
                     l->path, name->text, id);
     *p = (Piece){
@@ -390,6 +390,23 @@ static int read_generation(Loader *l, const Json *root) {
     return read_ends(l, root);
 }
 
+static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
+                        int (*read)(Loader *, const Json *));
+
+/* Reads the added tokens of tokenizer_config.json, whose flags count. The
+ * pieces own the text of the file. */
+static int read_decoder(Loader *l, const Json *root) {
+    JSON_EACH(key, json_get(root, "added_tokens_decoder"), JSON_OBJECT) {
+        Json id = *key;
+        id.kind = JSON_NUMBER;
+        if (read_added(l, key + 1, &id))
+            return -1;
+    }
+    l->t->pieces.texts[1] = l->json.text;
+    l->json.text = NULL;
+    return 0;
+}
+
 static int read_root(Loader *l, const Json *root) {
     const Json *model = json_get(root, "model"),
                *added = json_get(root, "added_tokens");
@@ -397,8 +414,10 @@ static int read_root(Loader *l, const Json *root) {
         read_vocabulary(l, json_get(model, "vocab")))
         return -1;
     JSON_EACH(v, added, JSON_ARRAY)
-        if (read_added(l, v))
+        if (read_added(l, v, json_get(v, "id")))
             return -1;
+    if (read_sibling(l->t, l->path, "tokenizer_config.json", read_decoder))
+        return -1;
     *l->t->pieces.texts =
         l->json
             .text; /* the pieces' names are in it; the tokenizer owns it now */

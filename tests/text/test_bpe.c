@@ -820,6 +820,39 @@ static void tokenizer_config_sets_bos_and_eos(void) {
     }
 }
 
+/* Added tokens may stand in tokenizer_config.json only, and its flags count. */
+static void tokenizer_config_adds_tokens(void) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\"},{\"id\":4,\"content\":\"<t>\"}],\"model\":{%s}}";
+    char text[512];
+    Tokenizer t;
+    Tokens tokens;
+    snprintf(text, sizeof text, json, PIECES);
+    CHECK(
+        !open_files(
+            &t, text,
+            "{\"added_tokens_decoder\":{\"4\":{\"content\":\"<t>\",\"rstrip\":true},\"5\":{\"content\":"
+            "\"<u>\",\"special\":true}}}",
+            NULL),
+        "%s", stderr_text());
+    CHECK(t.pieces.list[5].kind == PIECE_SPECIAL &&
+              t.pieces.list[4].strips_right && !t.pieces.list[4].also_merged &&
+              t.pieces.list[3].also_merged,
+          "kind %d", t.pieces.list[5].kind);
+    CHECK(!tokenizer_encode(&t, "<u>ab<t> a", 10, true, &tokens),
+          "does not encode");
+    CHECK(tokens.n == 4 && tokens.ids[0] == 5 && tokens.ids[1] == 2 &&
+              tokens.ids[2] == 4 && tokens.ids[3] == 0,
+          "%d tokens", tokens.n);
+    free(tokens.ids);
+    tokenizer_close(&t);
+    CHECK(open_files(&t, text,
+                     "{\"added_tokens_decoder\":{\"1\":{\"content\":\"<u>\"}}}",
+                     NULL) < 0 &&
+              strstr(stderr_text(), "'<u>' has id 1 of another piece"),
+          "%s", stderr_text());
+}
+
 /* Two older files count: chat_template.json after tokenizer_config.json,
  * special_tokens_map.json before it. */
 static void older_files_of_the_folder_are_read(void) {
@@ -2039,6 +2072,7 @@ void suite_bpe(void) {
     TEST(normalized_special_tokens_match_after_a_space);
     TEST(merges_have_two_notations);
     TEST(tokenizer_config_sets_bos_and_eos);
+    TEST(tokenizer_config_adds_tokens);
     TEST(older_files_of_the_folder_are_read);
     TEST(end_tokens_come_from_two_files);
     TEST(paths_of_any_length);
