@@ -723,7 +723,8 @@ static bool same_factors(const Model *m, const Model *back) {
     if (!m->rope_factors != !back->rope_factors ||
         (m->long_factors && !back->long_factors))
         return false;
-    for (int i = 0; rope->yarn.factor > 0 && i < rope->dims / 2; i++)
+    const bool yarn = m->rope_factors && rope->yarn.factor > 0;
+    for (int i = 0; yarn && i < rope->dims / 2; i++)
         if (!is_close(m->rope_factors[i], back->rope_factors[i]))
             return false;
     return is_close(m->config.rope.scale, rope->scale);

@@ -353,8 +353,9 @@ void four_places_with_attention(void) {
                   error, e->error);
             HOLDS(e->mean, e->error);
         }
-    HOLDS(LAYERS, WIDTH, N_HEADS, HIDDEN, LENGTH, N_DRAWS, 0, LAYERS,
-          3 * LAYERS / 2, 2 * LAYERS, 1, 2);
+    const int depth = 3 * LAYERS / 2;
+    HOLDS(LAYERS, WIDTH, N_HEADS, HIDDEN, LENGTH, N_DRAWS, 0, LAYERS, depth,
+          2 * LAYERS, 1, 2);
 }
 
 /* ---- 54: weights before a norm, in training ----------------------------- */
