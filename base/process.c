@@ -98,12 +98,12 @@ static void handle(int signal_number, void (*handler)(int)) {
 void handle_signals(void) {
     void (*const end)(int) = own_rank ? SIG_IGN : on_interrupt;
     const bool ranks = n_ranks > 1;
-    signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     sigaction(SIGBUS,
               &(struct sigaction){.sa_sigaction = on_lost_page,
                                   .sa_flags = SA_SIGINFO | SA_NODEFER},
               NULL);
+    handle(SIGPIPE, ranks ? SIG_IGN : die);
     handle(SIGHUP, die);
     handle(SIGQUIT, die);
     handle(SIGINT, end);

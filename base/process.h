@@ -29,15 +29,15 @@ extern const char *volatile temporary_file, *volatile temporary_names;
 /* Removes the files and the folder of such a list. */
 void remove_all(const char *names);
 
-/* Installs handlers. The first Ctrl-C sets `interrupted` if `ends_soon`; else
- * it ends the program with status 130. The second one, and HUP, QUIT and TERM
- * end it by the signal, or as PID 1 of a container, which no signal ends, with
- * status 128 + the signal. Temporary files are removed then. Ignored signals
- * stay ignored. Writing to a closed pipe or beyond `ulimit -f` is an ordinary
- * error. If a mapped file is truncated, the program ends with one line on
- * stderr and status 1. With several ranks, rank 0 treats TERM and CONT like
- * Ctrl-C (mpirun kills a rank that does not end); other ranks ignore all three
- * and are ended by rank 0. */
+/* Installs handlers. The first Ctrl-C sets `interrupted` if `ends_soon`;
+ * else it ends the program with status 130. The second one, and HUP, PIPE,
+ * QUIT and TERM end it by the signal, or as PID 1 of a container, which no
+ * signal ends, with status 128 + the signal. Temporary files are removed
+ * then. Ignored signals stay ignored. Writing beyond `ulimit -f` is an
+ * ordinary error. If a mapped file is truncated, the program ends with one
+ * line on stderr and status 1. With several ranks, rank 0 treats TERM and
+ * CONT like Ctrl-C (mpirun kills a rank that does not end); other ranks
+ * ignore all three and are ended by rank 0. */
 void handle_signals(void);
 
 /* Asks the terminal on standard input to mark pasted text with "\033[200~" and
