@@ -52,8 +52,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
 int model_share(Model *m) {
     if (n_ranks == 1)
         return 0;
-    const Config *c = &m->config;
-    const int min_rows = min_int(c->dim, c->vocab_size);
+    const int min_rows = min_int(m->config.dim, m->config.vocab_size);
     if (n_ranks > min_rows)
         return fail("%d ranks cannot share a weight of %d rows", n_ranks,
                     min_rows);
@@ -103,13 +102,12 @@ uint64_t model_hash(const Model *m) {
 int model_agree(int status, const Session *s, const char *norms) {
     if (n_ranks == 1 || status)
         return ranks_agree(status, 0);
-    const uint64_t norms_hash = norms ? same_hash(norms, strlen(norms)) : 0;
     const uint64_t state[] = {program_hash(),
                               processor_has_tiles(),
                               model_hash(s->model),
                               s->batch,
                               s->context,
                               s->kv_type,
-                              norms_hash};
+                              norms ? same_hash(norms, strlen(norms)) : 0};
     return ranks_agree(0, same_hash(state, sizeof state));
 }

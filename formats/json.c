@@ -203,7 +203,7 @@ static bool read_value(Parser *p) {
 /* Counts the values: each one after the first follows a comma, a colon or an
  * opening bracket. There is always room for two. The copy of a mapped file
  * cannot change after they are counted. */
-int json_parse(JsonFile *json, const char *path, const char *text,
+int json_parse(JsonFile *json, const char *path, const void *text,
                size_t size) {
     *json = (JsonFile){.path = path};
     if (size > JSON_BYTES)
@@ -236,8 +236,7 @@ int json_open(JsonFile *json, const char *path) {
     File file;
     if (map_model_file(&file, path))
         return -1;
-    const int status =
-        json_parse(json, path, (const char *)file.data, file.size);
+    const int status = json_parse(json, path, file.data, file.size);
     file_unmap(&file);
     return status;
 }

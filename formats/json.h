@@ -46,7 +46,7 @@ typedef struct {
  * JSON_DEPTH deep. Uses 1 byte of memory per byte of text, and 24 per comma,
  * colon and opening bracket. `path` is for messages. Returns -1 and a message
  * on failure, with nothing to close; else the caller closes it. */
-int json_parse(JsonFile *json, const char *path, const char *text, size_t size);
+int json_parse(JsonFile *json, const char *path, const void *text, size_t size);
 int json_open(JsonFile *json, const char *path);
 void json_close(JsonFile *json);
 

@@ -105,30 +105,25 @@ static void read_part(Checkpoint *r, const char *name, bool counts) {
     const Config *c = &r->model->config;
     PartAt at = {.part = part_named(name), .model = r->model};
     const int n = at.part->owner == OF_MODEL ? 1 : c->n_layers;
-    const int rows = part_size(c, at.part->rows),
-              cols = part_size(c, at.part->cols);
     const bool grouped = r->group && !at.part->site;
-    const double values = (double)rows * cols;
+    Tensor w = {.type = grouped ? TYPE_I8 : TYPE_F32,
+                .rows = part_size(c, at.part->rows),
+                .cols = part_size(c, at.part->cols),
+                .group = r->group};
+    const double values = (double)w.rows * w.cols;
     const double bytes = grouped ? values + values / r->group * sizeof(float)
                                  : values * sizeof(float);
     if (counts)
         r->at += n * bytes;
     for (; !counts && at.layer < n; at.layer++, r->at += bytes) {
-        const uint8_t *data = r->file->data + (size_t)r->at;
-        Tensor *w = part_weight(&at);
-        if (w)
-            *w = (Tensor){.type = grouped ? TYPE_I8 : TYPE_F32,
-                          .rows = rows,
-                          .cols = cols,
-                          .data = data,
-                          .scales = grouped ? data + (size_t)values : NULL,
-                          .group = r->group,
-                          .offset = (uint64_t)r->at};
+        w.offset = (uint64_t)r->at;
+        w.data = r->file->data + w.offset;
+        if (grouped)
+            w.scales = r->file->data + w.offset + (size_t)values;
+        if (at.part->site)
+            *part_norm(&at) = (Norm){NORM_RMS, 1e-5f, .gamma = w.data};
         else
-            *part_norm(&at) =
-                (Norm){.kind = NORM_RMS,
-                       .eps = 1e-5f,
-                       .gamma = (const float *)(const void *)data};
+            *part_weight(&at) = w;
     }
 }
 

@@ -22,12 +22,10 @@ static void complete(Model *m) {
     size_t expert_bytes = 0;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        const size_t cols = part_size(c, at.part->cols);
-        const bool has_vector =
-            w ? w->bias != NULL : part_norm(&at)->beta != NULL;
-        const size_t vectors =
-            w ? has_vector * (size_t)w->rows : cols * (1 + has_vector);
-        m->parameters += vectors + (w ? (size_t)w->rows * cols : 0);
+        const size_t rows = w ? w->rows : 0, cols = part_size(c, at.part->cols);
+        const bool has_vector = w ? w->bias : part_norm(&at)->beta;
+        const size_t vectors = w ? has_vector * rows : (1 + has_vector) * cols;
+        m->parameters += vectors + rows * cols;
         m->decode_bytes += vectors * sizeof(float);
         if (!w)
             continue;

@@ -28,8 +28,8 @@ static int read_tensor(Stored *t, const Json *tensor) {
         MAX_DIMS = 5
     }; /* tensors with more than 3 sizes are never used */
     const Json *dtype = json_get(tensor, "dtype"),
-               *shape = json_get(tensor, "shape");
-    const Json *place = json_get(tensor, "data_offsets");
+               *shape = json_get(tensor, "shape"),
+               *place = json_get(tensor, "data_offsets");
     int64_t begin, end, n;
     t->type = json_is(dtype, "BF16")  ? TYPE_BF16
               : json_is(dtype, "F16") ? TYPE_F16
@@ -40,8 +40,7 @@ static int read_tensor(Stored *t, const Json *tensor) {
                           ": shape is %s, expected a list of at most %d sizes",
                           json_shown(shape), MAX_DIMS);
     size_t bytes = TYPES[t->type].bytes;
-    int *dim =
-        t->dims + (shape->length < USED_DIMS ? USED_DIMS - shape->length : 0);
+    int *dim = t->dims + USED_DIMS - smaller(shape->length, USED_DIMS);
     JSON_EACH(size, shape, JSON_ARRAY) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
             !multiply(bytes, n, &bytes))
@@ -78,8 +77,7 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
             "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",
             shard->path, file->size, (unsigned long long)size);
     const size_t start = file->header = sizeof size + size;
-    if (json_parse(&shard->header, shard->path,
-                   (const char *)file->data + sizeof size, size))
+    if (json_parse(&shard->header, shard->path, file->data + sizeof size, size))
         return -1;
     const Json *header = shard->header.values;
     if (header->kind != JSON_OBJECT)
@@ -131,20 +129,22 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
     if (!json_has_kind(map, JSON_OBJECT))
         return fail("%s: weight_map is %s, expected an object", index->path,
                     json_shown(map));
+    JSON_EACH(key, map, JSON_OBJECT) {
+        const Json *name = key + 1;
+        if (name->kind != JSON_STRING || strlen(name->text) != name->length ||
+            strchr(name->text, '/'))
+            return fail(
+                "%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
+                index->path, key->text, name->text);
+    }
     String *names = allocate((size_t)map->length + 1, sizeof *names);
     size_t n = 0;
-    int status = names ? 0 : -1;
-    for (const Json *key = json_members(map, JSON_OBJECT); key && !status;
-         key = key->next) {
+    int status = 0;
+    if (!names)
+        return -1;
+    JSON_EACH(key, map, JSON_OBJECT)
         names[n++] = (String){key[1].text, key[1].length};
-        if (key[1].kind != JSON_STRING ||
-            strlen(key[1].text) != key[1].length || strchr(key[1].text, '/'))
-            status = fail(
-                "%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
-                index->path, key->text, key[1].text);
-    }
-    if (!status)
-        sort_by_name(names, n, sizeof *names);
+    sort_by_name(names, n, sizeof *names);
     for (size_t i = 0; i < n && !status; i++)
         if (!i || !string_is(names[i], names[i - 1].text))
             status = add_shard(s, m, folder, names[i].text);

@@ -171,10 +171,11 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
               .norms = {{NORM_RMS, 1e-5f, gamma, NULL, 0},
                         {NORM_LAYER, 1e-5f, gamma, beta, 0},
                         {NORM_LAYER, 1e-5f, gamma, NULL, 0}}};
-    for (size_t i = 0; i < 5 * n; i++)
-        x[i] = (float)(i * 7919 % 1000) * 1e-3f - 0.5f;
-    for (size_t i = 0; i < n; i++)
-        c.r[i] *= 1e-6f; /* repeated additions hardly change x */
+    for (size_t i = 0; i < 5 * n; i++) {
+        /* repeated additions of r hardly change x */
+        const float size = i / n == 2 ? 1e-6f : 1;
+        x[i] = ((float)(i * 7919 % 1000) * 1e-3f - 0.5f) * size;
+    }
     for (Kernel k = 0; k < N_KERNELS; k++)
         for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;)
             c.repeats[k] *= 2;
@@ -353,11 +354,11 @@ static int measure_model(Run *run, double seconds) {
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         if (part_norm(&at))
             buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
-    const bool failed = t.kinds.failed || fit_text(&t.text, seconds);
     const int rounds =
-        failed ? -1
-               : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS,
-                         seconds, estimates);
+        t.kinds.failed || fit_text(&t.text, seconds)
+            ? -1
+            : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds,
+                      estimates);
     if (rounds > 0 && !interrupted)
         report(run, &t, estimates, rounds);
     free(t.kinds.bytes);
@@ -367,9 +368,8 @@ static int measure_model(Run *run, double seconds) {
 int mode_norms(Run *run) {
     const Options *o = run->options;
     const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
-    int status = o->model ? measure_model(run, o->seconds - kernels) : 0;
+    if (o->model && measure_model(run, o->seconds - kernels))
+        return -1;
     ends_soon = true;
-    if (!status)
-        status = measure_kernels(run, kernels);
-    return status || stdout_finish() ? -1 : 0;
+    return measure_kernels(run, kernels) || stdout_finish() ? -1 : 0;
 }
