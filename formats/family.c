@@ -73,50 +73,52 @@ const ModelFamily FAMILIES[] = {
     {0},
 };
 
-/* A field of the header; its type is the key's kind. The key's names follow. */
+/* A field of the header, or of its config. Its type is the key's kind; the
+ * key's names follow. */
 #define AT(name)                                                                                                       \
     _Generic(((Header *)NULL)->name, int: KEY_SIZE, int64_t: KEY_INTEGER, float: KEY_FLOAT, double: KEY_REAL,          \
              String: KEY_STRING), offsetof(Header, name), .bytes = sizeof(((Header *)NULL)->name)
+#define CONFIG(name)   AT(config.name)
 #define FALLBACK(name) .fallback = offsetof(Header, name)
 const Key KEYS[] = {
-    {AT(config.context), NULL, "max_sequence_length"}, /* LLaMA 1 */
-    {AT(config.vocab_size), "vocab_size", "vocab_size", .required = true},
-    {AT(config.context), "context_length", "max_position_embeddings", .required = true},
-    {AT(config.dim), "embedding_length", "hidden_size", .required = true},
-    {AT(config.hidden_dim), "feed_forward_length", "intermediate_size", .required = true},
-    {AT(config.hidden_dim), "expert_shared_feed_forward_length", "shared_expert_intermediate_size", .needs = SHARED_EXPERT},
-    {AT(config.n_layers), "block_count", "num_hidden_layers", .required = true},
-    {AT(config.n_heads), "attention.head_count", "num_attention_heads", .required = true},
-    {AT(config.n_kv_heads), "attention.head_count_kv", "num_key_value_heads", FALLBACK(config.n_heads)},
-    {AT(config.head_size), "attention.key_length", "head_dim"},
+    {CONFIG(context), NULL, "max_sequence_length"}, /* LLaMA 1 */
+    {CONFIG(vocab_size), "vocab_size", "vocab_size", .required = true},
+    {CONFIG(context), "context_length", "max_position_embeddings", .required = true},
+    {CONFIG(dim), "embedding_length", "hidden_size", .required = true},
+    {CONFIG(hidden_dim), "feed_forward_length", "intermediate_size", .required = true},
+    {CONFIG(hidden_dim), "expert_shared_feed_forward_length", "shared_expert_intermediate_size", .needs = SHARED_EXPERT},
+    {CONFIG(n_layers), "block_count", "num_hidden_layers", .required = true},
+    {CONFIG(n_heads), "attention.head_count", "num_attention_heads", .required = true},
+    {CONFIG(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", FALLBACK(config.n_heads)},
+    {CONFIG(head_size), "attention.key_length", "head_dim"},
     {AT(value_length), "attention.value_length", FALLBACK(config.head_size)},
     {AT(rms_eps), "attention.layer_norm_rms_epsilon"}, /* folder.c */
     {AT(layer_eps), "attention.layer_norm_epsilon", FALLBACK(rms_eps)},
-    {AT(config.rope.dims), "rope.dimension_count", FALLBACK(config.head_size)},
-    {AT(config.rope.base), "rope.freq_base", "rope_theta"},
+    {CONFIG(rope.dims), "rope.dimension_count", FALLBACK(config.head_size)},
+    {CONFIG(rope.base), "rope.freq_base", "rope_theta"},
     {AT(scaling), "rope.scaling.type"},
     {AT(linear_factor), "rope.scale_linear"},
     {AT(factor), "rope.scaling.factor", FALLBACK(linear_factor)},
     {AT(yarn_context), "rope.scaling.original_context_length", FALLBACK(config.context)},
-    {AT(config.rope.amplitude), "rope.scaling.attn_factor"},
-    {AT(config.rope.yarn.fast), "rope.scaling.yarn_beta_fast"},
-    {AT(config.rope.yarn.slow), "rope.scaling.yarn_beta_slow"},
+    {CONFIG(rope.amplitude), "rope.scaling.attn_factor"},
+    {CONFIG(rope.yarn.fast), "rope.scaling.yarn_beta_fast"},
+    {CONFIG(rope.yarn.slow), "rope.scaling.yarn_beta_slow"},
     {AT(n_experts), "expert_count", "num_experts"},
     {AT(n_experts_used), "expert_used_count", "num_experts_per_tok"},
-    {AT(config.expert_dim), "expert_feed_forward_length", FALLBACK(config.hidden_dim)},
+    {CONFIG(expert_dim), "expert_feed_forward_length", FALLBACK(config.hidden_dim)},
     {AT(norm_weights), "expert_weights_norm"},
     {AT(window), "attention.sliding_window", "sliding_window"},
     {.gguf = "attention.sliding_window_pattern", .needs = PERIODIC_WINDOWS},
-    {AT(config.local_base), "rope.freq_base_swa", .needs = PERIODIC_WINDOWS},
+    {CONFIG(local_base), "rope.freq_base_swa", .needs = PERIODIC_WINDOWS},
     {.gguf = "rope.scaling.yarn_ext_factor"},
     {AT(yarn_attn_factor), "rope.scaling.yarn_attn_factor"},
-    {AT(config.embedding_scale), "embedding_scale", "embedding_multiplier", .needs = SCALES},
-    {AT(config.residual_scale), "residual_scale", "residual_multiplier", .needs = SCALES},
-    {AT(config.attention_scale), "attention.scale", "attention_multiplier", .needs = SCALES},
-    {AT(config.logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .required = true, .divides = true},
-    {AT(config.logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL, .required = true},
-    {AT(config.attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .needs = SCORE_CAP},
-    {AT(config.logit_cap), "final_logit_softcapping", "final_logit_softcapping", .needs = LOGIT_CAP},
+    {CONFIG(embedding_scale), "embedding_scale", "embedding_multiplier", .needs = SCALES},
+    {CONFIG(residual_scale), "residual_scale", "residual_multiplier", .needs = SCALES},
+    {CONFIG(attention_scale), "attention.scale", "attention_multiplier", .needs = SCALES},
+    {CONFIG(logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .required = true, .divides = true},
+    {CONFIG(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL, .required = true},
+    {CONFIG(attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .needs = SCORE_CAP},
+    {CONFIG(logit_cap), "final_logit_softcapping", "final_logit_softcapping", .needs = LOGIT_CAP},
     {AT(finetuned), "rope.scaling.finetuned"},
     {AT(log_multiplier), "rope.scaling.yarn_log_multiplier", .needs = QUERY_SCALE},
     {AT(query_scale), "attention.temperature_scale", .needs = QUERY_SCALE},

@@ -118,18 +118,6 @@ static void write_string(Writer *w, const char *s, size_t n) {
     write_bytes(w, s, n);
 }
 
-/* Begins a string in the header, and ends it: sets its size. `start`: where its
- * text begins. */
-static size_t begin_string(Writer *w) {
-    write_u64(w, 0);
-    return w->head.n;
-}
-static void end_string(Writer *w, size_t start) {
-    const uint64_t n = w->head.n - start;
-    if (!w->head.failed)
-        memcpy(w->head.bytes + start - sizeof n, &n, sizeof n);
-}
-
 /* Begins a key. The caller writes its value. */
 static void begin_value(Writer *w, const char *key, GgufType type) {
     write_string(w, key, strlen(key));
@@ -332,20 +320,30 @@ static void write_piece_name(Writer *w, const Piece *p) {
             write_bytes(w, s, 1);
 }
 
-static void write_pieces(Writer *w, const Pieces *pieces) {
-    write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, pieces->n);
-    for (int id = 0; id < pieces->n; id++) {
-        const Piece *p = &pieces->list[id];
-        const size_t start = begin_string(w);
-        char name[32];
-        if (pieces->byte_level && !p->length)
-            write_bytes(
-                w, name,
-                sprintf(name, "[PAD%d]", id)); /* pieces must be unique */
-        else
-            write_piece_name(w, p);
-        end_string(w, start);
+/* Writes a string: the name of a piece, or two names with a space between
+ * them. Its size is known once it is written. */
+static void write_names(Writer *w, const Piece *first, const Piece *second) {
+    const size_t at = w->head.n;
+    write_u64(w, 0);
+    write_piece_name(w, first);
+    if (second) {
+        write_bytes(w, " ", 1);
+        write_piece_name(w, second);
     }
+    const uint64_t n = w->head.n - at - sizeof n;
+    if (!w->head.failed)
+        memcpy(w->head.bytes + at, &n, sizeof n);
+}
+
+static void write_pieces(Writer *w, const Pieces *pieces) {
+    char name[32];
+    write_array(w, "tokenizer.ggml.tokens", GGUF_STRING, pieces->n);
+    for (int id = 0; id < pieces->n; id++)
+        if (pieces->byte_level && !pieces->list[id].length)
+            /* pieces must be unique */
+            write_string(w, name, sprintf(name, "[PAD%d]", id));
+        else
+            write_names(w, &pieces->list[id], NULL);
 }
 
 /* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
@@ -380,13 +378,9 @@ static void write_tokenizer(Writer *w) {
     if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->pieces.n_rules);
         for (const MergeRule *rule = w->rules;
-             rule < w->rules + t->pieces.n_rules; rule++) {
-            const size_t start = begin_string(w);
-            write_piece_name(w, &t->pieces.list[rule->left]);
-            write_bytes(w, " ", 1);
-            write_piece_name(w, &t->pieces.list[rule->right]);
-            end_string(w, start);
-        }
+             rule < w->rules + t->pieces.n_rules; rule++)
+            write_names(w, &t->pieces.list[rule->left],
+                        &t->pieces.list[rule->right]);
     } else {
         write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
         write_bytes(w, w->scores, (size_t)t->pieces.n * sizeof *w->scores);
@@ -445,15 +439,6 @@ static void set_means(Writer *w, const Tensor *t) {
     }
     for (int i = 0; i < t->cols; i++)
         w->means[i] /= t->rows;
-}
-
-/* Subtracts w->means from a row; from a row of the embedding its own mean. */
-static void center_row(Writer *w, bool embedding, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += w->row[i];
-    for (int i = 0; i < n; i++)
-        w->row[i] -= (float)(embedding ? sum / n : w->means[i]);
 }
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -538,8 +523,11 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
         for (int i = 0; gamma && i < t->cols; i++)
             w->row[i] *= gamma[i];
-        if (center)
-            center_row(w, embedding, t->cols);
+        double sum = 0; /* a row of the embedding is centered by itself */
+        for (int i = 0; center && i < t->cols; i++)
+            sum += w->row[i];
+        for (int i = 0; center && i < t->cols; i++)
+            w->row[i] -= (float)(embedding ? sum / t->cols : w->means[i]);
         quantize_row(w->packed, type, w->row, t->cols);
         write_bytes(w, w->packed, type_bytes(type, t->cols));
     }
@@ -698,19 +686,18 @@ static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
                                   part_size(c, part->cols) * sizeof(float))));
 }
 
-/* Whether all layers have the same RoPE, and the same windows unless the
- * context of the file ends there. */
+/* Whether all layers have the same RoPE, and in the context of the file the
+ * same windows. */
 static bool same_layers(const Model *m, const Model *back) {
-    int context = m->config.context;
+    const int context = back->config.context;
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *a = &m->layers[l], *b = &back->layers[l];
-        const int window = b->window < back->config.context ? b->window : 0;
-        if (a->rope != b->rope || (window && window != a->window))
+        const int window = a->window < context ? a->window : 0;
+        if (a->rope != b->rope ||
+            window != (b->window < context ? b->window : 0))
             return false;
-        if (a->window && !window && a->window < context)
-            context = a->window;
     }
-    return context == back->config.context;
+    return context <= m->config.context;
 }
 
 static bool is_close(double a, double b) {

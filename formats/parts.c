@@ -9,13 +9,12 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Prefixes of names: printf formats of the layer and the expert. */
+/* Prefixes of names by owner: printf formats of the layer and the expert. */
 static const char *const PREFIXES[][N_NAMINGS] = {
-    [OF_MODEL] = {"", "", ""},
-    [OF_LAYER] = {"layers.%d.", "blk.%d.", "model.layers.%d."},
-    [OF_MLP] = {"layers.%d.", "blk.%d.", "model.layers.%d.mlp."},
-    [OF_EXPERT] = {"layers.%d.experts.%d.", "blk.%d.",
-                   "model.layers.%d.mlp.experts.%d."},
+    {"", "", ""},
+    {"layers.%d.", "blk.%d.", "model.layers.%d."},
+    {"layers.%d.", "blk.%d.", "model.layers.%d.mlp."},
+    {"layers.%d.experts.%d.", "blk.%d.", "model.layers.%d.mlp.experts.%d."},
 };
 
 /* A part's norma name is its field's name. */
@@ -28,8 +27,7 @@ static const char *const PREFIXES[][N_NAMINGS] = {
 #define MLP(...)             PART(OF_MLP, Mlp, __VA_ARGS__)
 #define EXPERT(...)          PART(OF_EXPERT, Mlp, __VA_ARGS__)
 #define NORM(spec, size, to) SIZE_ONE, SIZE_##size, .site = spec, .feed = to
-#define WEIGHT(r, c, group, from)                                              \
-    SIZE_##r, SIZE_##c, .bias = group, .feed = from
+#define WEIGHT(r, c, ...)    SIZE_##r, SIZE_##c, .feed = __VA_ARGS__
 /* before the MLP in Llama, after attention in Gemma */
 #define POST_ATTENTION "post_attention_layernorm"
 
@@ -40,7 +38,7 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
     [FIRST] =
         {
             {MODEL(embedding, "token_embd", "model.embed_tokens"),
-             WEIGHT(VOCAB, DIM, NO_BIAS, NO_FEED)},
+             WEIGHT(VOCAB, DIM, NO_FEED)},
         },
     /* in the order of the forward pass, except for the norm after the MLP */
     [LAYERS] =
@@ -48,17 +46,17 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
             {LAYER(attn_norm, "attn_norm", "input_layernorm"),
              NORM("attn", DIM, QKV_FEED), .lacks = NO_PRE_NORMS},
             {LAYER(wq, "attn_q", "self_attn.q_proj"),
-             WEIGHT(QUERIES, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+             WEIGHT(QUERIES, DIM, QKV_FEED, QKV_BIAS), .rotates = true},
             {LAYER(wk, "attn_k", "self_attn.k_proj"),
-             WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED), .rotates = true},
+             WEIGHT(KEYS, DIM, QKV_FEED, QKV_BIAS), .rotates = true},
             {LAYER(wv, "attn_v", "self_attn.v_proj"),
-             WEIGHT(KEYS, DIM, QKV_BIAS, QKV_FEED)},
+             WEIGHT(KEYS, DIM, QKV_FEED, QKV_BIAS)},
             {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
              NORM("q", Q_NORM, NO_FEED), .needs = HEAD_NORMS},
             {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
              NORM("k", K_NORM, NO_FEED), .needs = HEAD_NORMS},
             {LAYER(wo, "attn_output", "self_attn.o_proj"),
-             WEIGHT(DIM, QUERIES, OUT_BIAS, NO_FEED)},
+             WEIGHT(DIM, QUERIES, NO_FEED, OUT_BIAS)},
             {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
              NORM("attn_post", DIM, NO_FEED), .needs = POST_NORMS},
             {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION),
@@ -67,31 +65,30 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
                    "post_feedforward_layernorm"),
              NORM("mlp_post", DIM, NO_FEED), .needs = POST_NORMS},
             {LAYER(router, "ffn_gate_inp", "mlp.gate"),
-             WEIGHT(EXPERTS, DIM, NO_BIAS, MLP_FEED), .routes = true},
+             WEIGHT(EXPERTS, DIM, MLP_FEED), .routes = true},
             {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
-             WEIGHT(ONE, DIM, NO_BIAS, MLP_FEED), .routes = true,
+             WEIGHT(ONE, DIM, MLP_FEED), .routes = true,
              .needs = SHARED_EXPERT},
             {MLP(gate, "ffn_gate", "gate_proj"),
-             WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED)},
+             WEIGHT(HIDDEN, DIM, MLP_FEED, MLP_BIAS)},
             {MLP(up, "ffn_up", "up_proj"),
-             WEIGHT(HIDDEN, DIM, MLP_BIAS, MLP_FEED), .lacks = NO_GATE},
+             WEIGHT(HIDDEN, DIM, MLP_FEED, MLP_BIAS), .lacks = NO_GATE},
             {MLP(down, "ffn_down", "down_proj"),
-             WEIGHT(DIM, HIDDEN, MLP_BIAS, NO_FEED)},
+             WEIGHT(DIM, HIDDEN, NO_FEED, MLP_BIAS)},
         },
     [EXPERTS] =
         {
             {EXPERT(gate, "ffn_gate_exps", "gate_proj"),
-             WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+             WEIGHT(EXPERT_HIDDEN, DIM, MLP_FEED)},
             {EXPERT(up, "ffn_up_exps", "up_proj"),
-             WEIGHT(EXPERT_HIDDEN, DIM, NO_BIAS, MLP_FEED)},
+             WEIGHT(EXPERT_HIDDEN, DIM, MLP_FEED)},
             {EXPERT(down, "ffn_down_exps", "down_proj"),
-             WEIGHT(DIM, EXPERT_HIDDEN, NO_BIAS, NO_FEED)},
+             WEIGHT(DIM, EXPERT_HIDDEN, NO_FEED)},
         },
     [LAST] = {
         {MODEL(final_norm, "output_norm", "model.norm"),
          NORM("final", DIM, OUT_FEED)},
-        {MODEL(output, "output", "lm_head"),
-         WEIGHT(VOCAB, DIM, NO_BIAS, OUT_FEED)},
+        {MODEL(output, "output", "lm_head"), WEIGHT(VOCAB, DIM, OUT_FEED)},
     }};
 
 int part_size(const Config *c, PartSize size) {

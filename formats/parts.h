@@ -39,9 +39,9 @@ typedef struct {
     size_t offset;                /* of the Norm or the Tensor in its owner */
     const char *names[N_NAMINGS]; /* without the owner's prefix and ".weight" */
     PartSize rows, cols;
-    PartBias bias;
     /* the weights that this norm feeds, or the norms that feed this weight */
     PartFeed feed;
+    PartBias bias;
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
     /* traits (traits.h): only families with `needs` have the part, and none
      * with one of `lacks` */
