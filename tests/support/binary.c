@@ -82,7 +82,8 @@ static void redirect(int fd, const char *path, int flags) {
 static void child(const char *binary, char **args, const int *input,
                   const int *output, int terminal) {
     alarm(TIME_LIMIT);
-    signal(SIGINT, SIG_DFL); /* background processes of a shell ignore it */
+    signal(SIGINT, SIG_DFL); /* background processes of a shell ignore both */
+    signal(SIGQUIT, SIG_DFL);
     if (setup.terminal)
         setsid(); /* the next terminal opened is the controlling one */
     if (chdir(folder))

@@ -166,6 +166,7 @@ static int run_here(Suite *s, const char *program) {
         execl(name, name, s->name, (char *)NULL);
     /* a shell ignores it in background jobs, and children inherit that */
     signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
     ranks_open();
     test_begin();
     s->run();
