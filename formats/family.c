@@ -172,7 +172,7 @@ static const struct {
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                Value name) {
-    for (const ModelFamily *f = FAMILIES; f->gguf || f->hf; f++) {
+    for (const ModelFamily *f = FAMILIES; f->hf; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
         if (known && string_is(name.string, known))
             return f;

@@ -40,7 +40,10 @@ typedef struct {
     float *scores;    /* of pieces, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
     Buffer head; /* metadata and tensor table */
-    uint64_t n_keys, n_tensors;
+    struct {
+        uint32_t magic, version;
+        uint64_t n_tensors, n_keys;
+    } start;          /* of the file */
     uint64_t end;     /* of the last tensor in the data, aligned */
     uint64_t written; /* bytes of the file */
     int noted;        /* weights that become f16 */
@@ -122,7 +125,7 @@ static void write_string(Writer *w, const char *s, size_t n) {
 static void begin_value(Writer *w, const char *key, GgufType type) {
     write_string(w, key, strlen(key));
     write_u32(w, type);
-    w->n_keys++;
+    w->start.n_keys++;
 }
 
 static void write_bool(Writer *w, const char *key, bool value) {
@@ -140,6 +143,9 @@ static void write_int(Writer *w, const char *key, int value) {
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
     begin_value(w, key, GGUF_STRING);
     write_string(w, name, n);
+}
+static void write_text(Writer *w, const char *key, const char *text) {
+    write_name(w, key, text, strlen(text));
 }
 
 /* Begins an array. The caller writes its n elements. */
@@ -239,7 +245,7 @@ static bool is_spaces(const Piece *p) {
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
-    const int n = t->pieces.n_rules;
+    const int n = p->n_rules;
     int first = 0; /* rule that produces text */
     for (int byte = 0; byte < 256; byte++)
         if (p->byte_piece[byte] == p->unk && (!p->byte_level || p->unk >= 0))
@@ -349,10 +355,7 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
 /* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
  * unused, 6 byte. */
 static void write_piece_types(Writer *w, const Tokenizer *t) {
-    static const int32_t types[] = {[PIECE_TEXT] = 1,
-                                    [PIECE_USER] = 4,
-                                    [PIECE_SPECIAL] = 3,
-                                    [PIECE_BYTE] = 6};
+    static const int32_t types[] = {1, 4, 3, 6}; /* by PieceKind */
     const Pieces *pieces = &t->pieces;
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
@@ -368,12 +371,11 @@ static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const bool byte_level = t->pieces.byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
-    write_name(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama",
-               byte_level ? 4 : 5);
+    write_text(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama");
     if (byte_level)
         write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes)
-        write_name(w, "norma.tokenizer.normalizer", "nfc", 3);
+        write_text(w, "norma.tokenizer.normalizer", "nfc");
     write_pieces(w, &t->pieces);
     if (byte_level) {
         write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->pieces.n_rules);
@@ -466,7 +468,7 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix,
     write_bytes(w, dims, n_dims * sizeof *dims);
     write_u32(w, TYPES[type].gguf);
     write_u64(w, w->end);
-    w->n_tensors++;
+    w->start.n_tensors++;
     w->end += type_bytes(type, (size_t)depth * rows * cols);
     w->end += -w->end % GGUF_ALIGNMENT;
     return false;
@@ -614,7 +616,7 @@ static void write_key(Writer *w, const Key *key) {
         return;
     }
     const double x = number(key, &w->header);
-    if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
+    if (key->kind <= KEY_INTEGER)
         write_int(w, name, (int)x);
     else
         write_float(w, name, key->divides ? 1 / x : x);
@@ -641,14 +643,13 @@ static void copy_keys(Writer *w) {
             !memmem(w->head.bytes, w->head.n, begin,
                     v->key.n + sizeof(uint64_t))) {
             write_bytes(w, begin, n);
-            w->n_keys++;
+            w->start.n_keys++;
         }
     }
 }
 
 static void write_metadata(Writer *w) {
-    const char *architecture = w->family->gguf;
-    write_name(w, "general.architecture", architecture, strlen(architecture));
+    write_text(w, "general.architecture", w->family->gguf);
     write_int(w, "general.file_type", TYPES[w->form.type].file);
     write_int(w, "general.quantization_version", 2);
     for (const Key *key = KEYS; key->gguf || key->hf; key++)
@@ -657,7 +658,7 @@ static void write_metadata(Writer *w) {
         write_tokenizer(w);
     else if (!gguf_find_value(&w->given, "tokenizer.ggml.model"))
         /* other programs require the key */
-        write_name(w, "tokenizer.ggml.model", "none", 4);
+        write_text(w, "tokenizer.ggml.model", "none");
     copy_keys(w);
 }
 
@@ -813,23 +814,17 @@ static int read_back(const Writer *w, const char *path) {
 
 /* The first pass. `path`: for messages. */
 static int write_head(Writer *w, const ModelFamily *family, const char *path) {
-    struct {
-        uint32_t magic, version;
-        uint64_t n_tensors, n_keys;
-    } start = {GGUF_MAGIC, GGUF_VERSION, 0, 0};
     w->family = family;
     w->header = header_of(w->model, family);
     w->status = 0;
-    w->n_keys = w->n_tensors = w->end = w->head.n = 0;
+    w->start.n_keys = w->start.n_tensors = w->end = w->head.n = 0;
     w->head.failed = false;
-    write_bytes(w, &start, sizeof start);
+    write_bytes(w, &w->start, sizeof w->start);
     write_metadata(w);
     write_tensors(w);
     if (w->status || w->head.failed)
         return -1;
-    start.n_tensors = w->n_tensors;
-    start.n_keys = w->n_keys;
-    memcpy(w->head.bytes, &start, sizeof start);
+    memcpy(w->head.bytes, &w->start, sizeof w->start);
     return read_back(w, path);
 }
 
@@ -873,8 +868,11 @@ static int write_file(Writer *w, const char *path) {
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
                      GgufForm form, const char *source, const char *path) {
-    Writer w = {
-        .model = model, .tokenizer = tokenizer, .source = source, .form = form};
+    Writer w = {.model = model,
+                .tokenizer = tokenizer,
+                .source = source,
+                .form = form,
+                .start = {GGUF_MAGIC, GGUF_VERSION, 0, 0}};
     size_t longest = 0; /* at least the elements of any row */
     for (PartSize size = 0; size < N_PART_SIZES; size++)
         longest += part_size(&model->config, size);

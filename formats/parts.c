@@ -92,17 +92,20 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
     }};
 
 int part_size(const Config *c, PartSize size) {
-    const int sizes[] = {
-        [SIZE_ONE] = 1,
-        [SIZE_DIM] = c->dim,
-        [SIZE_HIDDEN] = c->hidden_dim,
-        [SIZE_QUERIES] = c->n_heads * c->head_size,
-        [SIZE_KEYS] = c->n_kv_heads * c->head_size,
-        [SIZE_Q_NORM] = c->head_size * (c->wide_head_norms ? c->n_heads : 1),
-        [SIZE_K_NORM] = c->head_size * (c->wide_head_norms ? c->n_kv_heads : 1),
-        [SIZE_VOCAB] = c->vocab_size,
-        [SIZE_EXPERTS] = c->n_experts,
-        [SIZE_EXPERT_HIDDEN] = c->expert_dim};
+    const int queries = c->n_heads * c->head_size,
+              keys = c->n_kv_heads * c->head_size;
+    const int sizes[N_PART_SIZES] = {/* in the order of PartSize */
+                                     1,
+                                     c->dim,
+                                     c->hidden_dim,
+                                     queries,
+                                     keys,
+                                     c->wide_head_norms ? queries
+                                                        : c->head_size,
+                                     c->wide_head_norms ? keys : c->head_size,
+                                     c->vocab_size,
+                                     c->n_experts,
+                                     c->expert_dim};
     return sizes[size];
 }
 
@@ -137,9 +140,7 @@ Tensor *part_weight(const PartAt *at) {
 Tensor *part_multiplied(const PartAt *at) {
     Model *m = at->model;
     Tensor *w = part_weight(at);
-    if (w != &m->embedding)
-        return w;
-    return m->tied ? &m->output : NULL;
+    return w != &m->embedding ? w : m->tied ? &m->output : NULL;
 }
 
 const float *part_folded(const PartAt *at) {
