@@ -129,7 +129,7 @@ static Value part(Value s, size_t from, size_t to) {
 }
 
 static Value boolean(bool is_true) {
-    return (Value){.kind = is_true ? TRUE : FALSE, .number = is_true};
+    return (Value){.kind = FALSE + is_true, .number = is_true};
 }
 
 static Value integer(int64_t number) {
@@ -242,11 +242,10 @@ static Value take(size_t start) {
     return string(s, n);
 }
 
-/* A copy of a message with its marks; NULL: all are false. */
+/* A copy of a message with its marks. */
 static Value marked(const char *s, const bool *marks, size_t n) {
     write_bytes(s, n);
-    if (marks)
-        memcpy(text + MEMORY + n_text - n, marks, n);
+    memcpy(text + MEMORY + n_text - n, marks, n);
     return take(n_text - n);
 }
 
@@ -424,8 +423,7 @@ static Value apply(int op, Value a, Value b) {
 /* The call that runs: self|name(args), self.name(args), self is name(args), or
  * name(args). The key of a keyword argument is its name. `option` is of the row
  * in FUNCTIONS. */
-static Value self;
-static Value args;
+static Value self, args;
 static int option;
 
 static Value call_function(Value name, Value on, Value with, bool is_test);
@@ -626,7 +624,9 @@ static Value date(void) {
     char today[64];
     const Value format = concatenate(arg(0), undefined);
     work(sizeof today + format.n);
-    return marked(today, NULL, format_today(today, sizeof today, format.text));
+    return concatenate(
+        string(today, format_today(today, sizeof today, format.text)),
+        undefined);
 }
 
 static Value range(void) {
@@ -641,10 +641,10 @@ static Value range(void) {
     return list;
 }
 
-#define KIND(kind) (1 << (kind))
-#define LISTS      (KIND(UNDEFINED) | KIND(STRING) | KIND(LIST) | KIND(MAP))
-
-enum { N_GLOBAL = 4 };
+enum {
+    N_GLOBAL = 4,
+    LISTS = 1 << UNDEFINED | 1 << STRING | 1 << LIST | 1 << MAP
+};
 
 /* The first N_GLOBAL functions have no self, and their names are defined. Names
  * of tests begin with "?". */
@@ -679,15 +679,15 @@ static const struct {
     {"get", get, 0},
     {"selectattr", choose, false},
     {"rejectattr", choose, true},
-    {"?defined", is_of_kind, ~KIND(UNDEFINED)},
-    {"?undefined", is_of_kind, KIND(UNDEFINED)},
-    {"?none", is_of_kind, KIND(NONE)},
-    {"?string", is_of_kind, KIND(STRING)},
-    {"?mapping", is_of_kind, KIND(MAP)},
+    {"?defined", is_of_kind, ~(1 << UNDEFINED)},
+    {"?undefined", is_of_kind, 1 << UNDEFINED},
+    {"?none", is_of_kind, 1 << NONE},
+    {"?string", is_of_kind, 1 << STRING},
+    {"?mapping", is_of_kind, 1 << MAP},
     {"?iterable", is_of_kind, LISTS},
     {"?sequence", is_of_kind, LISTS},
-    {"?true", is_of_kind, KIND(TRUE)},
-    {"?false", is_of_kind, KIND(FALSE)},
+    {"?true", is_of_kind, 1 << TRUE},
+    {"?false", is_of_kind, 1 << FALSE},
     {"?equalto", is_equal, 0},
     {"?eq", is_equal, 0},
 };
@@ -1085,18 +1085,16 @@ static void run_for(void) {
     }
     const char *body = cursor;
     const Value loop = map_of(empty);
-    bool ends = false;
-    for (size_t i = 0; i < over.n && !ends; i++) {
+    for (size_t i = 0; i < over.n && !breaks; i++) {
         scope.variables.n = outer.variables.n;
         set_loop(loop.map, over, i);
         define(&scope.variables, "loop", loop);
         add(&scope.variables, name, over.items[i].key);
         cursor = body;
         run_block(true);
-        ends = breaks;
-        breaks = false;
         live = true;
     }
+    breaks &= !live; /* keeps that of a loop around text that does not run */
     scope = outer;
     if (!over.n)
         run_block(false);
@@ -1111,12 +1109,14 @@ static void run_set(void) {
     const Value name = read_name(),
                 member = accept(".") ? read_name() : undefined;
     const size_t start = n_text;
-    const bool has_block = !accept("=");
-    if (has_block) {
+    Value value;
+    if (accept("="))
+        value = expression();
+    else {
         run_block(true);
         expect("endset");
+        value = take(start);
     }
-    const Value value = has_block ? take(start) : expression();
     if (live && member.kind) {
         const Value space = get_variable(name);
         stop_if(space.kind != MAP, "sets a member of what is no namespace");
@@ -1236,7 +1236,7 @@ static Value message(const char *role, Value content) {
     define(&v, "role",
            strstr(" user assistant system tool developer ", role)
                ? constant(role)
-               : marked(role, NULL, strlen(role)));
+               : string_of(role));
     define(&v, "content", content);
     return map_of(v);
 }
@@ -1244,8 +1244,7 @@ static Value message(const char *role, Value content) {
 static Value messages_of(const JinjaInput *in) {
     Value list = empty;
     if (in->system)
-        push(&list,
-             message("system", marked(in->system, NULL, strlen(in->system))));
+        push(&list, message("system", string_of(in->system)));
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
         const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";

@@ -38,27 +38,28 @@ typedef struct {
  * oldest turns until they fill at most half of it. Returns 1 if the last
  * message alone does not fit. The caller frees all->ids. */
 static int render(Chat *c, int n_answer, Tokens *all) {
-    const int context = c->run->session.context, first = c->talk.first;
+    Conversation *talk = &c->talk;
+    const int context = c->run->session.context, first = talk->first;
     const Tokens *ids = &c->text.ids;
     for (int max = context - 1;; max = context / 2) {
-        int status = chat_template_render(&c->template, &c->run->tokenizer,
-                                          &c->talk, all);
+        int status =
+            chat_template_render(&c->template, &c->run->tokenizer, talk, all);
         for (int i = ids->n - n_answer; !status && i < ids->n; i++)
             status = tokens_add(all, ids->ids[i]);
         if (status)
             return status;
-        if (all->n <= max || c->talk.first == c->talk.n - 1)
+        if (all->n <= max || talk->first == talk->n - 1)
             break;
         do
-            c->talk.first++;
-        while (c->talk.first < c->talk.n - 1 &&
-               strcmp(c->talk.messages[c->talk.first].role, "user"));
+            talk->first++;
+        while (talk->first < talk->n - 1 &&
+               strcmp(talk->messages[talk->first].role, "user"));
         free(all->ids);
     }
-    if (c->talk.first > first)
+    if (talk->first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
-            context, (c->talk.first - first + 1) / 2);
+            context, (talk->first - first + 1) / 2);
     return all->n >= context;
 }
 
@@ -136,14 +137,15 @@ static int add_answer(Chat *c) {
 static int answer(Chat *c) {
     Run *run = c->run;
     Text *t = &c->text;
-    const JinjaText user = c->talk.messages[c->talk.n - 1];
+    Conversation *talk = &c->talk;
+    const JinjaText user = talk->messages[talk->n - 1];
     const int context = run->session.context;
     const double start = now();
     int status = prepare(c, 0);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
              context);
-        conversation_cut(&c->talk, c->talk.n - 1);
+        conversation_cut(talk, talk->n - 1);
     }
     if (status)
         return status < 0 ? -1 : 0;
@@ -160,8 +162,7 @@ static int answer(Chat *c) {
         note("the context of %d positions is full, and ends the answer",
              context);
     if (run->options->json && status >= 0)
-        status =
-            text_write_json(run, t, (c->talk.n + 1) / 2, user.text, user.n);
+        status = text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
     else
         stream_write(&run->out, "\n", 1);
     if (run->options->verbose)
@@ -212,6 +213,7 @@ static int load(const Chat *c, Conversation *talk, const char *path) {
 
 /* `replaces`: also a file that is no conversation. */
 static void save(const Chat *c, const char *path, bool replaces) {
+    const Conversation *talk = &c->talk;
     OutputFile file;
     Conversation old = {0};
     hold_messages(true);
@@ -227,13 +229,14 @@ static void save(const Chat *c, const char *path, bool replaces) {
     if (error || output_open(&file, path))
         return;
     fputc('[', file.stream);
-    if (c->talk.system)
-        write_message(file.stream, "", "system", c->talk.system,
-                      strlen(c->talk.system));
-    for (int i = 0; i < c->talk.n; i++)
-        write_message(file.stream, i || c->talk.system ? ",\n" : "",
-                      c->talk.messages[i].role, c->talk.messages[i].text,
-                      c->talk.messages[i].n);
+    if (talk->system)
+        write_message(file.stream, "", "system", talk->system,
+                      strlen(talk->system));
+    for (int i = 0; i < talk->n; i++) {
+        const JinjaText *m = &talk->messages[i];
+        write_message(file.stream, i || talk->system ? ",\n" : "", m->role,
+                      m->text, m->n);
+    }
     fputs("]\n", file.stream);
     output_close(&file, true);
 }
@@ -246,14 +249,15 @@ static const char help[] =
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
+    Conversation *talk = &c->talk;
     if (!strcmp(line, "/bye"))
         return 1;
     if (!strcmp(line, "/clear")) {
-        conversation_cut(&c->talk, 0);
+        conversation_cut(talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
-        load(c, &c->talk, line + 6);
-    } else if (!strcmp(line, "/regen") && conversation_is_answered(&c->talk)) {
-        conversation_cut(&c->talk, c->talk.n - 1);
+        load(c, talk, line + 6);
+    } else if (!strcmp(line, "/regen") && conversation_is_answered(talk)) {
+        conversation_cut(talk, talk->n - 1);
     } else {
         const bool replaces = !strncmp(line, "/save! ", 7);
         if (replaces || !strncmp(line, "/save ", 6))
@@ -262,8 +266,7 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         return 0;
     }
-    return c->talk.n &&
-                   (c->talk.continues || !conversation_is_answered(&c->talk))
+    return talk->n && (talk->continues || !conversation_is_answered(talk))
                ? answer(c)
                : 0;
 }

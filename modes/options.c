@@ -318,13 +318,12 @@ static const Option *find_option(const char *word, const char **value) {
     return matches == 1 ? found : NULL;
 }
 
-/* The options that replace what a model's files recommend. */
-static const char *const ADVISED[N_ADVICE] = {
-    [ADVICE_TEMPERATURE] = "--temperature",
-    [ADVICE_TOP_P] = "--top-p",
-    [ADVICE_TOP_K] = "--top-k",
-    [ADVICE_MIN_P] = "--min-p",
-    [ADVICE_REPEAT_PENALTY] = "--repeat-penalty"};
+/* The option that replaces what a model's files recommend: N_ADVICE rows from
+ * --temperature on, in the order of ADVICE_TEMPERATURE and so on. */
+static const Option *advised(int i) {
+    const char *unused;
+    return find_option("--temperature", &unused) + i;
+}
 
 /* Sets the options in argv, and the model; marks the options in
  * given[N_OPTIONS]. */
@@ -350,8 +349,7 @@ static int set_options(Options *o, bool *given, char **argv) {
             return bad_usage("option '%s' requires an argument; see --help",
                              word);
         given[option - OPTIONS] = true;
-        for (int i = 0; i < N_ADVICE; i++)
-            o->own_sampling |= !strcmp(name_of(option), ADVISED[i]);
+        o->own_sampling |= option >= advised(0) && option < advised(N_ADVICE);
         status = set_option(o, option, value);
     }
     return status;
@@ -380,9 +378,10 @@ int options_parse(Options *o, char **argv) {
                    .batch = 512,
                    .prompt_tokens = 256,
                    .seconds = 10,
-                   .threads = usual_threads()};
-    o->sampling =
-        (Sampling){.temperature = 1.0f, .top_p = 0.9f, .repeat_penalty = 1.0f};
+                   .threads = usual_threads(),
+                   .sampling = {.temperature = 1.0f,
+                                .top_p = 0.9f,
+                                .repeat_penalty = 1.0f}};
     int status = set_options(o, given, argv);
     if (status >= 0)
         return status;
@@ -409,24 +408,23 @@ int options_parse(Options *o, char **argv) {
     if (o->plain) { /* one thread, one token after the other */
         o->threads = o->batch = 1;
         o->kv = "f32";
-        o->lookup = o->lookup > 0 ? o->lookup : 0;
+        if (o->lookup < 0)
+            o->lookup = 0;
     }
     return -1;
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
     char taken[256] = "", text[32];
-    const char *unused;
     size_t n = 0;
     if (o->own_sampling || o->sampling_of || !(o->mode->bit & WRITES))
         return;
     print_failures_as_notes(true);
     for (int i = 0; i < N_ADVICE; i++) {
         snprintf(text, sizeof text, "%.7g", t->advice[i].value);
-        if (t->advice[i].given &&
-            set_option(o, find_option(ADVISED[i], &unused), text) < 0)
-            n += snprintf(taken + n, sizeof taken - n, " %s %s", ADVISED[i],
-                          text);
+        if (t->advice[i].given && set_option(o, advised(i), text) < 0)
+            n += snprintf(taken + n, sizeof taken - n, " %s %s",
+                          name_of(advised(i)), text);
     }
     print_failures_as_notes(false);
     if (n)

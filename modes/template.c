@@ -244,14 +244,12 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
 }
 
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
-    const char *name = o->template;
+    const char *own = t->chat_template.bytes,
+               *name = o->template || own ? o->template : BUILT_IN[0].name;
     size_t size;
-    *c = (ChatTemplate){
-        .path = o->model, .text = t->chat_template.bytes, .think = o->think};
-    if (!name && !c->text)
-        name = BUILT_IN[0].name;
-    if (name)
-        c->path = name, c->text = NULL;
+    *c = (ChatTemplate){.path = name ? name : o->model,
+                        .text = name ? NULL : own,
+                        .think = o->think};
     for (size_t i = 0; name && i < sizeof BUILT_IN / sizeof *BUILT_IN; i++)
         if (!strcmp(BUILT_IN[i].name, name))
             c->text = BUILT_IN[i].text;
