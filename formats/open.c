@@ -97,14 +97,13 @@ void model_close(Model *m) {
  * path[PATH_MAX]. */
 static bool find_tokenizer(char *path, const char *model_path) {
     const char *slash = strrchr(model_path, '/');
-    const bool folder = is_folder(model_path);
-    if (folder)
+    if (is_folder(model_path)) {
         snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
-    else
-        snprintf(path, PATH_MAX, "%.*stokenizer.bin",
-                 slash ? (int)(slash - model_path) + 1 : 0, model_path);
-    return file_exists(path) ||
-           (!folder && file_exists(strcpy(path, "tokenizer.bin")));
+        return file_exists(path);
+    }
+    snprintf(path, PATH_MAX, "%.*stokenizer.bin",
+             slash ? (int)(slash - model_path) + 1 : 0, model_path);
+    return file_exists(path) || file_exists(strcpy(path, "tokenizer.bin"));
 }
 
 int model_open_tokenizer(Tokenizer *t, const Model *model,
@@ -132,10 +131,10 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
     const bool optional =
         use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(optional);
-    const bool opened =
-        !(json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
+    const int status =
+        (json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
-    if (opened)
+    if (!status)
         return 1;
     *t = none;
     return optional ? 0 : -1;

@@ -153,22 +153,21 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
 }
 
 int safetensors_open(Safetensors *s, Model *m, const char *folder) {
-    static const char name[] = "model.safetensors";
     /* also of a file whose path is too long to exist */
     char path[PATH_MAX + 64];
     JsonFile index = {0};
     int status;
     *s = (Safetensors){0};
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
     if (file_exists(path))
-        status = add_shard(s, m, folder, name);
+        status = add_shard(s, m, folder, "model.safetensors");
     else if (file_exists(strcat(path, ".index.json")))
         status = json_open(&index, path) || add_shards(s, m, folder, &index);
     else
         status = fail(
-            "%s: is a directory without %s and its index; scripts/bin_to_safetensors.py converts PyTorch's "
-            "files",
-            folder, name);
+            "%s: is a directory without model.safetensors and its index; scripts/bin_to_safetensors.py converts "
+            "PyTorch's files",
+            folder);
     json_close(&index);
     return status ? -1 : sort_tensors(s->tensors, s->n_tensors);
 }

@@ -168,9 +168,9 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
               .x = x,
               .y = x + n,
               .r = x + 2 * n,
-              .norms = {{NORM_RMS, 1e-5f, gamma, NULL, 0},
+              .norms = {{NORM_RMS, 1e-5f, .gamma = gamma},
                         {NORM_LAYER, 1e-5f, gamma, beta, 0},
-                        {NORM_LAYER, 1e-5f, gamma, NULL, 0}}};
+                        {NORM_LAYER, 1e-5f, .gamma = gamma}}};
     for (size_t i = 0; i < 5 * n; i++) {
         /* repeated additions of r hardly change x */
         const float size = i / n == 2 ? 1e-6f : 1;
