@@ -337,10 +337,9 @@ static void read_rope(Reader *r) {
     const int missing = r->options & LONGROPE ? 4096 : r->header.config.context;
     /* of two, that of the model counts, unless each type of layer has its
      * own */
-    const Value outer = get(r, key);
-    const bool own = outer.kind <= VALUE_NULL || (local && rope == full);
+    const bool own = get(r, key).kind <= VALUE_NULL || (local && rope == full);
     const int original =
-        (int)value_integer(&r->origin, key, own ? get_in(r, rope, key) : outer,
+        (int)value_integer(&r->origin, key, get_in(r, own ? rope : NULL, key),
                            1, INT_MAX, missing);
     if (!r->origin.status)
         read_scaling(r, rope, original);
@@ -444,10 +443,9 @@ static int read_model(Reader *r) {
     if (r->origin.status)
         return -1;
     if (r->options & GEMMA) {
-        const Value scalar = get(r, "query_pre_attn_scalar");
+        static const char key[] = "query_pre_attn_scalar";
         h->config.attention_scale =
-            1 / sqrtf(value_float(&r->origin, "query_pre_attn_scalar", scalar,
-                                  256));
+            1 / sqrtf(value_float(&r->origin, key, get(r, key), 256));
     }
     read_layers(r);
     read_rope(r);

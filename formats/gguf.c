@@ -77,9 +77,8 @@ static void check_key(Reader *r, String key) {
             return;
         }
     if (!r->origin.status)
-        fail("%s: metadata key %s%.*s is not supported", r->origin.path,
-             r->origin.prefix, SHOWN(key));
-    r->origin.status = -1;
+        r->origin.status = fail("%s: metadata key %s%.*s is not supported",
+                                r->origin.path, r->origin.prefix, SHOWN(key));
 }
 
 /* Reads the scaling of RoPE. Without a type it is linear; the default factor is

@@ -129,10 +129,9 @@ Value gguf_element(const GgufValue *v, int i) {
         double f64;
     } bits = {0};
     copy_once(&bits, at, bytes);
-    if (v->type == GGUF_F32)
-        return (Value){VALUE_REAL, .real = bits.f32};
-    if (v->type == GGUF_F64)
-        return (Value){VALUE_REAL, .real = bits.f64};
+    const bool single = v->type == GGUF_F32;
+    if (single || v->type == GGUF_F64)
+        return (Value){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
     const int64_t integer = v->type == GGUF_I8    ? bits.i8
                             : v->type == GGUF_I16 ? bits.i16
                             : v->type == GGUF_I32 ? bits.i32
@@ -247,10 +246,10 @@ int gguf_open(Gguf *g, const char *path, File *file) {
     if (magic != GGUF_MAGIC || (version != 2 && version != 3))
         return fail("%s: GGUF version is %u, expected 2 or 3 (little-endian)",
                     path, version);
-    if (read_number(g, n_tensors) || read_number(g, n_values))
+    if (read_number(g, n_tensors) || read_number(g, n_values) ||
+        read_values(g, n_values))
         return -1;
-    return read_values(g, n_values) || read_tensors(g, file, n_tensors) ? -1
-                                                                        : 0;
+    return read_tensors(g, file, n_tensors);
 }
 
 void gguf_close(Gguf *g) {

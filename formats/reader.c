@@ -329,13 +329,9 @@ int reader_end(Reader *r) {
     if (rope->yarn.factor > 0 && !m->rope_factors)
         return -1;
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        /* the copy of a tied embedding */
-        const bool is_output = string_is(t->name, "lm_head.weight");
-        const bool is_unneeded =
-            (is_output && m->tied) ||
-            string_contains(t->name,
-                            ".rotary_emb.inv_freq"); /* RoPE's tables */
-        if (!t->used && !is_unneeded)
+        /* the copy of a tied embedding, RoPE's tables */
+        if (!t->used && !(m->tied && string_is(t->name, "lm_head.weight")) &&
+            !string_contains(t->name, ".rotary_emb.inv_freq"))
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));
     }

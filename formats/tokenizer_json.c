@@ -25,6 +25,9 @@ typedef struct {
     bool mixed;
 } Loader;
 
+/* Reads a value of the file, or the whole file. */
+typedef int Read(Loader *l, const Json *value);
+
 static int refuse(const Loader *l, const char *what, const Json *value,
                   const char *expected) {
     return fail("%s: %s is %.80s, expected %s", l->path, what,
@@ -106,33 +109,33 @@ static int read_added(Loader *l, const Json *added, const Json *given) {
     return 0;
 }
 
-/* The piece of any kind with this name; -1 if not found. */
-static int find_name(const Loader *l, const Json *name) {
+/* The piece of any kind with this name; `missing` if not found. */
+static int find_name(const Loader *l, const Json *name, int missing) {
     const Pieces *p = &l->t->pieces;
     /* written like an added token */
     if (json_has_kind(name, JSON_OBJECT))
         name = json_get(name, "content");
     if (!json_has_kind(name, JSON_STRING) || !name->length)
-        return -1;
+        return missing;
     for (int id = 0; id < p->n; id++)
         if (has_name(&p->list[id], name))
             return id;
-    return -1;
+    return missing;
 }
 
 /* ---- the model: merges -------------------------------------------------- */
 
 /* Reads a merge: "a b" in old files, ["a", "b"] in newer ones. */
 static int read_merge(Loader *l, const Json *merge) {
-    Tokenizer *t = l->t;
+    Pieces *p = &l->t->pieces;
     const Json *left = merge + 1, *right = merge + 2;
     if (merge->kind == JSON_STRING)
-        return merges_add(&t->pieces, l->path, merge->text, merge->length);
+        return merges_add(p, l->path, merge->text, merge->length);
     if (merge->kind != JSON_ARRAY || merge->length != 2 ||
         left->kind != JSON_STRING || right->kind != JSON_STRING)
         return refuse(l, "a merge", merge, "two pieces");
-    return merges_add_pair(&t->pieces, l->path, left->text, left->length,
-                           right->text, right->length);
+    return merges_add_pair(p, l->path, left->text, left->length, right->text,
+                           right->length);
 }
 
 static int check_model(const Loader *l, const Json *model) {
@@ -152,20 +155,20 @@ static int check_model(const Loader *l, const Json *model) {
 }
 
 static int read_merges(Loader *l, const Json *model) {
-    Tokenizer *t = l->t;
+    Pieces *p = &l->t->pieces;
     const Json *merges = json_get(model, "merges");
     if (!json_has_kind(merges, JSON_ARRAY))
         return refuse(l, "model.merges", merges, "a list");
-    t->pieces.unk = find_name(l, json_get(model, "unk_token"));
-    t->pieces.fuses_unknown = flag(model, "fuse_unk", false);
-    t->pieces.no_bytes = !flag(model, "byte_fallback", false);
-    t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
-    if (merges_begin(&t->pieces, merges->length))
+    p->unk = find_name(l, json_get(model, "unk_token"), -1);
+    p->fuses_unknown = flag(model, "fuse_unk", false);
+    p->no_bytes = !flag(model, "byte_fallback", false);
+    l->t->pretokenizer.whole_words = flag(model, "ignore_merges", false);
+    if (merges_begin(p, merges->length))
         return -1;
     JSON_EACH(merge, merges, JSON_ARRAY)
         if (read_merge(l, merge))
             return -1;
-    return merges_end(&t->pieces);
+    return merges_end(p);
 }
 
 /* ---- the normalizer and the pre-tokenizer ------------------------------- */
@@ -278,7 +281,7 @@ static int read_pretokenizer(Loader *l, const Json *p) {
 
 /* Reads one item, or a sequence of items. */
 static int read_each(Loader *l, const Json *value, const char *members,
-                     int (*read)(Loader *, const Json *)) {
+                     Read *read) {
     const Json *list = json_get(value, members);
     if (!json_is(json_get(value, "type"), "Sequence"))
         return read(l, value);
@@ -313,8 +316,7 @@ static int read_pipeline(Loader *l, const Json *root) {
 
 /* Reads which tokens are added before a text. */
 static int read_processor(Loader *l, const Json *processor) {
-    const Json *type = json_get(processor, "type"),
-               *single = json_get(processor, "single");
+    const Json *type = json_get(processor, "type");
     Tokenizer *t = l->t;
     /* the template's item for the text itself has been read */
     bool after = false;
@@ -324,14 +326,14 @@ static int read_processor(Loader *l, const Json *processor) {
     if (!json_is(type, "TemplateProcessing"))
         return refuse(l, "a post-processor", type,
                       "ByteLevel or TemplateProcessing");
-    JSON_EACH(item, single, JSON_ARRAY) {
+    JSON_EACH(item, json_get(processor, "single"), JSON_ARRAY) {
         const Json *token = json_get(item, "SpecialToken"),
                    *name = json_get(token, "id");
         after |= !token;
         l->adds_after |= token && after;
         if (after)
             continue;
-        const int id = find_name(l, name);
+        const int id = find_name(l, name, -1);
         if (id < 0 || t->n_before == MAX_BEFORE)
             return refuse(l, "a token of TemplateProcessing", name,
                           "a piece, and at most 4 before a text");
@@ -339,6 +341,40 @@ static int read_processor(Loader *l, const Json *processor) {
         t->bos = *t->before;
     }
     return 0;
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static int read_file(Tokenizer *t, const char *path, Read *read) {
+    Loader l = {.t = t, .path = path};
+    const int status =
+        json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
+    if (l.adds_after)
+        note("%s adds tokens after every text; norma does not", path);
+    json_close(&l.json);
+    return status;
+}
+
+/* Reads another file of the folder, if it exists, with `read`; a chat template
+ * if `read` is NULL. */
+static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
+                        Read *read) {
+    char path[PATH_MAX];
+    const char *slash = strrchr(sibling, '/');
+    if (snprintf(path, PATH_MAX, "%.*s%s",
+                 slash ? (int)(slash - sibling) + 1 : 0, sibling,
+                 name) >= PATH_MAX ||
+        !file_exists(path))
+        return 0;
+    if (read)
+        return read_file(t, path, read);
+    File file;
+    if (map_model_file(&file, path))
+        return -1;
+    const int status =
+        tokenizer_set_chat_template(t, (const char *)file.data, file.size);
+    file_unmap(&file);
+    return status;
 }
 
 /* ---- the other files of the folder --------------------------------------- */
@@ -350,12 +386,8 @@ static int read_processor(Loader *l, const Json *processor) {
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *template = json_get(root, "chat_template"), *text = template;
-    const int bos = find_name(l, json_get(root, "bos_token"));
-    const int eos = find_name(l, json_get(root, "eos_token"));
-    if (bos >= 0)
-        t->bos = bos;
-    if (eos >= 0)
-        t->eos = eos;
+    t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
+    t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
     JSON_EACH(v, template, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
@@ -390,9 +422,6 @@ static int read_generation(Loader *l, const Json *root) {
     return read_ends(l, root);
 }
 
-static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
-                        int (*read)(Loader *, const Json *));
-
 /* Reads the added tokens of tokenizer_config.json, whose flags count. The
  * pieces own the text of the file. */
 static int read_decoder(Loader *l, const Json *root) {
@@ -408,12 +437,11 @@ static int read_decoder(Loader *l, const Json *root) {
 }
 
 static int read_root(Loader *l, const Json *root) {
-    const Json *model = json_get(root, "model"),
-               *added = json_get(root, "added_tokens");
+    const Json *model = json_get(root, "model");
     if (check_model(l, model) || read_pipeline(l, root) ||
         read_vocabulary(l, json_get(model, "vocab")))
         return -1;
-    JSON_EACH(v, added, JSON_ARRAY)
+    JSON_EACH(v, json_get(root, "added_tokens"), JSON_ARRAY)
         if (read_added(l, v, json_get(v, "id")))
             return -1;
     if (read_sibling(l->t, l->path, "tokenizer_config.json", read_decoder))
@@ -426,39 +454,6 @@ static int read_root(Loader *l, const Json *root) {
         return -1;
     return read_each(l, json_get(root, "post_processor"), "processors",
                      read_processor);
-}
-
-static int read_file(Tokenizer *t, const char *path,
-                     int (*read)(Loader *, const Json *)) {
-    Loader l = {.t = t, .path = path};
-    const int status =
-        json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
-    if (l.adds_after)
-        note("%s adds tokens after every text; norma does not", path);
-    json_close(&l.json);
-    return status;
-}
-
-/* Reads another file of the folder, if it exists, with `read`; a chat template
- * if `read` is NULL. */
-static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
-                        int (*read)(Loader *, const Json *)) {
-    char path[PATH_MAX];
-    const char *slash = strrchr(sibling, '/');
-    if (snprintf(path, PATH_MAX, "%.*s%s",
-                 slash ? (int)(slash - sibling) + 1 : 0, sibling,
-                 name) >= PATH_MAX ||
-        !file_exists(path))
-        return 0;
-    if (read)
-        return read_file(t, path, read);
-    File file;
-    if (map_model_file(&file, path))
-        return -1;
-    const int status =
-        tokenizer_set_chat_template(t, (const char *)file.data, file.size);
-    file_unmap(&file);
-    return status;
 }
 
 int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
