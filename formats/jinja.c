@@ -1241,10 +1241,12 @@ static Value message(const char *role, Value content) {
     return map_of(v);
 }
 
-static Value messages_of(const JinjaInput *in) {
-    Value list = empty;
+static void define_variables(const JinjaInput *in) {
+    Value *v = &scope.variables, messages = empty;
+    for (int i = 0; i < N_GLOBAL; i++)
+        define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
     if (in->system)
-        push(&list, message("system", string_of(in->system)));
+        push(&messages, message("system", string_of(in->system)));
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
         const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
@@ -1252,16 +1254,9 @@ static Value messages_of(const JinjaInput *in) {
                           m->n && *m->text == ' ';
         const Value content =
             marked(m->text + drop, m->marks + drop, m->n - drop);
-        push(&list, message(role, content));
+        push(&messages, message(role, content));
     }
-    return list;
-}
-
-static void define_variables(const JinjaInput *in) {
-    Value *v = &scope.variables;
-    for (int i = 0; i < N_GLOBAL; i++)
-        define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
-    define(v, "messages", messages_of(in));
+    define(v, "messages", messages);
     define(v, "bos_token", own(in->bos, in->n_bos));
     define(v, "eos_token", own(in->eos, in->n_eos));
     define(v, "add_generation_prompt", boolean(in->opens_answer));

@@ -92,18 +92,6 @@ static int prepare(Chat *c, int n_answer) {
     return status;
 }
 
-/* Generates until the answer ends or the context is full. */
-static int generate(Chat *c) {
-    const bool json = c->run->options->json;
-    Text *t = &c->text;
-    int more;
-    text_limit(t, c->run->options->steps);
-    while ((more = texts_pass(c->run, &t, 1)) > 0)
-        if (!json && text_show(c->run, t))
-            return -1;
-    return more;
-}
-
 /* Adds the answer, or the rest of one, to the conversation. The special pieces
  * in it keep their meaning. */
 static int add_answer(Chat *c) {
@@ -136,6 +124,7 @@ static int add_answer(Chat *c) {
 /* Answers the last turn. Returns -1 on failure. */
 static int answer(Chat *c) {
     Run *run = c->run;
+    const Options *o = run->options;
     Text *t = &c->text;
     Conversation *talk = &c->talk;
     const JinjaText user = talk->messages[talk->n - 1];
@@ -153,19 +142,24 @@ static int answer(Chat *c) {
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
     stream_open(&run->out, stdout);
-    do
-        status = generate(c);
-    while (!status && t->ended == LENGTH && t->max == context &&
-           t->ids.n - t->n_prompt != run->options->steps &&
-           !(status = prepare(c, t->ids.n - t->n_prompt)));
+    do { /* until the answer ends, or the context is full */
+        text_limit(t, o->steps);
+        while ((status = texts_pass(run, &t, 1)) > 0)
+            if (!o->json && text_show(run, t)) {
+                status = -1;
+                break;
+            }
+    } while (!status && t->ended == LENGTH && t->max == context &&
+             t->ids.n - t->n_prompt != o->steps &&
+             !(status = prepare(c, t->ids.n - t->n_prompt)));
     if (status > 0)
         note("the context of %d positions is full, and ends the answer",
              context);
-    if (run->options->json && status >= 0)
+    if (o->json && status >= 0)
         status = text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
     else
         stream_write(&run->out, "\n", 1);
-    if (run->options->verbose)
+    if (o->verbose)
         fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
                 t->ids.n, t->ids.n - t->n_prompt, now() - start);
     if (on_terminal(stdin))

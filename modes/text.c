@@ -114,19 +114,20 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
 /* Searches the bytes that are not clear for stop strings and for a beginning of
  * one at their end. Cuts the text at a stop string. */
 static void find_stop(const Options *o, Text *t) {
-    size_t clear = t->bytes.n;
-    for (size_t at = t->n_clear; at < t->bytes.n; at++)
+    Buffer *b = &t->bytes;
+    size_t clear = b->n;
+    for (size_t at = t->n_clear; at < b->n; at++)
         for (int i = 0; i < o->n_stops; i++) {
-            const size_t size = strlen(o->stops[i]), left = t->bytes.n - at;
-            if (memcmp(t->bytes.bytes + at, o->stops[i], smaller(size, left)))
+            const size_t size = strlen(o->stops[i]), left = b->n - at;
+            if (memcmp(b->bytes + at, o->stops[i], smaller(size, left)))
                 continue;
             clear = smaller(clear, at);
             if (size > left)
                 continue;
-            t->bytes.n = at;
+            b->n = at;
             t->ended = STOP;
         }
-    t->n_clear = smaller(clear, t->bytes.n);
+    t->n_clear = smaller(clear, b->n);
 }
 
 int text_decode(const Run *run, Text *t) {
@@ -183,15 +184,6 @@ static int sample(const Run *run, Text *t, const float *logits) {
 
 /* ---- a pass ------------------------------------------------------------- */
 
-/* On a terminal, shows after the cursor how many tokens of prompts are left. 0
- * removes it. */
-static void show_left(Run *run, int left) {
-    if ((left || run->shows_left) && on_terminal(stderr))
-        fprintf(stderr,
-                left ? "\0337 [prompt tokens left: %d] \0338" : "\033[J", left);
-    run->shows_left = left;
-}
-
 int texts_pass(Run *run, Text *const *texts, int n) {
     Buffer *steps = &run->steps;
     int left = 0;
@@ -211,7 +203,10 @@ int texts_pass(Run *run, Text *const *texts, int n) {
         return interrupted ? 0 : -1;
     tune(&run->tuning, n_steps);
     run_piece(run, n_steps);
-    show_left(run, left);
+    if ((left || run->shows_left) && on_terminal(stderr)) /* at the cursor */
+        fprintf(stderr,
+                left ? "\0337 [prompt tokens left: %d] \0338" : "\033[J", left);
+    run->shows_left = left;
     for (int i = 0; i < n; i++) {
         Text *t = texts[i];
         if (!t)
