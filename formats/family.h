@@ -79,9 +79,9 @@ typedef struct {
     int options;      /* of config.json */
     double rope_base; /* config.json's defaults from here on */
     int context;
+    float eps;     /* 0: 1e-6 */
     int head_size; /* 0: dim / n_heads */
     int n_heads;   /* with half as many KV heads; 0: no default */
-    float eps;     /* 0: 1e-6 */
     int window;
     /* share of a head that rotates; 0: the whole head, and no option changes
      * it */

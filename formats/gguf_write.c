@@ -165,12 +165,6 @@ static float to_float(Writer *w, const char *name, double x) {
     return value;
 }
 
-static void write_float(Writer *w, const char *key, double x) {
-    const float value = to_float(w, key, x);
-    begin_value(w, key, GGUF_F32);
-    write_bytes(w, &value, sizeof value);
-}
-
 /* ---- the tokenizer ------------------------------------------------------ */
 
 /* Fills in the rules and the scores. With merge rules, a piece's score is minus
@@ -618,8 +612,11 @@ static void write_key(Writer *w, const Key *key) {
     const double x = number(key, &w->header);
     if (key->kind <= KEY_INTEGER)
         write_int(w, name, (int)x);
-    else
-        write_float(w, name, key->divides ? 1 / x : x);
+    else {
+        const float value = to_float(w, name, key->divides ? 1 / x : x);
+        begin_value(w, name, GGUF_F32);
+        write_bytes(w, &value, sizeof value);
+    }
 }
 
 /* Copies the keys of the given file that are not written yet, as they stand
