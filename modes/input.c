@@ -6,6 +6,7 @@
  */
 #include "modes/input.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 #include <errno.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 /* Reads the next line into in->line[*size], without its newline. Returns as
  * input_read(). */
 static int next_line(Messages *in, size_t *size) {
+    const bool first = !in->line;
     errno = 0;
     const ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
     if (n < 0)
@@ -25,7 +27,9 @@ static int next_line(Messages *in, size_t *size) {
                    : 1;
     *size = (size_t)n - (in->line[n - 1] == '\n');
     *size -= *size && in->line[*size - 1] == '\r';
-    return interrupted ? 1 : 0;
+    return interrupted ? 1
+           : first     ? text_begin("standard input", in->line, size)
+                       : 0;
 }
 
 /* Removes the marks of a paste from a line. Returns whether a paste goes on in

@@ -321,7 +321,7 @@ static void headers_are_checked(void) {
     check_int(&image, 37, -4, "group_size is -4");
     check_int(
         &image, 37, 8,
-        "group_size is 8, expected a divisor of dim = 64 and hidden_dim = 172");
+        "group_size is 8, expected a divisor of dim = 64 and hidden_dim = 172, such as 4");
     check_int(&image, 37, 43, "group_size is 43");
     check_int(&image, 37, 2, "its header needs");
     image.bytes[36] = 2;

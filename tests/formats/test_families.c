@@ -874,6 +874,94 @@ static void text_models_of_multimodal_folders(void) {
     }
 }
 
+/* A base model's tensors have no "model." in their names. */
+static void names_of_base_models(void) {
+    static const char *const names[] = {"olmo2", "gemma3_270m", "qwen2_moe",
+                                        "phi4"};
+    for (int i = 0; i < 4; i++) {
+        CHECK(!open_golden(names[i]), "no %s in tests/golden/families",
+              names[i]);
+        for (FolderPart *p = family.parts; p < family.parts + family.n_parts;
+             p++)
+            if (!strncmp(p->name, "model.", 6))
+                memmove(p->name, p->name + 6, sizeof p->name - 6);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "cannot write");
+        check_opening(names[i], "names of a base model", NULL);
+        family_close(&family);
+    }
+}
+
+/* Makes a family deeper by copies of its layer 0. */
+static void add_layers(int first, int end) {
+    static const char prefix[] = "model.layers.0.";
+    const int n = family.n_parts;
+    int n_copied = 0;
+    for (int i = 0; i < n; i++)
+        n_copied += !strncmp(family.parts[i].name, prefix, sizeof prefix - 1);
+    family.parts =
+        realloc(family.parts,
+                (size_t)(n + (end - first) * n_copied) * sizeof *family.parts);
+    for (int l = first; l < end; l++)
+        for (int i = 0; i < n; i++) {
+            const FolderPart *from = &family.parts[i];
+            if (strncmp(from->name, prefix, sizeof prefix - 1) != 0)
+                continue;
+            FolderPart *to = &family.parts[family.n_parts++];
+            char name[sizeof to->name];
+            *to = *from;
+            snprintf(name, sizeof name, "model.layers.%d.%s", l,
+                     from->name + sizeof prefix - 1);
+            memcpy(to->name, name, sizeof name);
+            to->values = malloc(from->count * sizeof *to->values);
+            if (!to->values)
+                abort();
+            memcpy(to->values, from->values, from->count * sizeof *to->values);
+        }
+}
+
+/* Without layer_types the layers 0, 2, ... of Qwen 2 MoE below
+ * max_window_layers have the window: layer_types of transformers'
+ * Qwen2MoeConfig. */
+static void windows_of_qwen2_moe(void) {
+    static const struct {
+        const char *old, *new, *sliding; /* [5]: s if the layer has it */
+    } cases[] = {
+        {"\"max_window_layers\": 21", "\"max_window_layers\": 21", "sfsfs"},
+        {"  \"max_window_layers\": 21,\n", "", "sfsfs"}, /* 28 */
+        {"\"max_window_layers\": 21", "\"max_window_layers\": 3", "sfsff"},
+        {"\"max_window_layers\": 21", "\"max_window_layers\": 2", "sffff"},
+        {"\"max_window_layers\": 21", "\"max_window_layers\": 1", "sffff"},
+        {"\"max_window_layers\": 21", "\"max_window_layers\": 0", "fffff"},
+        {"\"use_sliding_window\": true", "\"use_sliding_window\": false",
+         "fffff"},
+        {"\"max_window_layers\": 21",
+         "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
+         "\"full_attention\", \"sliding_attention\"]",
+         "fsffs"},
+    };
+    char path[512];
+    snprintf(path, sizeof path, "%s/config.json", folder());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Model m;
+        CHECK(!open_golden("qwen2_moe"), "no qwen2_moe");
+        add_layers(2, 5);
+        CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
+              "cannot write");
+        replace_in_file(path, "\"num_hidden_layers\": 2",
+                        "\"num_hidden_layers\": 5");
+        replace_in_file(path, "\"use_sliding_window\": false",
+                        "\"use_sliding_window\": true");
+        replace_in_file(path, cases[i].old, cases[i].new);
+        CHECK(!open_folder(&m), "case %zu: %s", i, stderr_text());
+        for (int l = 0; l < 5; l++)
+            CHECK(m.layers[l].window == (cases[i].sliding[l] == 's' ? 32 : 0),
+                  "case %zu: window %d in layer %d", i, m.layers[l].window, l);
+        model_close(&m);
+        family_close(&family);
+    }
+}
+
 /* ---- the suite ---------------------------------------------------------- */
 
 static int current;
@@ -914,4 +1002,6 @@ void suite_families(void) {
     TEST(missing_keys_have_their_defaults);
     TEST(longrope_ends_at_its_original_context);
     TEST(text_models_of_multimodal_folders);
+    TEST(names_of_base_models);
+    TEST(windows_of_qwen2_moe);
 }

@@ -284,6 +284,11 @@ static bool open_changed(Model *m, int i, const char *old, const char *new) {
  * for head_dim 16 and max_position_embeddings 4096, and MiniMind's
  * precompute_freqs_cis. */
 static void rope_matches_transformers(void) {
+#define LONGROPE_SHORT                                                         \
+    {                                                                          \
+        1.0, 0.3011693, 0.09090909, 0.02635231, 0.007692308, 0.002108185,      \
+            0.0005714286, 0.0001581139                                         \
+    }
     static const struct {
         int model;
         const char *options;
@@ -326,6 +331,35 @@ static void rope_matches_transformers(void) {
          1,
          {1.0, 0.3162278, 0.1, 0.03162278, 0.01, 0.003162278, 0.001,
           0.0003162278}},
+        /* the original context of the model counts before that of RoPE */
+        {0,
+         "\"original_max_position_embeddings\": 256, \"rope_scaling\": {\"type\": \"yarn\", "
+         "\"factor\": 16, \"original_max_position_embeddings\": 1024}",
+         1.2772588722239782,
+         {1.0, 0.2421119, 0.053125, 0.009388013, 0.000625, 0.0001976424,
+          6.25e-05, 1.976424e-05}},
+        {0,
+         "\"original_max_position_embeddings\": 1024, \"rope_parameters\": {\"rope_type\": \"yarn\", "
+         "\"factor\": 4, \"original_max_position_embeddings\": 64}",
+         1.138629436111989,
+         {1.0, 0.3162278, 0.08125, 0.01976424, 0.004375, 0.0007905695, 0.00025,
+          7.905695e-05}},
+        {0,
+         "\"original_max_position_embeddings\": 256, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
+         "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}",
+         1,
+         {1.0, 0.3162278, 0.1, 0.006613107, 0.00125, 0.0003952847, 0.000125,
+          3.952847e-05}},
+        {0,
+         "\"original_max_position_embeddings\": 256, \"rope_scaling\": {\"type\": \"longrope\", "
+         "\"short_factor\": [1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.75, 2.0], "
+         "\"long_factor\": [2.0, 2.1, 2.2, 2.4, 2.6, 3.0, 3.5, 4.0], \"original_max_position_embeddings\": 2048}",
+         1.224744871391589, LONGROPE_SHORT},
+        {0,
+         "\"rope_scaling\": {\"type\": \"longrope\", "
+         "\"short_factor\": [1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.75, 2.0], "
+         "\"long_factor\": [2.0, 2.1, 2.2, 2.4, 2.6, 3.0, 3.5, 4.0], \"original_max_position_embeddings\": 2048}",
+         1.044465935734187, LONGROPE_SHORT},
         {4,
          "\"inference_rope_scaling\": false",
          1,
@@ -423,7 +457,7 @@ static void options_are_applied_or_refused_by_name(void) {
          "quantization_config is 'awq'"},
         {0, "\"rope_theta\"",
          "\"rope_scaling\": {\"type\": \"longrope\"}, \"rope_theta\"",
-         ": type is 'longrope'"},
+         "short_factor is missing, expected a list"},
         {0, "\"rope_theta\"",
          "\"rope_scaling\": {\"type\": \"linear\"}, \"rope_theta\"",
          "factor is missing"},
@@ -485,8 +519,8 @@ static void options_are_applied_or_refused_by_name(void) {
 
 /* A small folder whose model.safetensors has one more tensor. Returns whether
  * it opens. */
-static bool open_with_tensor(const char *name, const char *shape,
-                             size_t bytes_of) {
+static bool open_with_tensor(const char *dtype, const char *name,
+                             const char *shape, size_t bytes_of) {
     size_t size;
     char entry[160];
     Model m;
@@ -498,8 +532,8 @@ static bool open_with_tensor(const char *name, const char *shape,
     const size_t end = sizeof header + header, data = size - end;
     const int n = snprintf(
         entry, sizeof entry,
-        ", \"%s\": {\"dtype\": \"F32\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}}",
-        name, shape, data, data + bytes_of);
+        ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}}",
+        name, dtype, shape, data, data + bytes_of);
     size_t last = end;
     while (bytes[last - 1] != '}')
         last--;
@@ -538,11 +572,86 @@ static void stored_inv_freq_is_ignored(void) {
                  {"a.inv_freq", false},
                  {"model.layers.0.self_attn.other", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bool opens = open_with_tensor(cases[i].name, "2", 8);
+        const bool opens = open_with_tensor("F32", cases[i].name, "2", 8);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens,
               stderr_text());
         CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s",
               cases[i].name, stderr_text());
+    }
+}
+
+/* A tensor of a type that weights do not have is not judged, unless a weight
+ * has it. */
+static void buffers_that_are_no_weights_are_ignored(void) {
+    static const struct {
+        const char *dtype, *shape;
+        size_t bytes;
+        bool opens;
+    } cases[] = {{"I64", "1", 8, true},  {"I64", "", 8, true},
+                 {"I32", "2", 8, true},  {"U8", "2, 4", 8, true},
+                 {"BOOL", "8", 8, true}, {"F64", "1", 8, true},
+                 {"F32", "2", 8, false}, {"BF16", "4", 8, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool opens =
+            open_with_tensor(cases[i].dtype, "model.layers.0.position_ids",
+                             cases[i].shape, cases[i].bytes);
+        CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].dtype,
+              opens, stderr_text());
+        CHECK(opens || strstr(stderr_text(), "position_ids is not supported"),
+              "%s: %s", cases[i].dtype, stderr_text());
+    }
+    static const char key[] = "\"model.norm.weight\": {\"dtype\": \"F";
+    Model m;
+    size_t size;
+    CHECK(!make_folder(0), "no folder");
+    char *bytes = load(in_folder("model.safetensors"), &size),
+         *at = memmem(bytes, size, key, sizeof key - 1);
+    CHECK(at, "no %s", key);
+    at[sizeof key - 2] = 'I';
+    save(in_folder("model.safetensors"), bytes, size);
+    free(bytes);
+    stderr_hide();
+    const int status = model_open(&m, folder()), lines = stderr_show();
+    CHECK(status == -1 && lines == 1 &&
+              strstr(stderr_text(), "model.norm.weight is [0, 0, 0], expected"),
+          "a weight of integers: %s", stderr_text());
+    remove_folder();
+}
+
+/* Opens the folder and computes logits. */
+static bool run_tied(bool expected_tied) {
+    Model m;
+    if (model_open(&m, folder()))
+        return false;
+    const bool tied = m.tied;
+    const int status = run(&m, 3, logits);
+    model_close(&m);
+    return !status && tied == expected_tied;
+}
+
+/* A stored output counts although config.json ties it to the embedding, unless
+ * it is a copy of the embedding. */
+static void a_stored_output_that_differs_counts(void) {
+    static const char untied[] = "\"tie_word_embeddings\": false",
+                      tied[] = "\"tie_word_embeddings\": true";
+    for (int copy = 0; copy < 2; copy++) {
+        Model m;
+        CHECK(!write_gguf(0, temporary("same.gguf")) &&
+                  !model_open(&m, temporary("same.gguf")),
+              "no model");
+        const Tensor output = m.output;
+        m.output = copy ? m.embedding : output;
+        const int status = folder_write(&m, folder(), &MODELS[0].form);
+        m.output = output;
+        model_close(&m);
+        CHECK(!status && run_tied(false), "an untied model does not run");
+        memcpy(expected, logits, sizeof expected);
+        replace_in_file(in_folder("config.json"), untied, tied);
+        CHECK(run_tied(copy), "copy %d: another output", copy);
+        CHECK(!memcmp(logits, expected,
+                      3 * (size_t)MODELS[0].m->vocab_size * sizeof *logits),
+              "copy %d: other logits", copy);
+        remove_folder();
     }
 }
 
@@ -554,7 +663,8 @@ static void columns_without_rows_take_no_memory(void) {
     const pid_t pid = fork();
     if (pid == 0) {
         setrlimit(RLIMIT_AS, &limit);
-        _exit(!open_with_tensor("a.rotary_emb.inv_freq", "0, 2147483647", 0));
+        _exit(!open_with_tensor("F32", "a.rotary_emb.inv_freq", "0, 2147483647",
+                                0));
     }
     waitpid(pid, &state, 0);
     CHECK(state == 0, "does not open: %d", state);
@@ -1240,6 +1350,8 @@ void suite_folder(void) {
     TEST(rope_matches_transformers);
     TEST(options_are_applied_or_refused_by_name);
     TEST(stored_inv_freq_is_ignored);
+    TEST(buffers_that_are_no_weights_are_ignored);
+    TEST(a_stored_output_that_differs_counts);
     TEST(columns_without_rows_take_no_memory);
     TEST(the_context_has_a_default);
     TEST(windows_of_each_layer);

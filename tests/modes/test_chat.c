@@ -73,6 +73,37 @@ static void a_paste_is_one_message(void) {
           "%s", err);
 }
 
+/* Lines of Windows' editors are the same messages: no byte order mark, no CR,
+ * no message in an empty line. UTF-16 is refused. */
+static void piped_lines_may_come_from_windows(void) {
+    static const char *const forms[] = {
+        "One cat.\nTwo\n", "One cat.\r\nTwo\r\n", "One cat.\r\n\r\nTwo\r",
+        "\xef\xbb\xbfOne cat.\nTwo\n",
+        "\xef\xbb\xbf"
+        "One cat.\r\n\r\nTwo\r\n"};
+    static char answers[1 << 12], prompts[1 << 13];
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 5; i++) {
+        setup.input = forms[i];
+        CHECK_RUN("%s -m chat --template llama-2 -n 12 -s 3 --verbose-prompt",
+                  model);
+        if (i == 0) {
+            snprintf(answers, sizeof answers, "%.4000s", out);
+            snprintf(prompts, sizeof prompts, "%.8000s", err);
+        }
+        CHECK(*answers && strstr(err, " cat"), "'%s', %s", out, err);
+        CHECK(!strcmp(out, answers), "form %d: '%s', expected '%s'", i, out,
+              answers);
+        CHECK(!strcmp(err, prompts), "form %d: %s, expected %s", i, err,
+              prompts);
+    }
+    setup.input = "\xff\xfeHi\n";
+    CHECK(run("%s -m chat --template llama-2 -n 12", model) == 1 &&
+              one_line(err) &&
+              strstr(err, "standard input: is UTF-16, expected UTF-8"),
+          "status %d, %s", status, err);
+}
+
 /* A file continues the conversation that it was saved from, and an answer to
  * its last message follows. */
 static void conversations_are_saved_and_loaded(void) {
@@ -461,6 +492,7 @@ void suite_chat(void) {
     if (test_fast())
         return;
     TEST(a_paste_is_one_message);
+    TEST(piped_lines_may_come_from_windows);
     TEST(conversations_are_saved_and_loaded);
     TEST(saving_replaces_no_other_file);
     TEST(a_begun_answer_goes_on);

@@ -281,6 +281,51 @@ static void steps_may_end_in_the_prompt(void) {
     }
 }
 
+/* A byte order mark is no part of a text, in any text that is read; UTF-16 is
+ * refused by name. */
+static void texts_begin_after_a_byte_order_mark(void) {
+    static const struct {
+        const char *name, *text, *arguments;
+    } cases[] = {
+        {"bom.txt", "Once upon", "-t 0 -n 8 -f"},
+        {"bom.txt", "Once upon", "-m tokenize -f"},
+        {"bom.txt", "Once upon a time", "-m perplexity -f"},
+        {"bom.txt", "Once upon\nA dog\n", "-s 3 -n 8 --prompts"},
+        {"bom.jsonl", "{\"prompt\": \"Once upon\"}\n{\"prompt\": \"A\"}\n",
+         "-s 3 -n 8 --prompts"},
+        {"bom.jsonl", "{\"prompt\": \"Once upon\"}\n",
+         "-s 3 -n 8 -m chat --template llama-2 --prompts"},
+    };
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static char plain[1 << 14];
+        char bytes[128];
+        write_file(cases[i].name, cases[i].text);
+        CHECK_RUN("%s %s %s", model, cases[i].arguments, cases[i].name);
+        snprintf(plain, sizeof plain, "%.16000s", out);
+        CHECK(*plain, "no output");
+        snprintf(bytes, sizeof bytes, "\xef\xbb\xbf%s", cases[i].text);
+        write_file(cases[i].name, bytes);
+        CHECK_RUN("%s %s %s", model, cases[i].arguments, cases[i].name);
+        CHECK(!strcmp(out, plain), "%s: '%s', expected '%s'",
+              cases[i].arguments, out, plain);
+        if (strstr(cases[i].name, ".txt")) {
+            setup.input = bytes;
+            CHECK_RUN("%s %s -", model, cases[i].arguments);
+            CHECK(!strcmp(out, plain), "%s -: '%s', expected '%s'",
+                  cases[i].arguments, out, plain);
+        }
+        for (int big = 0; big < 2; big++) {
+            char arguments[2 * PATH_MAX + 64];
+            snprintf(bytes, sizeof bytes, "%sA", big ? "\xfe\xff" : "\xff\xfe");
+            write_file(cases[i].name, bytes);
+            snprintf(arguments, sizeof arguments, "%s %s %s", model,
+                     cases[i].arguments, cases[i].name);
+            check_refused(1, "is UTF-16, expected UTF-8", arguments);
+        }
+    }
+}
+
 /* ---- prompts that cannot run, and other mistakes ------------------------ */
 
 /* Invalid lines between two valid ones. */
@@ -691,6 +736,7 @@ void suite_texts(void) {
     TEST(standard_input_has_prompts);
     TEST(windows_keep_what_samples_need);
     TEST(steps_may_end_in_the_prompt);
+    TEST(texts_begin_after_a_byte_order_mark);
     TEST(bad_lines_are_reported_and_skipped);
     TEST(many_bad_lines_are_counted);
     TEST(texts_that_end_at_once_take_no_memory);

@@ -59,10 +59,11 @@ static void trained_tokenizers_match_the_library(void) {
 }
 
 /* The patterns of some families, from the table. */
-#define LLAMA_3 named("dbrx")->steps[0]
-#define QWEN_2  named("qwen2")->steps[0]
-#define GPT_4O  named("gpt-4o")->steps[0]
-#define TEKKEN  named("tekken")->steps[0]
+#define LLAMA_3    named("dbrx")->steps[0]
+#define QWEN_2     named("qwen2")->steps[0]
+#define GPT_4O     named("gpt-4o")->steps[0]
+#define TEKKEN     named("tekken")->steps[0]
+#define SEED_CODER named("seed-coder")->steps[0]
 
 static const Pretokenizer *named(const char *name) {
     for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
@@ -753,6 +754,171 @@ static void normalized_special_tokens_match_after_a_space(void) {
         free(tokens.ids);
     }
     tokenizer_close(&t);
+}
+
+/* A text and its tokens. */
+typedef struct {
+    const char *text;
+    int n, ids[8];
+} TextTokens;
+
+/* Opens a folder with this tokenizer.json and encodes texts; `before`: with the
+ * tokens before a text. */
+static void check_tokens(const char *json, bool before, const TextTokens *cases,
+                         int n) {
+    Tokenizer t;
+    CHECK(!open_files(&t, json, NULL, NULL), "%s", stderr_text());
+    for (int i = 0; i < n; i++) {
+        Tokens tokens;
+        CHECK(!tokenizer_encode(&t, cases[i].text, strlen(cases[i].text),
+                                before, &tokens),
+              "does not encode");
+        CHECK(tokens.n == cases[i].n && !memcmp(tokens.ids, cases[i].ids,
+                                                (size_t)tokens.n * sizeof(int)),
+              "'%s' in %s: %d tokens, the first is %d", cases[i].text, json,
+              tokens.n, tokens.n ? *tokens.ids : -1);
+        free(tokens.ids);
+    }
+    tokenizer_close(&t);
+}
+
+/* Without byte_fallback a character without a piece is the unknown token, or
+ * nothing, although the vocabulary has byte pieces. Tokens of Hugging Face's
+ * tokenizers library. */
+static void byte_pieces_need_byte_fallback(void) {
+    static const struct {
+        const char *options[2]; /* the same tokens with each */
+        TextTokens texts[3];
+    } cases[] = {
+        {{"", "\"byte_fallback\":false,\"fuse_unk\":true,"},
+         {{"aX\xc3\xa9"
+           "b",
+           1,
+           {2}},
+          {"\xe2\x82\xac"
+           "ab",
+           1,
+           {2}},
+          {"X\xc3\xa9\xe2\x82\xac", 0, {0}}}},
+        {{"\"unk_token\":\"<s>\",",
+          "\"byte_fallback\":false,\"unk_token\":\"<s>\","},
+         {{"aX\xc3\xa9"
+           "b",
+           4,
+           {0, 3, 3, 1}},
+          {"\xe2\x82\xac"
+           "ab",
+           2,
+           {3, 2}},
+          {"X\xc3\xa9\xe2\x82\xac", 3, {3, 3, 3}}}},
+        {{"\"unk_token\":\"<s>\",\"fuse_unk\":true,",
+          "\"byte_fallback\":null,\"unk_token\":\"<s>\",\"fuse_unk\":true,"},
+         {{"aX\xc3\xa9"
+           "b",
+           3,
+           {0, 3, 1}},
+          {"\xe2\x82\xac"
+           "ab",
+           2,
+           {3, 2}},
+          {"X\xc3\xa9\xe2\x82\xac", 1, {3}}}},
+        {{"\"byte_fallback\":true,",
+          "\"byte_fallback\":true,\"fuse_unk\":true,"},
+         {{"aX\xc3\xa9"
+           "b",
+           5,
+           {0, 6, 4, 5, 1}},
+          {"\xe2\x82\xac"
+           "ab",
+           1,
+           {2}},
+          {"X\xc3\xa9\xe2\x82\xac", 3, {6, 4, 5}}}},
+        {{"\"byte_fallback\":true,\"unk_token\":\"<s>\",",
+          "\"byte_fallback\":true,\"unk_token\":\"<s>\",\"fuse_unk\":true,"},
+         {{"aX\xc3\xa9"
+           "b",
+           5,
+           {0, 6, 4, 5, 1}},
+          {"\xe2\x82\xac"
+           "ab",
+           2,
+           {3, 2}},
+          {"X\xc3\xa9\xe2\x82\xac", 4, {6, 4, 5, 3}}}},
+    };
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        char json[512];
+        snprintf(
+            json, sizeof json,
+            "{\"model\":{%s\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3,\"<0xC3>\":4,\"<0xA9>\":5,"
+            "\"<0x58>\":6},\"merges\":[\"a b\"]}}",
+            cases[i / 2].options[i % 2]);
+        check_tokens(json, false, cases[i / 2].texts, 3);
+    }
+}
+
+/* A token with single_word does not match beside a letter, a mark, a digit or
+ * a connector. Tokens of Hugging Face's tokenizers library. */
+static void single_words_stand_alone(void) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"<t>\",\"single_word\":%s}],\"model\":{\"vocab\":{"
+        "\"a\":0,\"b\":1,\"ab\":2,\"<s>\":3,\"<\":5,\"t\":6,\">\":7},\"merges\":[\"a b\"]}}";
+    static const TextTokens alone[] = {
+        {"<t>", 1, {4}},
+        {"a <t> b", 3, {0, 4, 1}},
+        {"-<t>-", 1, {4}},
+        {"<t><t>", 2, {4, 4}},
+        {"<t> <t>", 2, {4, 4}},
+        {"a<t>", 4, {0, 5, 6, 7}},
+        {"<t>b", 4, {5, 6, 7, 1}},
+        {"_<t>", 3, {5, 6, 7}},
+        {"1<t>", 3, {5, 6, 7}},
+        {"\xc3\xa9<t>", 3, {5, 6, 7}},
+        {"<t>\xc3\xa9", 3, {5, 6, 7}},
+        {"\xd9\xa1<t>", 3, {5, 6, 7}},
+        {"<t>\xcc\x81"
+         "a",
+         4,
+         {5, 6, 7, 0}},
+        {"\xe2\x82\xac<t>\xe4\xb8\x80", 3, {5, 6, 7}},
+        {"a<t>\n<t>", 5, {0, 5, 6, 7, 4}},
+    };
+    static const TextTokens anywhere[] = {{"a<t>", 2, {0, 4}},
+                                          {"<t>\xc3\xa9", 1, {4}}};
+    char text[512];
+    snprintf(text, sizeof text, json, "true");
+    check_tokens(text, false, alone, sizeof alone / sizeof *alone);
+    snprintf(text, sizeof text, json, "false");
+    check_tokens(text, false, anywhere, 2);
+}
+
+/* The post-processor may add up to four tokens before a text; the first is
+ * BOS. */
+static void several_tokens_precede_a_text(void) {
+    static const TextTokens with[] = {{"a", 3, {3, 1, 0}}, {"", 2, {3, 1}}};
+    static const TextTokens without[] = {{"a", 1, {0}}, {"", 0, {0}}};
+    char json[1024], list[512] = "";
+    Tokenizer t;
+    for (int n = 1; n <= 5; n++) {
+        snprintf(list + strlen(list), sizeof list - strlen(list),
+                 "{\"SpecialToken\":{\"id\":\"%s\"}},", n == 2 ? "b" : "<s>");
+        snprintf(
+            json, sizeof json,
+            "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[%s{\"Sequence\":{\"id\":"
+            "\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[3]},\"b\":{\"ids\":[1]}}},\"model\":{%s}}",
+            list, PIECES);
+        const int status_ = open_files(&t, json, NULL, NULL);
+        CHECK(n < 5 ? !status_ : strstr(stderr_text(), "at most 4") != NULL,
+              "%d tokens: %s", n, stderr_text());
+        if (status_)
+            continue;
+        CHECK(t.n_before == n && t.bos == 3, "%d tokens, BOS %d", t.n_before,
+              t.bos);
+        tokenizer_close(&t);
+        if (n == 2) {
+            check_tokens(json, true, with, 2);
+            check_tokens(json, false, without, 2);
+        }
+    }
 }
 
 /* Merges as "a b" and as ["a", "b"] are equivalent. */
@@ -1471,6 +1637,13 @@ static void texts_are_cut(void) {
         {{LLAMA_3}, "\ta  \t1", "\ta|  |\t|1"},
         {{LLAMA_3}, "\na\n", "\n|a|\n"},
         {{QWEN_2}, "123 a", "1|2|3| a"},
+        /* as Hugging Face's library cuts them */
+        {{SEED_CODER},
+         "a!\n\nb (42)  don'T\n",
+         "a|!|\n\n|b| (|4|2|)| | don|'T|\n"},
+        {{SEED_CODER},
+         " {\r\n\t}; \n 1\xc2\xb2 \xc3\xa9!\n",
+         " {|\r\n|\t|};| \n| |1|\xc2\xb2| \xc3\xa9|!|\n"},
         {{PATTERN_DIGIT}, "ab 12 c3", "ab |1|2| c|3"},
         {{"\\p{N}{1,3}"}, "1234567a", "123|456|7|a"},
         {{PATTERN_DIGITS}, "1234567a12", "1234567|a|12"},
@@ -2070,6 +2243,9 @@ void suite_bpe(void) {
     TEST(default_values_are_accepted);
     TEST(added_tokens_match_by_their_options);
     TEST(normalized_special_tokens_match_after_a_space);
+    TEST(byte_pieces_need_byte_fallback);
+    TEST(single_words_stand_alone);
+    TEST(several_tokens_precede_a_text);
     TEST(merges_have_two_notations);
     TEST(tokenizer_config_sets_bos_and_eos);
     TEST(tokenizer_config_adds_tokens);
