@@ -89,8 +89,7 @@ int kv_reserve(KvCache *kv, int n, int max) {
         return 0;
     for (KvLayer *l = kv->layers; l < kv->layers + kv->n_layers; l++) {
         const int room = layer_room(l, blocks);
-        if (room < min_blocks)
-            min_blocks = room;
+        min_blocks = min_int(min_blocks, room);
         if (room > l->blocks && copy_layer(l, kv, l, room))
             return -1;
     }

@@ -23,8 +23,7 @@ int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
 void sampler_close(Sampler *s) {
     free(s->candidates);
     free(s->p);
-    s->candidates = NULL;
-    s->p = NULL;
+    *s = (Sampler){0};
 }
 
 void sampler_accept(Sampler *s, int token) {
@@ -67,14 +66,13 @@ static int argmax(const float *v, int n) {
 /* Divides the logit of each distinct recent token by the repeat penalty;
  * negative logits are multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
-    const int n =
-        s->n_recent < REPEAT_WINDOW ? (int)s->n_recent : REPEAT_WINDOW;
+    const int n = (int)smaller(s->n_recent, REPEAT_WINDOW);
     for (int i = 0; i < n; i++) {
-        bool seen = false;
-        for (int j = 0; j < i; j++)
-            seen |= s->recent[j] == s->recent[i];
+        int first = 0;
+        while (s->recent[first] != s->recent[i])
+            first++;
         float *logit = &s->p[s->recent[i]];
-        if (!seen)
+        if (first == i)
             *logit = *logit > 0 ? *logit / s->options.repeat_penalty
                                 : *logit * s->options.repeat_penalty;
     }

@@ -78,9 +78,7 @@ int file_map(File *file, const char *path) {
     *file = (File){0};
     /* do not wait for the writer of a FIFO */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return fail("%s: %s", path, strerror(errno));
-    const char *error = fstat(fd, &st) ? strerror(errno)
+    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno)
                         : S_ISDIR(st.st_mode)
                             ? "is a directory, expected a file"
                         : !S_ISREG(st.st_mode) ? "is not a regular file"
@@ -95,7 +93,8 @@ int file_map(File *file, const char *path) {
     sparse = !error && st.st_blocks < st.st_size / 1024 &&
              lseek(fd, 0, SEEK_HOLE) < st.st_size;
 #endif
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     if (error)
         return fail("%s: %s", path, error);
     *file = (File){data, (size_t)st.st_size, sparse, 0};
@@ -225,9 +224,10 @@ int output_open(OutputFile *out, const char *path) {
 int output_close(OutputFile *out, bool keep) {
     FILE *const stream = out->stream;
     const bool moves = keep && out->temporary;
-    const bool written = !fflush(stream) && !ferror(stream) &&
-                         (!moves || !fsync(fileno(stream)));
-    const char *error = written ? NULL : strerror(errno);
+    const char *error =
+        fflush(stream) || ferror(stream) || (moves && fsync(fileno(stream)))
+            ? strerror(errno)
+            : NULL;
     if (fclose(stream) && !error)
         error = strerror(errno);
     if (moves && !error && rename(out->temporary, out->real))

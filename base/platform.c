@@ -101,12 +101,10 @@ bool find_line(const char *folder, const char *name, const char *key,
 }
 
 const char *processor_name(void) {
-    static char name[PATH_MAX];
-    *name = '\0';
+    static char name[PATH_MAX]; /* "" if unknown */
 #ifdef __APPLE__
     size_t room = sizeof name;
-    if (sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0))
-        *name = '\0';
+    sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0);
 #else
     find_line("/proc", "cpuinfo", "model name\t: ", name);
 #endif

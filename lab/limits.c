@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "kernels/simd.h"
-#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 

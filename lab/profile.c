@@ -61,7 +61,7 @@ static void mark(Probe *probe, int layer, Site site) {
     if (site == SITE_WAIT && omp_get_num_threads() == 1)
         return;
     const uint64_t all = nanoseconds() - track->last,
-                   ticks = all < p->reading ? 0 : all - p->reading;
+                   ticks = all - smaller(all, p->reading);
     if (thread == 0 ||
         site != SITE_START) { /* other threads were idle before the start */
         const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
@@ -191,9 +191,7 @@ uint64_t ticks_of_reading(void) {
         const uint64_t start = nanoseconds();
         for (int n = 1; n < 100; n++)
             nanoseconds();
-        const uint64_t ticks = nanoseconds() - start;
-        if (ticks < min)
-            min = ticks;
+        min = smaller(min, nanoseconds() - start);
     }
     return min / 100;
 }
@@ -257,14 +255,12 @@ static double quantile(const uint32_t *histogram, double q) {
     return 0;
 }
 
-/* Seconds that other programs took from the first thread at a site. A call is
- * long if it takes more than 8 times the median and 1 us, per token; its time
- * above the median is lost. With fewer than 8 calls the median is over all
- * layers. */
-static double lost_at(const Profile *p, Phase phase, int place) {
-    const Record *r = &p->records[phase * p->n_places + place];
-    const Histogram *of_phase = &p->histograms[phase * p->n_places];
-    const uint32_t *calls = of_phase[place];
+/* Seconds that other programs took from the first thread at a place, given its
+ * record and histogram. A call is long if it takes more than 8 times the median
+ * and 1 us, per token; its time above the median is lost. With fewer than 8
+ * calls the median is over all layers. */
+static double lost_at(const Profile *p, int place, const Record *r,
+                      const Histogram *calls) {
     Histogram all = {0};
     /* sum over calls of nanoseconds per token; a long call counts as the
      * median */
@@ -272,27 +268,27 @@ static double lost_at(const Profile *p, Phase phase, int place) {
     bool lost = false;
     for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
         for (int b = 0; b < BUCKETS; b++)
-            all[b] += of_phase[i][b];
-    const double median = 1e3 * quantile(r->calls < 8 ? all : calls, 0.5);
+            all[b] += calls[i - place][b];
+    const double median = 1e3 * quantile(r->calls < 8 ? all : *calls, 0.5);
     for (int b = 0; b < BUCKETS; b++) {
         const double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
         const bool is_long = middle > 8 * median + 1000;
-        usual += calls[b] * (is_long ? median : middle);
-        lost = lost || (is_long && calls[b]);
+        usual += (*calls)[b] * (is_long ? median : middle);
+        lost = lost || (is_long && (*calls)[b]);
     }
     return lost ? r->seconds - 1e-9 * usual * r->tokens / r->calls : 0;
 }
 
 SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
-    const uint32_t *calls = p->histograms[phase * p->n_places + place];
+    const Histogram *calls = &p->histograms[phase * p->n_places + place];
     const int layer = place / N_SITES - 1;
     SiteRow row = {
         .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
         .site = place % N_SITES,
         .record = *r,
-        .median = quantile(calls, 0.5),
-        .p95 = quantile(calls, 0.95)};
+        .median = quantile(*calls, 0.5),
+        .p95 = quantile(*calls, 0.95)};
     Record *sum = &row.record;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {
@@ -312,7 +308,7 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
     }
     if (is_work(row.site)) {
         const double all = sum->seconds;
-        row.lost = lost_at(p, phase, place);
+        row.lost = lost_at(p, place, sum, calls);
         sum->seconds -= row.lost;
         row.work = all > 0 ? sum->seconds * (1 + others / all) : others;
     }

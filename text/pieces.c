@@ -7,7 +7,6 @@
  */
 #include "text/pieces.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/order.h"
 #include "base/utf8.h"
 #include "text/pretokenize.h"
@@ -36,26 +35,16 @@ int pieces_find(const Pieces *p, const char *s, size_t n) {
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
-/* Of two pieces with the same text, the first stays. */
-void pieces_add_name(Pieces *p, int id) {
-    const Piece *piece = &p->list[id];
-    int32_t *slot = find_slot(p, piece->text, piece->length);
-    if (*slot < 0)
-        *slot = id;
-    if (piece->length > p->max_length)
-        p->max_length = piece->length;
-}
-
 /* ---- pieces that match as a whole --------------------------------------- */
 
 /* By text, then by id. */
 static int compare_texts(const void *a, const void *b) {
-    const Piece *const x = *(const Piece *const *)a, *const y = *(
-                                                         const Piece *const *)b;
-    const int order = memcmp(x->text, y->text, smaller(x->length, y->length));
-    if (order || x->length != y->length)
-        return order ? order : x->length - y->length;
-    return (int)(x - y);
+    const Piece *const *first = a, *const *second = b;
+    const Piece *x = *first, *y = *second;
+    int order = memcmp(x->text, y->text, smaller(x->length, y->length));
+    if (!order)
+        order = x->length - y->length;
+    return order ? order : (int)(x - y);
 }
 
 /* Byte i of a piece; -1 after its end. */
@@ -90,11 +79,6 @@ size_t pieces_skip(const Pieces *pieces, int id, const char *text, size_t size,
 
 /* ---- building ----------------------------------------------------------- */
 
-static void clear_names(Pieces *p) {
-    memset(p->slots, 0xff, (p->mask + 1) * sizeof *p->slots);
-    p->max_length = 0;
-}
-
 int pieces_open(Pieces *p, int n) {
     size_t size = 16;
     while (size < 2 * (size_t)n)
@@ -107,7 +91,6 @@ int pieces_open(Pieces *p, int n) {
         p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->mask = size - 1;
     p->n = n;
-    clear_names(p);
     return 0;
 }
 
@@ -144,15 +127,22 @@ static void index_bytes(Pieces *p) {
 }
 
 int pieces_index(Pieces *p) {
-    clear_names(p);
+    memset(p->slots, 0xff, (p->mask + 1) * sizeof *p->slots);
+    p->max_length = 0;
     p->n_matched = 0;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
         const PieceKind kind = piece->kind;
         if (isnan(piece->score))
             return fail("score of piece %d is not a number", id);
-        if (kind == PIECE_TEXT || kind == PIECE_BYTE || piece->also_merged)
-            pieces_add_name(p, id);
+        if (kind == PIECE_TEXT || kind == PIECE_BYTE || piece->also_merged) {
+            /* of two pieces with the same text, the first stays */
+            int32_t *slot = find_slot(p, piece->text, piece->length);
+            if (*slot < 0)
+                *slot = id;
+            if (piece->length > p->max_length)
+                p->max_length = piece->length;
+        }
         if (!piece->length || (kind != PIECE_USER && kind != PIECE_SPECIAL))
             continue;
         if (piece->length > MAX_MATCHED_BYTES)

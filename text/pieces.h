@@ -87,10 +87,6 @@ void pieces_close(Pieces *p);
  * message on failure. */
 int pieces_index(Pieces *p);
 
-/* Makes pieces_find() find a piece of one of the first three kinds, until
- * pieces_index(). */
-void pieces_add_name(Pieces *p, int id);
-
 /* The first piece with text s[n] that merging can produce; -1 if not found. */
 int pieces_find(const Pieces *p, const char *s, size_t n);
 

@@ -231,13 +231,14 @@ static const char *read_element(const char *p, Character c, bool *found) {
     /* by CharacterClass */
     static const char names[][3] = {"",   "M",  "N", "", "Lo",
                                     "Lu", "Ll", "P", "S"};
-    if (*p == '\\' && p[1] == 'p') {
+    const char escape = *p == '\\' ? p[1] : '\0';
+    if (escape == 'p') {
         const size_t n = strcspn(p, "}");
         *found |= !strncmp(names[c.class], p + 3, n - 3);
         return p + n + 1;
     }
-    if (*p == '\\' && (p[1] == 's' || p[1] == 'S')) {
-        *found |= (c.class == SPACE) == (p[1] == 's');
+    if (escape == 's' || escape == 'S') {
+        *found |= (c.class == SPACE) == (escape == 's');
         return p + 2;
     }
     const uint32_t first = read_character(&p);
