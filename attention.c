@@ -22,6 +22,7 @@
  * not on their division into chunks.
  * Tests: attention, plain, invariance.
  */
+#include "base/memory.h"
 #include "kernels/attend.h"
 #include "kernels/input.h"
 #include "kernels/matmul.h"
@@ -58,8 +59,8 @@ static int heads_of(const Session *s, const Tensor *w) {
  * reads the part of the cache that it wrote, so no barrier is needed between
  * projection and attention. */
 static bool has_own_groups(const Session *s, const Layer *layer) {
-    const bool divides = heads_of(s, &layer->wk) % omp_get_num_threads() == 0;
-    return divides && !s->model->config.wide_head_norms;
+    return heads_of(s, &layer->wk) % omp_get_num_threads() == 0 &&
+           !s->model->config.wide_head_norms;
 }
 
 /* Computes the calling thread's heads of a projection. Without own groups all
@@ -164,7 +165,7 @@ static void attend_queries(const Session *s, const Layer *layer,
                  .cap = c->attention_cap};
     for (int k = 0; k < count; k++) {
         /* of 3 queries, the last is computed twice */
-        const int i = first + (k < n ? k : n - 1), t = i / group,
+        const int i = first + min_int(k, n - 1), t = i / group,
                   pos = span->pos + t;
         const size_t step = span->first + t, h = head * group + i % group;
         const size_t at = first_row + (step * c->n_heads + h) * c->head_size;
@@ -195,11 +196,9 @@ static void attend_all(const Session *s, const Layer *layer) {
         for (int head = 0; head < kv_heads; head++)
             for (int first = 0; first < span->n * group;
                  first += KV_QUERIES, task++) {
-                const int left = span->n * group - first;
-                const int n = left < KV_QUERIES ? left : KV_QUERIES;
-                int owner = task % threads;
-                if (own)
-                    owner = head * threads / kv_heads;
+                const int n = min_int(span->n * group - first, KV_QUERIES);
+                const int owner =
+                    own ? head * threads / kv_heads : task % threads;
                 if (owner == thread)
                     attend_queries(s, layer, span, head, first, n);
             }

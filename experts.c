@@ -128,8 +128,8 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const UsedExpert *end = c->used + c->n_used;
     for (const UsedExpert *e = c->used; e < end; e++) {
         const size_t at = e->first * (size_t)tensor_all_rows(&m->gate);
-        const int row = each_thread_computes(n) ? 0 : e->first;
-        const Input rows = input_from(&in, row);
+        const Input rows =
+            input_from(&in, each_thread_computes(n) ? 0 : e->first);
         mlp_gate_up(s, &m[e->expert], c->gate + at, c->up + at, &rows, e->n);
     }
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,

@@ -64,9 +64,9 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
             matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
             const size_t at = t * hidden_dim + first;
-            float weight = 1;
-            if (m->weight.data) /* of a shared expert: the sigmoid */
-                weight = 1 / (1 + expf(-s->chunk.shared[t]));
+            /* of a shared expert: the sigmoid */
+            const float weight =
+                m->weight.data ? 1 / (1 + expf(-s->chunk.shared[t])) : 1;
             activate(activation, gate + at, up ? up + at : NULL, weight, count);
         }
     }

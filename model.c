@@ -186,8 +186,8 @@ static int chunk_threads(const Session *s, int n) {
     const size_t layers = s->model->config.n_layers + 1;
     if (n == 1 && s->decode_threads)
         return s->decode_threads;
-    const bool is_small = s->model->decode_bytes / layers < worth_sharing / n;
-    return is_small ? 1 : s->n_threads;
+    return s->model->decode_bytes / layers < worth_sharing / n ? 1
+                                                               : s->n_threads;
 }
 
 /* Whether a step directly follows the one before it in the same sequence. */
@@ -212,24 +212,18 @@ static void begin_chunk(Chunk *c, const Step *steps, int n) {
     }
 }
 
-/* Returns -1 and prints a message if positions [0, end) exceed the context. */
-static int check_context(const Session *s, int end) {
-    const bool whole = s->context == s->model->config.context;
-    const char *reason = whole ? s->model->ended_by : NULL;
-    if (end <= s->context)
-        return 0;
-    return fail("%d positions do not fit in a context of %d%s%s", end,
-                s->context, reason ? ": " : "", reason ? reason : "");
-}
-
 /* Checks the steps and updates n_ran of their sequences. -1 and a message if a
  * step cannot run. */
 static int admit(Session *s, const Step *steps, int n) {
     int end = 0;
     for (int t = 0; t < n; t++)
         end = steps[t].pos >= end ? steps[t].pos + 1 : end;
-    if (check_context(s, end))
-        return -1;
+    if (end > s->context) {
+        const bool whole = s->context == s->model->config.context;
+        const char *reason = whole ? s->model->ended_by : NULL;
+        return fail("%d positions do not fit in a context of %d%s%s", end,
+                    s->context, reason ? ": " : "", reason ? reason : "");
+    }
     for (int t = 0; t < n; t++) {
         const int pos = steps[t].pos, number = steps[t].sequence;
         if (session_reserve(s, number + 1))

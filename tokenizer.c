@@ -84,14 +84,6 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw) {
                        encode_word, e);
 }
 
-/* The start of the white space directly before s, at or after `start`. */
-static const char *space_before(const char *s, const char *start) {
-    for (size_t n; s > start; s -= n)
-        if (n = utf8_before(s, start), !is_white_space(utf8_read(s - n, n, &n)))
-            break;
-    return s;
-}
-
 /* Encodes text as user-defined and special pieces and the stretches between
  * them. `raw`: use the pieces that match raw text, else those that match
  * normalized text. */
@@ -109,10 +101,11 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
         if (skipped)
             continue;
         const Piece *p = &e->t->pieces.list[id];
-        const size_t end =
-            p->strips_left
-                ? (size_t)(space_before(text + at, text + from) - text)
-                : at - p->after_space;
+        size_t end = at - p->after_space;
+        for (size_t n; p->strips_left && end > from; end -= n)
+            if (n = utf8_before(text + end, text + from),
+                !is_white_space(utf8_read(text + end - n, n, &n)))
+                break;
         if (encode_between(e, text + from, end - from, raw) ||
             tokens_add(e->out, id))
             return -1;

@@ -69,7 +69,7 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
     /* the kernel reads only the beginning of a longer range ahead */
     const size_t step = soon ? 1 << 17 : end - first;
     for (uintptr_t at = first; at < end; at += step) /* may fail */
-        advise_pages((void *)at, end - at < step ? end - at : step,
+        advise_pages((void *)at, smaller(end - at, step),
                      soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 

@@ -9,9 +9,8 @@
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
                       size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
-        const int row = panel * LANES + j;
-        rows[j] =
-            data + (size_t)(row < w->rows ? row : w->rows - 1) * row_bytes;
+        const int row = min_int(panel * LANES + j, w->rows - 1);
+        rows[j] = data + (size_t)row * row_bytes;
     }
 }
 

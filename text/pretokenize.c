@@ -200,10 +200,8 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
         else
             to = write_character(z, to, code);
     }
-    if (list) {
-        order_marks(list, n_list);
-        n_list = compose(list, n_list);
-    }
+    order_marks(list, n_list);
+    n_list = compose(list, n_list);
     for (size_t i = 0; i < n_list; i++)
         to = write_character(z, to, list[i].code);
     free(list);
