@@ -183,26 +183,24 @@ static void write_message(FILE *out, const char *before, const char *role,
     fputc('}', out);
 }
 
-/* Replaces a conversation with that of a file. Returns -1 and a message on
+/* Replaces a conversation with that of a file. Returns false and a message on
  * failure. */
-static int load(const Chat *c, Conversation *talk, const char *path) {
+static bool load(const Chat *c, Conversation *talk, const char *path) {
     JsonFile json;
     if (json_open(&json, path))
-        return -1;
+        return false;
     Conversation read = {.system = c->run->options->system};
     Tokens tokens = {0};
-    const int status = conversation_read(&read, path, json.values) ||
-                               (read.n && chat_template_render(
-                                              &c->template, &c->run->tokenizer,
-                                              &read, &tokens))
-                           ? -1
-                           : 0;
+    const bool valid =
+        !conversation_read(&read, path, json.values) &&
+        (!read.n || !chat_template_render(&c->template, &c->run->tokenizer,
+                                          &read, &tokens));
     free(tokens.ids);
-    conversation_close(status ? &read : talk);
-    if (!status)
+    conversation_close(valid ? talk : &read);
+    if (valid)
         *talk = read;
     json_close(&json);
-    return status;
+    return valid;
 }
 
 /* `replaces`: also a file that is no conversation. */
@@ -213,7 +211,7 @@ static void save(const Chat *c, const char *path, bool replaces) {
     hold_messages(true);
     const char *error = is_input(path)
                             ? "is an input of this run; name another file"
-                        : !replaces && file_exists(path) && load(c, &old, path)
+                        : !replaces && file_exists(path) && !load(c, &old, path)
                             ? "is no conversation; /save! replaces it"
                             : NULL;
     hold_messages(false);

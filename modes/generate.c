@@ -286,14 +286,12 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     int status = open_generation(&g, template) || generate(&g) ? -1 : 0;
     if (g.n_written < g.n_samples && sample_at(&g, g.n_written)->begun)
         stream_write(&run->out, "\n", 1);
-    if (stream_close(&run->out))
-        status = -1;
+    status |= stream_close(&run->out);
     for (int i = g.n_written; i < g.n_samples; i++)
         drop_sample(&g, i);
     if (!status && (g.many ? g.n_read : g.n_ran))
         show_statistics(&g);
-    if (prompts_report(&g.prompts))
-        status = -1;
+    status |= prompts_report(&g.prompts);
     prompts_close(&g.prompts);
     free(g.samples);
     return status;

@@ -355,22 +355,6 @@ static int set_options(Options *o, bool *given, char **argv) {
     return status;
 }
 
-/* Rejects options that the mode does not accept. For -y in mode generate, which
- * llama2.c ignores, there is only a note. */
-static int check_modes(const Mode *mode, const bool *given) {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const Option *option = &OPTIONS[i];
-        if (!given[i] || option->modes & mode->bit)
-            continue;
-        if (option->usage[1] != 'y' || mode->bit != IN_generate)
-            return bad_usage("%s works in %s, not in %s", name_of(option),
-                             mode_names(option->modes), mode->name);
-        note("%s works in %s; ignored", name_of(option),
-             mode_names(option->modes));
-    }
-    return -1;
-}
-
 int options_parse(Options *o, char **argv) {
     bool given[N_OPTIONS] = {false};
     *o = (Options){.steps = -1,
@@ -382,13 +366,22 @@ int options_parse(Options *o, char **argv) {
                    .sampling = {.temperature = 1.0f,
                                 .top_p = 0.9f,
                                 .repeat_penalty = 1.0f}};
-    int status = set_options(o, given, argv);
+    const int status = set_options(o, given, argv);
     if (status >= 0)
         return status;
     if (!(o->mode = find_mode(o->mode_name)))
         return EXIT_BAD_USAGE;
-    if ((status = check_modes(o->mode, given)) >= 0)
-        return status;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const Option *option = &OPTIONS[i];
+        if (!given[i] || option->modes & o->mode->bit)
+            continue;
+        /* llama2.c ignores -y in mode generate */
+        if (option->usage[1] != 'y' || o->mode->bit != IN_generate)
+            return bad_usage("%s works in %s, not in %s", name_of(option),
+                             mode_names(option->modes), o->mode->name);
+        note("%s works in %s; ignored", name_of(option),
+             mode_names(option->modes));
+    }
     if (o->profile && !profile_format(o->profile))
         return bad_usage(
             "--profile is '%s', expected a name that ends in .csv or .html",

@@ -143,13 +143,12 @@ static int read_message(Conversation *c, const char *where,
 
 int conversation_read(Conversation *c, const char *where,
                       const Json *messages) {
-    const Json *m = json_members(messages, JSON_ARRAY);
-    if (!m)
-        return fail("%s: contains no list of messages", where);
-    int status = 0;
-    for (; m && !status; m = m->next)
-        status = read_message(c, where, m);
-    return status;
+    JSON_EACH(m, messages, JSON_ARRAY)
+        if (read_message(c, where, m))
+            return -1;
+    return json_members(messages, JSON_ARRAY)
+               ? 0
+               : fail("%s: contains no list of messages", where);
 }
 
 /* ---- rendering ---------------------------------------------------------- */
