@@ -23,7 +23,8 @@ int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
 void sampler_close(Sampler *s) {
     free(s->candidates);
     free(s->p);
-    *s = (Sampler){0};
+    s->candidates = NULL;
+    s->p = NULL;
 }
 
 void sampler_accept(Sampler *s, int token) {
