@@ -265,29 +265,6 @@ static int command(Chat *c, const char *line) {
 
 /* ---- the mode ----------------------------------------------------------- */
 
-/* Takes the messages of standard input. */
-static int converse(Chat *c) {
-    Messages in = {0};
-    const bool typed = on_terminal(stdin);
-    int status = 0;
-    if (typed)
-        fputs(help, stderr);
-    while (!status && !interrupted) {
-        char *message;
-        size_t size;
-        if ((status = input_read(&in, &message, &size)))
-            break;
-        if (strlen(message) < size)
-            note("ignored: a message with a zero byte");
-        else if (typed && *message == '/')
-            status = command(c, message);
-        else if (size)
-            status = take_turn(c, message);
-    }
-    input_close(&in);
-    return status < 0 ? -1 : 0;
-}
-
 /* Answers --prompts, or holds a conversation that begins with -i. */
 static int chat(Chat *c) {
     Run *run = c->run;
@@ -311,7 +288,25 @@ static int chat(Chat *c) {
         return -1;
     if (o->prompt && *o->prompt && take_turn(c, o->prompt))
         return -1;
-    return converse(c);
+    Messages in = {0};
+    const bool typed = on_terminal(stdin);
+    int status = 0;
+    if (typed)
+        fputs(help, stderr);
+    while (!status && !interrupted) {
+        char *message;
+        size_t size;
+        if ((status = input_read(&in, &message, &size)))
+            break;
+        if (strlen(message) < size)
+            note("ignored: a message with a zero byte");
+        else if (typed && *message == '/')
+            status = command(c, message);
+        else if (size)
+            status = take_turn(c, message);
+    }
+    input_close(&in);
+    return status < 0 ? -1 : 0;
 }
 
 int mode_chat(Run *run) {

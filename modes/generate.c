@@ -209,21 +209,8 @@ static int choose_parallel(const Run *run, int max) {
     return parallel;
 }
 
-static int open_generation(Generation *g, const ChatTemplate *template) {
-    if (prompts_open(&g->prompts, g->run, template))
-        return -1;
-    g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
-    g->samples = allocate_zeroed(MAX_WAITING, sizeof *g->samples);
-    if (!g->samples)
-        return -1;
-    g->running[g->parallel] = &g->root;
-    g->start = now();
-    return 0;
-}
-
 static void show_statistics(const Generation *g) {
     const Run *run = g->run;
-    const Guesser *guesser = &run->guesser;
     const Sampling *sampling = &run->options->sampling;
     const long long decoded = g->n_ran - g->n_read;
     const double end = now(), prefilled = g->prefilled > 0 ? g->prefilled : end;
@@ -242,9 +229,9 @@ static void show_statistics(const Generation *g) {
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
             g->n_read, (double)g->n_read / (prefilled - g->start), decoded,
             (double)decoded / fmax(end - prefilled, 1e-9));
-    if (guesser->guessed)
-        fprintf(stderr, "; %ld of %ld draft tokens accepted", guesser->accepted,
-                guesser->guessed);
+    if (run->guesser.guessed)
+        fprintf(stderr, "; %ld of %ld draft tokens accepted",
+                run->guesser.accepted, run->guesser.guessed);
     if (run->options->verbose)
         fprintf(stderr, "; threads of decode: %d", run->session.decode_threads);
     fputc('\n', stderr);
@@ -252,8 +239,16 @@ static void show_statistics(const Generation *g) {
 
 /* Writes before each forward pass, so that a prompt is shown before it runs.
  * Returns -1 on failure. */
-static int generate(Generation *g) {
+static int generate(Generation *g, const ChatTemplate *template) {
     int more = 1;
+    if (prompts_open(&g->prompts, g->run, template))
+        return -1;
+    g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
+    g->samples = allocate_zeroed(MAX_WAITING, sizeof *g->samples);
+    if (!g->samples)
+        return -1;
+    g->running[g->parallel] = &g->root;
+    g->start = now();
     while (more > 0) {
         if (write_samples(g) || begin_samples(g) || write_samples(g))
             return -1;
@@ -283,7 +278,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
                     .max = template ? run->session.context : run_steps(run)};
     ends_soon = true;
     stream_open(&run->out, stdout);
-    int status = open_generation(&g, template) || generate(&g) ? -1 : 0;
+    int status = generate(&g, template);
     if (g.n_written < g.n_samples && sample_at(&g, g.n_written)->begun)
         stream_write(&run->out, "\n", 1);
     status |= stream_close(&run->out);

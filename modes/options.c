@@ -325,50 +325,8 @@ static const Option *advised(int i) {
     return find_option("--temperature", &unused) + i;
 }
 
-/* Sets the options in argv, and the model; marks the options in
- * given[N_OPTIONS]. */
-static int set_options(Options *o, bool *given, char **argv) {
-    int status = -1;
-    while (status < 0 && *++argv) {
-        const char *word = *argv, *value;
-        if (*word != '-' || !word[1]) {
-            if (o->model)
-                return bad_usage(
-                    "unexpected argument '%s'; text for the model follows -i",
-                    word);
-            o->model = word;
-            continue;
-        }
-        const Option *option = find_option(word, &value);
-        if (!option)
-            return bad_usage("unknown option '%s'; see --help", word);
-        const char argument = *name_end(option);
-        if (value && !argument)
-            return bad_usage("option '%s' takes no argument; see --help", word);
-        if (!value && argument == ' ' && !(value = *++argv))
-            return bad_usage("option '%s' requires an argument; see --help",
-                             word);
-        given[option - OPTIONS] = true;
-        o->own_sampling |= option >= advised(0) && option < advised(N_ADVICE);
-        status = set_option(o, option, value);
-    }
-    return status;
-}
-
-int options_parse(Options *o, char **argv) {
-    bool given[N_OPTIONS] = {false};
-    *o = (Options){.steps = -1,
-                   .lookup = -1,
-                   .batch = 512,
-                   .prompt_tokens = 256,
-                   .seconds = 10,
-                   .threads = usual_threads(),
-                   .sampling = {.temperature = 1.0f,
-                                .top_p = 0.9f,
-                                .repeat_penalty = 1.0f}};
-    const int status = set_options(o, given, argv);
-    if (status >= 0)
-        return status;
+/* Finds the mode, and rejects options that it or other options exclude. */
+static int check_options(Options *o, const bool *given) {
     if (!(o->mode = find_mode(o->mode_name)))
         return EXIT_BAD_USAGE;
     for (int i = 0; i < N_OPTIONS; i++) {
@@ -405,6 +363,45 @@ int options_parse(Options *o, char **argv) {
             o->lookup = 0;
     }
     return -1;
+}
+
+int options_parse(Options *o, char **argv) {
+    bool given[N_OPTIONS] = {false};
+    *o = (Options){.steps = -1,
+                   .lookup = -1,
+                   .batch = 512,
+                   .prompt_tokens = 256,
+                   .seconds = 10,
+                   .threads = usual_threads(),
+                   .sampling = {.temperature = 1.0f,
+                                .top_p = 0.9f,
+                                .repeat_penalty = 1.0f}};
+    while (*++argv) {
+        const char *word = *argv, *value;
+        if (*word != '-' || !word[1]) {
+            if (o->model)
+                return bad_usage(
+                    "unexpected argument '%s'; text for the model follows -i",
+                    word);
+            o->model = word;
+            continue;
+        }
+        const Option *option = find_option(word, &value);
+        if (!option)
+            return bad_usage("unknown option '%s'; see --help", word);
+        const char argument = *name_end(option);
+        if (value && !argument)
+            return bad_usage("option '%s' takes no argument; see --help", word);
+        if (!value && argument == ' ' && !(value = *++argv))
+            return bad_usage("option '%s' requires an argument; see --help",
+                             word);
+        given[option - OPTIONS] = true;
+        o->own_sampling |= option >= advised(0) && option < advised(N_ADVICE);
+        const int status = set_option(o, option, value);
+        if (status >= 0)
+            return status;
+    }
+    return check_options(o, given);
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
