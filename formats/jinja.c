@@ -1250,11 +1250,10 @@ static void define_variables(const JinjaInput *in) {
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
         const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
-        const bool drop = !strcmp(role, "assistant") && in->drops_space &&
-                          m->n && *m->text == ' ';
-        const Value content =
-            marked(m->text + drop, m->marks + drop, m->n - drop);
-        push(&messages, message(role, content));
+        const bool drop =
+            !strcmp(role, "assistant") && in->drops_space && *m->text == ' ';
+        push(&messages, message(role, marked(m->text + drop, m->marks + drop,
+                                             m->n - drop)));
     }
     define(v, "messages", messages);
     define(v, "bos_token", own(in->bos, in->n_bos));
