@@ -124,10 +124,9 @@ static void read_layers(Reader *r) {
     const bool used = r->options & SLIDES_IF_USED
                           ? get_bool(r, "use_sliding_window", false)
                           : r->options & SLIDES;
-    const bool no_window = get(r, "sliding_window").kind == VALUE_NULL;
-    const int window = used && !no_window
-                           ? get_int(r, "sliding_window", 1, r->family->window)
-                           : 0;
+    int window = 0;
+    if (used && get(r, "sliding_window").kind != VALUE_NULL)
+        window = get_int(r, "sliding_window", 1, r->family->window);
     const bool by_type = types || (period && r->options & SLIDES &&
                                    !reader_has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers;
@@ -245,12 +244,12 @@ static void read_scaling(Reader *r, const Json *rope, int original) {
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
     const Value v = get_in(r, rope, key);
     const String type = v.string;
-    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn"),
-               factors = string_is(type, "longrope");
+    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
         return;
     /* older names are accepted */
-    if (factors || (longrope && (yarn || string_is(type, "su"))))
+    if (string_is(type, "longrope") ||
+        (longrope && (yarn || string_is(type, "su"))))
         read_longrope(r, rope, original);
     else if (longrope)
         refuse_in(r, rope, key, "default or longrope");
@@ -334,13 +333,12 @@ static void read_rope(Reader *r) {
         .dims = rotating_dims(r, place_of("partial_rotary_factor", rope)),
         .halves = !(r->options & NEIGHBOUR_ROPE)};
     static const char key[] = "original_max_position_embeddings";
-    const int missing = r->options & LONGROPE ? 4096 : r->header.config.context;
     /* of two, that of the model counts, unless each type of layer has its
      * own */
     const bool own = get(r, key).kind <= VALUE_NULL || (local && rope == full);
-    const int original =
-        (int)value_integer(&r->origin, key, get_in(r, own ? rope : NULL, key),
-                           1, INT_MAX, missing);
+    const int original = (int)value_integer(
+        &r->origin, key, get_in(r, own ? rope : NULL, key), 1, INT_MAX,
+        r->options & LONGROPE ? 4096 : r->header.config.context);
     if (!r->origin.status)
         read_scaling(r, rope, original);
     if (get_in(r, rope, "llama_4_scaling_beta").kind > VALUE_NULL)
@@ -409,23 +407,23 @@ static void read_switches(Reader *r) {
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
-    r->family =
+    const ModelFamily *f = r->family =
         family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
-    if (!r->family)
+    if (!f)
         return -1;
-    r->options = r->family->options;
-    const float scale = r->family->may & SCALES ? 1.0f : 0; /* default */
+    r->options = f->options;
+    const float scale = f->may & SCALES ? 1.0f : 0; /* default */
     *h = (Header){.config = {.attention_scale = scale,
                              .logit_scale = scale,
-                             .context = r->family->context,
-                             .head_size = r->family->head_size,
-                             .n_heads = r->family->n_heads,
-                             .n_kv_heads = r->family->n_heads / 2,
+                             .context = f->context,
+                             .head_size = f->head_size,
+                             .n_heads = f->n_heads,
+                             .n_kv_heads = f->n_heads / 2,
                              .vocab_size = embedding ? embedding->dims[1] : 0}};
     /* by FALLBACK in KEYS also the eps of LayerNorms */
     const char *eps =
         reader_has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
-    h->rms_eps = r->family->eps > 0 ? r->family->eps : 1e-6f;
+    h->rms_eps = f->eps > 0 ? f->eps : 1e-6f;
     if (!reader_has(r, BARE_NORMS))
         h->rms_eps = value_float(&r->origin, eps, get(r, eps), h->rms_eps);
     read_switches(r);

@@ -38,8 +38,7 @@ static const Header DEFAULTS = {
     .scaling = {"linear", 6},
     .finetuned = 1,
     .linear_factor = 1,
-    .yarn_attn_factor = 1,
-    .norm_weights = 1};
+    .yarn_attn_factor = 1};
 
 /* ---- keys --------------------------------------------------------------- */
 
@@ -116,14 +115,14 @@ static void read_rope(Reader *r) {
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
-    const bool used = f->has & LOCAL_ROPE && r->header.window > 0;
     const double amplitude =
         c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
     if (c->local_base == 0)
         c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
     if (f->local_base == 0 && c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
-    if (used && f->local_base > 0 && amplitude != 1)
+    if (f->has & LOCAL_ROPE && r->header.window > 0 && f->local_base > 0 &&
+        amplitude != 1)
         refuse(&r->origin, "rope.scaling.attn_factor",
                (Value){.real = amplitude}, "1");
 }
@@ -173,15 +172,16 @@ static int read_model(Reader *r) {
     Header *h = &r->header;
     const Gguf *g = r->source;
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
-    r->family = family_find(&r->origin, NAME_GGUF, "general.architecture",
-                            gguf_get(g, "general.architecture"));
-    if (!r->family)
+    static const char key[] = "general.architecture";
+    const ModelFamily *f = r->family =
+        family_find(&r->origin, NAME_GGUF, key, gguf_get(g, key));
+    if (!f)
         return -1;
-    snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", r->family->gguf);
-    if (r->family->has & DEFAULT_WINDOW)
-        h->window = r->family->window;
-    h->norm_weights = !(r->family->has & RAW_TOPK);
-    h->config.rope.halves = !reader_has(r, NEIGHBOURS);
+    snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", f->gguf);
+    if (f->has & DEFAULT_WINDOW)
+        h->window = f->window;
+    h->norm_weights = !(f->has & RAW_TOPK);
+    h->config.rope.halves = !(f->has & NEIGHBOURS);
     const size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
@@ -199,7 +199,7 @@ static int read_model(Reader *r) {
         reader_end_context(r, h->yarn_context, BY_QUERIES);
     /* the file does not say which layers have the window; within the window,
      * all layers are the same */
-    if (!(r->family->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
+    if (!(f->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
         h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);

@@ -47,15 +47,15 @@ static int read_string(Gguf *g, String *s) {
     return 0;
 }
 
-String gguf_next_string(const uint8_t **at, const uint8_t *end) {
+String gguf_next_string(const GgufValue *array, const uint8_t **at) {
     uint64_t n = 0;
-    if ((size_t)(end - *at) < sizeof n)
+    const size_t left = array->at + array->bytes - *at;
+    if (left < sizeof n)
         return (String){"", 0};
     copy_once(&n, *at, sizeof n);
-    *at += sizeof n;
-    const String s = {(const char *)*at,
-                      n < (uint64_t)(end - *at) ? n : (size_t)(end - *at)};
-    *at += s.n;
+    const String s = {(const char *)*at + sizeof n,
+                      smaller(n, left - sizeof n)};
+    *at += sizeof n + s.n;
     return s;
 }
 
@@ -118,8 +118,7 @@ Value gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
     if (v->type == GGUF_STRING)
-        return (Value){VALUE_STRING,
-                       .string = gguf_next_string(&at, v->at + v->bytes)};
+        return (Value){VALUE_STRING, .string = gguf_next_string(v, &at)};
     union {
         uint64_t u64;
         int8_t i8;
@@ -180,14 +179,15 @@ static int read_tensor(Gguf *g, Stored *e) {
     if (read_bytes(g, dims, n_dims * sizeof *dims) || read_number(g, type) ||
         read_number(g, e->offset))
         return -1;
-    for (int i = 0; i < MAX_DIMS; i++)
+    for (int i = 0; i < MAX_DIMS; i++) {
         if (dims[i] < 1 || dims[i] > max_dims[i])
             return bad_tensor(e,
                               " has size %" PRIu64
                               " in dimension %d, expected 1 to %" PRIu64,
                               dims[i], i + 1, max_dims[i]);
-    for (int i = 0; i < 3; i++)
-        e->dims[2 - i] = (int)dims[i];
+        if (i < 3)
+            e->dims[2 - i] = (int)dims[i];
+    }
     const int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
         return bad_tensor(
@@ -236,11 +236,9 @@ static int read_tensors(Gguf *g, File *file, uint64_t count) {
 int gguf_open(Gguf *g, const char *path, File *file) {
     uint32_t magic = 0, version = 0;
     uint64_t n_tensors = 0, n_values = 0;
-    *g = (Gguf){.path = path,
-                .data = file->data,
-                .size = file->size,
-                .tensors = g->tensors,
-                .n_tensors = g->n_tensors};
+    g->path = path;
+    g->data = file->data;
+    g->size = file->size;
     if (read_number(g, magic) || read_number(g, version))
         return -1;
     if (magic != GGUF_MAGIC || (version != 2 && version != 3))

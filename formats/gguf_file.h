@@ -44,8 +44,8 @@ typedef struct {
     size_t n_tensors;
 } Gguf;
 
-/* Reads the metadata of a mapped file, and adds its tensors to those of g. The
- * caller closes g, even after a failure. */
+/* Reads the metadata of a mapped file, and adds its tensors to those of g,
+ * which is otherwise empty. The caller closes g, even after a failure. */
 int gguf_open(Gguf *g, const char *path, File *file);
 void gguf_close(Gguf *g);
 
@@ -58,7 +58,7 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 Value gguf_get(const Gguf *g, const char *key);
 Value gguf_element(const GgufValue *array, int i);
 
-/* Reads the string at *at in an array of strings that ends at `end`; moves *at
- * to the next. The string is inside the array, even if another process has
- * changed its length since gguf_open() read it. */
-String gguf_next_string(const uint8_t **at, const uint8_t *end);
+/* Reads the string at *at in an array of strings; moves *at to the next. The
+ * string is inside the array, even if another process has changed its length
+ * since gguf_open() read it. */
+String gguf_next_string(const GgufValue *array, const uint8_t **at);

@@ -52,7 +52,7 @@ static int fill_pieces(Loader *l) {
     if (!to)
         return -1;
     for (int id = 0; id < l->n; id++) {
-        const String name = gguf_next_string(&at, names->at + names->bytes);
+        const String name = gguf_next_string(names, &at);
         const uint64_t type = gguf_element(types, id).integer;
         Piece *p = &pieces->list[id];
         if (scores)
@@ -80,29 +80,29 @@ static int fill_merges(Tokenizer *t, const Gguf *g) {
         return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
-        const String pair = gguf_next_string(&at, merges->at + merges->bytes);
+        const String pair = gguf_next_string(merges, &at);
         if (merges_add(&t->pieces, g->path, pair.text, pair.n))
             return -1;
     }
     return merges_end(&t->pieces);
 }
 
+/* Reads an integer, or a bool as an integer. */
+static int64_t get_integer(Loader *l, const char *key, int64_t min,
+                           int64_t missing) {
+    return value_integer(&l->origin, key, gguf_get(l->g, key), min, INT64_MAX,
+                         missing);
+}
+
 /* Reads a token id. `missing`: the result if the key is missing. Published
  * files have ids outside the vocabulary; they count as absent. */
 static int get_token(Loader *l, const char *key, int missing) {
-    const int64_t id = value_integer(&l->origin, key, gguf_get(l->g, key), -1,
-                                     INT64_MAX, missing);
+    const int64_t id = get_integer(l, key, -1, missing);
     if (id < l->n)
         return (int)id;
     note("%s: %s is %lld, and the vocabulary has %d pieces: none is used",
          l->g->path, key, (long long)id, l->n);
     return -1;
-}
-
-/* Reads a bool, or an integer as a bool. */
-static bool get_flag(Loader *l, const char *key, bool missing) {
-    return value_integer(&l->origin, key, gguf_get(l->g, key), INT64_MIN,
-                         INT64_MAX, missing) != 0;
 }
 
 static String get_string(Loader *l, const char *key) {
@@ -152,11 +152,14 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
     *t->before = t->bos;
-    t->n_before =
-        get_flag(l, "tokenizer.ggml.add_bos_token", p->adds_bos) && t->bos >= 0;
-    const bool prefix =
-        scores && get_flag(l, "tokenizer.ggml.add_space_prefix", true);
-    t->space_prefix = prefix ? SPACE_ALWAYS : SPACE_NEVER;
+    t->n_before = get_integer(l, "tokenizer.ggml.add_bos_token", INT64_MIN,
+                              p->adds_bos) &&
+                  t->bos >= 0;
+    t->space_prefix =
+        scores && get_integer(l, "tokenizer.ggml.add_space_prefix", INT64_MIN,
+                              true)
+            ? SPACE_ALWAYS
+            : SPACE_NEVER;
     return fill_advice(l) || (scores && pieces_index(&t->pieces)) ? -1 : 1;
 }
 
@@ -179,11 +182,10 @@ static int read_tokenizer(Loader *l, bool needed) {
         p++;
     if (p->names || string_is(model, "llama"))
         return fill(l, p);
-    if (!needed)
-        return 0;
-    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path,
-                byte_level ? pre_key : "tokenizer of kind",
-                SHOWN(byte_level ? pre : model));
+    return needed ? fail("%s: %s '%.*s' is not supported; use --tokens",
+                         l->g->path, byte_level ? pre_key : "tokenizer of kind",
+                         SHOWN(byte_level ? pre : model))
+                  : 0;
 }
 
 int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,

@@ -248,13 +248,13 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
               cols = part_size(c, at->part->cols);
     const bool gguf = r->naming == NAME_GGUF,
                expert = at->part->owner == OF_EXPERT;
-    const bool granite = r->options & GRANITE_EXPERTS;
     Tensor *w = part_weight(at);
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
     const bool newer = expert && !gguf && reader_find(r, stack, ""),
-               stacked = expert && (gguf || granite || newer);
+               stacked =
+                   expert && (gguf || newer || r->options & GRANITE_EXPERTS);
     const bool fused = family_fuses(r->family, at->part);
     const PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
@@ -324,10 +324,11 @@ int reader_end(Reader *r) {
     if (m->tied)
         m->output = m->embedding;
     const Rope *rope = &m->config.rope;
-    if (rope->yarn.factor > 0)
+    if (rope->yarn.factor > 0) {
         m->rope_factors = yarn_factors(rope);
-    if (rope->yarn.factor > 0 && !m->rope_factors)
-        return -1;
+        if (!m->rope_factors)
+            return -1;
+    }
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
         /* the copy of a tied embedding, RoPE's tables */
         if (!t->used && !(m->tied && string_is(t->name, "lm_head.weight")) &&

@@ -232,10 +232,9 @@ static int read_split(Loader *l, const Json *p) {
     if (!regex || !is_known(regex->text))
         return refuse(l, "the pattern of a pre-tokenizer Split",
                       regex ? regex : text, "one of a supported model");
-    const bool whole =
-        flag(p, "invert", false) && strstr(regex->text, "[^\\s\\p{L}\\p{N}]+");
     if (!json_is(behavior, "Isolated") &&
-        !(whole && json_is(behavior, "Removed")))
+        !(json_is(behavior, "Removed") && flag(p, "invert", false) &&
+          strstr(regex->text, "[^\\s\\p{L}\\p{N}]+")))
         return refuse(l, "the behavior of a pre-tokenizer Split", behavior,
                       "Isolated");
     return add_step(l, regex->text);
@@ -385,10 +384,10 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
  * "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *template = json_get(root, "chat_template"), *text = template;
+    const Json *text = json_get(root, "chat_template");
     t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
-    JSON_EACH(v, template, JSON_ARRAY)
+    JSON_EACH(v, text, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
     return json_has_kind(text, JSON_STRING)

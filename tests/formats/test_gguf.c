@@ -2053,7 +2053,7 @@ static void check_strings(const GgufValue *v, uint64_t n) {
     memcpy(length, &n, sizeof n);
     for (uint64_t i = 0; i < v->count; i++) {
         const uint8_t *from = at;
-        const String s = gguf_next_string(&at, end);
+        const String s = gguf_next_string(v, &at);
         CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end,
               "%.*s, length %llu: string %llu has %zu bytes", SHOWN(v->key),
               (unsigned long long)n, (unsigned long long)i, s.n);
