@@ -152,11 +152,9 @@ static void attend_queries(const Session *s, const Layer *layer,
                            const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
     const int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
-    /* heads are counted from this process's first */
-    const int first_row = tensor_first_row(&layer->wq);
     const size_t positions = s->chunk.capacity.positions;
-    const size_t thread = omp_get_thread_num();
-    float *scores = s->chunk.scores + thread * KV_QUERIES * positions;
+    float *scores =
+        s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();
     Queries a = {.size = c->head_size,
                  .head = head,
                  .scale = c->attention_scale != 0
@@ -168,7 +166,9 @@ static void attend_queries(const Session *s, const Layer *layer,
         const int i = first + min_int(k, n - 1), t = i / group,
                   pos = span->pos + t;
         const size_t step = span->first + t, h = head * group + i % group;
-        const size_t at = first_row + (step * c->n_heads + h) * c->head_size;
+        /* heads are counted from this process's first */
+        const size_t at = tensor_first_row(&layer->wq) +
+                          (step * c->n_heads + h) * c->head_size;
         a.q[k] = s->chunk.q + at;
         a.out[k] = s->chunk.att + at;
         a.scores[k] = scores + k * positions;

@@ -70,16 +70,14 @@ static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
 /* Blocks for n positions: twice as many as needed, so that growth is cheap, but
  * not more than for `max` positions. */
 static int blocks_for(int n, int max) {
-    const int twice = 2 * ((n - 1) / KV_BLOCK + 1),
-              max_blocks = (max - 1) / KV_BLOCK + 1;
-    return min_int(twice, max_blocks);
+    return min_int(2 * ((n - 1) / KV_BLOCK + 1), (max - 1) / KV_BLOCK + 1);
 }
 
 /* Blocks of a layer in a cache of `blocks` blocks. A ring has enough for any
  * alignment of its window to blocks. */
 static int layer_room(const KvLayer *layer, int blocks) {
-    const int ring = layer->kept ? (layer->kept - 2) / KV_BLOCK + 2 : blocks;
-    return min_int(ring, blocks);
+    return layer->kept ? min_int((layer->kept - 2) / KV_BLOCK + 2, blocks)
+                       : blocks;
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {

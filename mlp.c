@@ -53,7 +53,6 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
     const size_t hidden_dim = tensor_all_rows(&m->gate);
     const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
-    const Activation activation = s->model->config.activation;
     gate += tensor_first_row(&m->gate);
     up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
 #pragma omp for schedule(static) nowait
@@ -67,7 +66,8 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
             /* of a shared expert: the sigmoid */
             const float weight =
                 m->weight.data ? 1 / (1 + expf(-s->chunk.shared[t])) : 1;
-            activate(activation, gate + at, up ? up + at : NULL, weight, count);
+            activate(s->model->config.activation, gate + at,
+                     up ? up + at : NULL, weight, count);
         }
     }
 }

@@ -74,7 +74,6 @@ static double chunk_bytes(Session *s, int n) {
 static int open_ropes(Session *s) {
     const Model *m = s->model;
     const Config *c = &m->config;
-    const bool is_long = s->context > c->context;
     s->ropes[ROPE_GLOBAL] = c->rope;
     if (c->local_base > 0)
         s->ropes[ROPE_LOCAL] = (Rope){.base = c->local_base,
@@ -82,8 +81,9 @@ static int open_ropes(Session *s) {
                                       .amplitude = 1,
                                       .dims = c->rope.dims,
                                       .halves = c->rope.halves};
-    return rope_open(&s->ropes[ROPE_GLOBAL],
-                     is_long ? m->long_factors : m->rope_factors) ||
+    return rope_open(&s->ropes[ROPE_GLOBAL], s->context > c->context
+                                                 ? m->long_factors
+                                                 : m->rope_factors) ||
                    rope_open(&s->ropes[ROPE_LOCAL], NULL)
                ? -1
                : 0;
@@ -133,13 +133,11 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
                  int context, KvType kv_type) {
     const int trained = model->config.context,
               max = model->long_factors ? model->long_context : trained;
-    if (context <= 0)
-        context = trained;
     *s = (Session){.model = model,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
-                   .context = min_int(context, max)};
+                   .context = min_int(context > 0 ? context : trained, max)};
     const int status = open_ropes(s);
     const double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);

@@ -134,8 +134,6 @@ int text_begin(const char *path, char *text, size_t *size) {
 }
 
 char *file_read(const char *path, size_t *size) {
-    /* no model reads more; /dev/zero never ends */
-    const size_t max = 1073741824;
     char bytes[1 << 16];
     Buffer text = {0};
     struct stat st;
@@ -152,7 +150,8 @@ char *file_read(const char *path, size_t *size) {
             error = strerror(errno);
         else
             buffer_append(&text, bytes, got);
-        if (text.n > max)
+        /* no model reads more; /dev/zero never ends */
+        if (text.n > 1073741824)
             error = "more than 1073741824 bytes of text";
     }
     if (fd > STDIN_FILENO)

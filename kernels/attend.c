@@ -200,7 +200,6 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
         [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
     const int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
               end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
-    const int whole = (q->first_key[n - 1] + LANES - 1) / LANES;
     const Reading a = {
         .queries = q,
         .kv = kv,
@@ -208,7 +207,7 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
         .wrapped = from / BLOCK_VECTORS / kv->blocks * kv->blocks,
         .from = from,
         .end = end,
-        .whole = min_int(whole, end),
+        .whole = min_int((q->first_key[n - 1] + LANES - 1) / LANES, end),
         .whole_end = q->n_keys[0] / LANES};
     forms[type][n / 2](&a);
 }

@@ -93,8 +93,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                     .add = add,
                     .packed = scratch,
                     .unpacked = scratch + b->scratch_bytes / 2};
-    const TileUnit *unit = b->unit;
-    if (!unit || !unit->multiply(&p))
+    if (!b->unit || !b->unit->multiply(&p))
         panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)
@@ -121,12 +120,11 @@ int matmul_task_rows(const Tensor *w, const Input *in, int n) {
 static void all_rows(float *y, const Tensor *w, const Input *in, int n,
                      bool add) {
     const int step = thread_rows(w->rows);
-    const size_t stride = tensor_all_rows(w);
     y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)
-        matmul_rows(y, stride, w, row, min_int(w->rows - row, step), in, n,
-                    add);
+        matmul_rows(y, tensor_all_rows(w), w, row, min_int(w->rows - row, step),
+                    in, n, add);
 }
 
 void matmul(float *y, const Tensor *w, const Input *in, int n) {
