@@ -24,22 +24,28 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     }
 }
 
-char *run_read(const char *path, const char *text, size_t *size) {
+char *run_read(const Options *o, size_t *size) {
+    const char *path = o->prompts ? o->prompts : o->prompt_file,
+               *given = o->tokens   ? o->tokens
+                        : o->prompt ? o->prompt
+                                    : "";
     Buffer copy = {0};
-    if (path)
-        return file_read(path, size);
-    if (!text)
-        text = "";
-    *size = strlen(text);
-    buffer_append(&copy, text, *size);
-    return copy.bytes;
+    if (!path) {
+        *size = strlen(given);
+        buffer_append(&copy, given, *size);
+        return copy.bytes;
+    }
+    char *text = file_read(path, size);
+    if (text && !o->prompts && memmem(text, *size, "\r\n", 2))
+        note("%s: lines end in CR LF, and both stay in the text", path);
+    return text;
 }
 
 int run_tokens(const Run *run, bool bos, Tokens *out) {
     const Options *o = run->options;
     size_t size;
     *out = (Tokens){0};
-    char *text = run_read(o->prompt_file, o->prompt, &size);
+    char *text = run_read(o, &size);
     if (!text)
         return -1;
     const int status =

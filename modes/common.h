@@ -29,10 +29,10 @@ struct Run {
     Profile *profile; /* NULL: off */
 };
 
-/* Reads the file, or copies the text (NULL: "") if path is NULL. Returns *size
- * bytes and a zero byte, which the caller frees; NULL and a message on
- * failure. */
-char *run_read(const char *path, const char *text, size_t *size);
+/* Reads the file of --prompts or -f, or copies the text of --tokens or -i, or
+ * none. Returns *size bytes and a zero byte, which the caller frees; NULL and a
+ * message on failure. */
+char *run_read(const Options *o, size_t *size);
 
 /* The tokens of --tokens, or of the text of -f or -i; `bos`: BOS precedes the
  * text. The caller frees out->ids. Returns -1 and a message on failure; then

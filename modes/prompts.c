@@ -22,8 +22,7 @@ int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
                    .json = ending && !strcmp(ending, ".jsonl")};
     p->name =
         o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
-    if (!(p->text = run_read(o->prompts ? o->prompts : o->prompt_file,
-                             o->tokens ? o->tokens : o->prompt, &p->size)))
+    if (!(p->text = run_read(o, &p->size)))
         return -1;
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }

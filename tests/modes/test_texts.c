@@ -326,6 +326,25 @@ static void texts_begin_after_a_byte_order_mark(void) {
     }
 }
 
+/* CR LF stays in a text, with a note; of --prompts it ends a line. */
+static void a_text_keeps_its_line_ends(void) {
+    static const char *const modes[] = {"-t 0 -n 12", "-m tokenize",
+                                        "-m perplexity", "-m logits -o x"};
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    write_file("crlf.txt", "Once\r\nupon\r\n");
+    write_file("lf.txt", "Once\nupon\r");
+    for (int i = 0; i < 4; i++) {
+        CHECK_RUN("%s %s -f crlf.txt", model, modes[i]);
+        CHECK(strstr(err, "note: crlf.txt: lines end in CR LF"), "%s: %s",
+              modes[i], err);
+        CHECK(i || !strncmp(out, "Once\r\nupon", 10), "%s", out);
+        CHECK_RUN("%s %s -f lf.txt", model, modes[i]);
+        CHECK(!strstr(err, "CR LF"), "%s: %s", modes[i], err);
+    }
+    CHECK_RUN("%s -t 0 -n 8 --prompts crlf.txt", model);
+    CHECK(!strstr(err, "CR LF") && !strchr(out, '\r'), "%s, %s", out, err);
+}
+
 /* ---- prompts that cannot run, and other mistakes ------------------------ */
 
 /* Invalid lines between two valid ones. */
@@ -737,6 +756,7 @@ void suite_texts(void) {
     TEST(windows_keep_what_samples_need);
     TEST(steps_may_end_in_the_prompt);
     TEST(texts_begin_after_a_byte_order_mark);
+    TEST(a_text_keeps_its_line_ends);
     TEST(bad_lines_are_reported_and_skipped);
     TEST(many_bad_lines_are_counted);
     TEST(texts_that_end_at_once_take_no_memory);
