@@ -157,15 +157,15 @@ int sampler_next(Sampler *s, const float *logits) {
     memcpy(s->p, logits, (size_t)n * sizeof *s->p);
     if (o->repeat_penalty != 1)
         penalize(s);
+    const int best = argmax(s->p, n);
     if (o->temperature == 0)
-        return argmax(s->p, n);
+        return best;
     /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1) */
     s->state ^= s->state >> 12;
     s->state ^= s->state << 25;
     s->state ^= s->state >> 27;
     const float coin =
         (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
-    const int best = argmax(s->p, n);
     if (!isfinite(s->p[best]))
         return best; /* an infinite logit, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);

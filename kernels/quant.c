@@ -134,13 +134,8 @@ static float block_scale(Type type, const uint8_t *p, int i, int part) {
     const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
     int scale = 0;
     switch (type) {
-    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
-    case TYPE_Q8_0:
-    case TYPE_Q4_0:
-    case TYPE_Q4_1:
-    case TYPE_Q5_0:
-    case TYPE_Q5_1:
-    case TYPE_IQ4_NL: return d;
+    case TYPE_F32 ... TYPE_I8: break;         /* have no blocks */
+    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d; /* one group */
     case TYPE_Q2_K: scale = min ? p[2 * i + part - 1] >> 4 : 1; break;
     case TYPE_Q3_K:
         scale =
@@ -228,10 +223,9 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
             extreme = x[i];
     const float d = extreme / -8.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         p[2 + i] = (uint8_t)(four_bits(x[i] * inverse + 8.5f) |
                              four_bits(x[i + 16] * inverse + 8.5f) << 4);
-    }
 }
 
 void quantize_row(void *out, Type type, const float *x, int n) {
