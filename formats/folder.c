@@ -192,10 +192,10 @@ static void read_yarn(Reader *r, const Json *rope, int context) {
     Yarn *y = &out->yarn;
     *y = (Yarn){.context = context,
                 .fast = real_in(r, rope, "beta_fast", 32),
-                .slow = real_in(r, rope, "beta_slow", 1)};
-    y->fractional =
-        !reader_has(r, LOCAL_ROPE) &&
-        !value_bool(&r->origin, "truncate", get_in(r, rope, "truncate"), true);
+                .slow = real_in(r, rope, "beta_slow", 1),
+                .fractional = !reader_has(r, LOCAL_ROPE) &&
+                              !value_bool(&r->origin, "truncate",
+                                          get_in(r, rope, "truncate"), true)};
     y->factor =
         real_in(r, rope, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
@@ -360,11 +360,11 @@ static const struct Switch {
     {"attention_out_bias", SEED, OUT_BIAS},
     {"use_qkv_bias", QKV_BIAS_OPTION, QKV_BIAS},
     {"mlp_bias", MLP_BIASES, MLP_BIAS},
-    {"clip_qkv", 0, 0},
-    {"use_parallel_residual", 0, 0},
-    {"qk_layernorm", 0, 0},
-    {"use_bidirectional_attention", 0, 0},
-    {"inference_rope_scaling", 0, 0},
+    {.key = "clip_qkv"},
+    {.key = "use_parallel_residual"},
+    {.key = "qk_layernorm"},
+    {.key = "use_bidirectional_attention"},
+    {.key = "inference_rope_scaling"},
     {"attn_logit_softcapping", GEMMA3,
      0}, /* transformers reads it, but applies no cap */
     {0},

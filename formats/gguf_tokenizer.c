@@ -70,21 +70,21 @@ static int fill_pieces(Loader *l) {
     return 0;
 }
 
-static int fill_merges(Tokenizer *t, const Gguf *g) {
+static int fill_merges(Pieces *p, const Gguf *g) {
     const GgufValue *merges = gguf_find_value(g, "tokenizer.ggml.merges");
     if (!merges || !merges->is_array || merges->type != GGUF_STRING)
         return fail(
             "%s: tokenizer.ggml.merges is missing or not an array of strings",
             g->path);
-    if (merges_begin(&t->pieces, merges->count))
+    if (merges_begin(p, merges->count))
         return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
         const String pair = gguf_next_string(merges, &at);
-        if (merges_add(&t->pieces, g->path, pair.text, pair.n))
+        if (merges_add(p, g->path, pair.text, pair.n))
             return -1;
     }
-    return merges_end(&t->pieces);
+    return merges_end(p);
 }
 
 /* Reads an integer, or a bool as an integer. */
@@ -144,7 +144,8 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->pretokenizer = *p;
     if (normalizer.n && !string_is(normalizer, "nfc"))
         refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
-    if (l->origin.status || fill_pieces(l) || (!scores && fill_merges(t, l->g)))
+    if (l->origin.status || fill_pieces(l) ||
+        (!scores && fill_merges(&t->pieces, l->g)))
         return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);

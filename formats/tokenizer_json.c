@@ -398,9 +398,9 @@ static int read_config(Loader *l, const Json *root) {
 /* Reads the ids that end a text: one, or a list. */
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *ends = json_get(root, "eos_token_id");
-    const Json *v =
-        json_has_kind(ends, JSON_ARRAY) ? json_members(ends, JSON_ARRAY) : ends;
+    const Json *v = json_get(root, "eos_token_id");
+    if (json_has_kind(v, JSON_ARRAY))
+        v = json_members(v, JSON_ARRAY);
     for (; v && t->n_ends < MAX_ENDS; v = v->next)
         if (v->kind != JSON_NULL &&
             get_id(l, "eos_token_id", v, &t->ends[t->n_ends++]))
