@@ -37,8 +37,8 @@ static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
                        const char *from, int blocks) {
     for (int h = 0; from && h < kv->n_heads; h++)
         for (int i = 0; i < kv->head_size; i += part) {
-            const int width = kv_part_width(kv->head_size, part, i);
-            const size_t block = width * KV_BLOCK * element_bytes(kv);
+            const size_t block = kv_part_width(kv->head_size, part, i) *
+                                 KV_BLOCK * element_bytes(kv);
             memcpy(to, from, block * blocks);
             to += block * to_blocks;
             from += block * blocks;
@@ -157,10 +157,9 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
             head * kv_head_elements(size, l->blocks) + (pos + t) % KV_BLOCK;
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int i = 0; i < size; i += part) {
-            void *cache = kind == KV_KEYS ? l->keys : l->values;
             const size_t at = start + kv_at(size, part, l->blocks, block, i);
-            const int width = kv_part_width(size, part, i);
-            write_part(kv->type, cache, at, rows + i, stride, width, count);
+            write_part(kv->type, kind == KV_KEYS ? l->keys : l->values, at,
+                       rows + i, stride, kv_part_width(size, part, i), count);
         }
     }
 }

@@ -31,9 +31,10 @@ static bool is_work(Site site) {
 
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site) {
-    const bool is_after = layer == NO_LAYER && site > SITE_EMBED;
     /* -1: before the layers */
-    const int row = is_after ? p->session->model->config.n_layers : layer;
+    const int row = layer == NO_LAYER && site > SITE_EMBED
+                        ? p->session->model->config.n_layers
+                        : layer;
     return &p->records[(thread * N_PHASES + phase) * p->n_places +
                        (row + 1) * N_SITES + site];
 }
@@ -157,9 +158,9 @@ static void norm(Probe *probe, int layer, Site site, bool out,
     const Chunk *chunk = &p->session->chunk;
     const int thread = omp_get_thread_num();
     const Step *steps = chunk->steps + v->token;
-    const bool of_heads = site == SITE_Q_NORM || site == SITE_K_NORM;
-    if (!of_heads && thread > 0)
-        return; /* the first thread measures all tokens */
+    /* the first thread measures all tokens; of heads each has its own */
+    if (site != SITE_Q_NORM && site != SITE_K_NORM && thread > 0)
+        return;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump)
         dump_rows(p->dump, layer, SITES[site].name, out, v, steps);
