@@ -29,6 +29,7 @@ typedef struct {
     ChatTemplate template;
     Text text;
     Conversation talk;
+    bool failed; /* a message of a pipe did not fit */
 } Chat;
 
 /* ---- answers ------------------------------------------------------------ */
@@ -134,6 +135,7 @@ static int answer(Chat *c) {
     if (status > 0) {
         note("the context of %d positions is too small for the message",
              context);
+        c->failed = !on_terminal(stdin);
         conversation_cut(talk, talk->n - 1);
     }
     if (status)
@@ -230,7 +232,8 @@ static void save(const Chat *c, const char *path, bool replaces) {
                       m->text, m->n);
     }
     fputs("]\n", file.stream);
-    output_close(&file, true);
+    if (!output_close(&file, true))
+        note("%s: saved; messages: %d", path, talk->n);
 }
 
 static const char help[] =
@@ -242,20 +245,26 @@ static const char help[] =
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
     Conversation *talk = &c->talk;
-    if (!strcmp(line, "/bye"))
+    if (!strcmp(line, "/bye") || !strcmp(line, "/exit") ||
+        !strcmp(line, "/quit"))
         return 1;
     if (!strcmp(line, "/clear")) {
         conversation_cut(talk, 0);
     } else if (!strncmp(line, "/load ", 6)) {
-        load(c, talk, line + 6);
+        if (load(c, talk, line + 6))
+            note("%s: loaded; messages: %d", line + 6, talk->n);
     } else if (!strcmp(line, "/regen") && conversation_is_answered(talk)) {
         conversation_cut(talk, talk->n - 1);
     } else {
         const bool replaces = !strncmp(line, "/save! ", 7);
         if (replaces || !strncmp(line, "/save ", 6))
             save(c, line + 6 + replaces, replaces);
-        else
+        else if (!strcmp(line, "/?"))
             fputs(help, stderr);
+        else
+            note(
+                "no command: %.40s; /? lists them, // sends a line that begins with /",
+                line);
         return 0;
     }
     return talk->n && (talk->continues || !conversation_is_answered(talk))
@@ -300,10 +309,10 @@ static int chat(Chat *c) {
             break;
         if (strlen(message) < size)
             note("ignored: a message with a zero byte");
-        else if (typed && *message == '/')
+        else if (typed && *message == '/' && message[1] != '/')
             status = command(c, message);
         else if (size)
-            status = take_turn(c, message);
+            status = take_turn(c, message + (typed && *message == '/'));
     }
     input_close(&in);
     return status < 0 ? -1 : 0;
@@ -317,5 +326,5 @@ int mode_chat(Run *run) {
     conversation_close(&c.talk);
     text_free(&c.text);
     chat_template_close(&c.template);
-    return status;
+    return c.failed ? -1 : status;
 }

@@ -80,9 +80,11 @@ void write_json_token(const Run *run, FILE *out, int id, double logprob) {
     int n;
     const char *bytes = run_token_text(run, -1, id, &n);
     fprintf(out,
-            logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, \"bytes\": ["
-                         : "{\"token\": %d, \"bytes\": [",
+            logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, "
+                         : "{\"token\": %d, ",
             id, logprob);
+    write_json_string(out, "text", bytes, n);
+    fputs(", \"bytes\": [", out);
     for (int i = 0; i < n; i++)
         fprintf(out, i ? ", %d" : "%d", (uint8_t)bytes[i]);
     fputc(']', out);
@@ -94,10 +96,14 @@ int run_first_token(const Run *run) {
     return token < run->model.config.vocab_size ? token : -1;
 }
 
-int run_steps(const Run *run) {
-    const int context = run->session.context,
-              steps = run->options->steps < 0 ? 256 : run->options->steps;
-    return steps == 0 || steps > context ? context : steps;
+int run_steps(const Run *run, const Tokens *prompt) {
+    const bool ends = run->model.eos_ends,
+               hidden = run->tokenizer.pieces.n &&
+                        *prompt->ids == run_first_token(run);
+    const int context = run->session.context, steps = run->options->steps;
+    if (steps < 0)
+        return min_int(ends ? prompt->n + 255 : 256, context);
+    return steps ? min_int(steps - (ends && !hidden), context) : context;
 }
 
 const char *run_token_text(const Run *run, int previous, int token, int *n) {

@@ -43,8 +43,12 @@ int run_tokens(const Run *run, bool bos, Tokens *out);
  * neither. */
 int run_first_token(const Run *run);
 
-/* Max positions of a text in mode generate: -n, limited by the context. */
-int run_steps(const Run *run);
+/* Max positions of a text with this prompt in mode generate, limited by the
+ * context; the token sampled at the last one is written. -n counts the tokens
+ * that are written, so not a first BOS; without -n 256 tokens follow the
+ * prompt. For llama2.c's files -n is the number of positions [256], as
+ * there. */
+int run_steps(const Run *run, const Tokens *prompt);
 
 /* The bytes of a token that follows `previous` (-1: none), or its number if
  * there is no tokenizer. Valid until the next call. */

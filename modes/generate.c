@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     Run *run;
     bool many; /* --samples, --prompts or --json */
-    int max;   /* positions of a text */
+    int max;   /* expected positions of a text */
     Prompts prompts;
     int n_begun; /* number of samples of the last prompt that have begun */
     /* the prompt without its last id, not owned; empty: each sample runs the
@@ -119,7 +119,7 @@ static int next_prompt(Generation *g) {
     g->n_begun = 0;
     if (found <= 0)
         return found;
-    if (prompt->samples > 1 && prompt->ids.n <= g->max) {
+    if (prompt->samples > 1 && prompt->ids.n <= prompt->max) {
         g->root.ids = prompt->ids;
         g->root.ids.n--;
     }
@@ -139,7 +139,7 @@ static Text *add_sample(Generation *g, int sequence) {
     const bool begins_with_bos =
         g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run);
     *s = (Sample){.prompt = g->prompts.prompt,
-                  .text = {.max = g->max,
+                  .text = {.max = g->prompts.prompt.max,
                            .sequence = sequence,
                            .guesser = g->many ? NULL : &g->run->guesser,
                            .n_decoded = o->no_echo || o->json || template
@@ -227,7 +227,7 @@ static void show_statistics(const Generation *g) {
         fprintf(
             stderr,
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
-            g->n_read, (double)g->n_read / (prefilled - g->start), decoded,
+            g->n_read, (double)g->n_read / (prefilled - g->start), g->n_sampled,
             (double)decoded / fmax(end - prefilled, 1e-9));
     if (run->guesser.guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted",
@@ -275,7 +275,9 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
     Generation g = {.run = run,
                     .many = o->samples || o->prompts || o->json,
-                    .max = template ? run->session.context : run_steps(run)};
+                    .max = run->session.context};
+    if (!template && o->steps)
+        g.max = min_int(g.max, o->steps > 0 ? o->steps : 512);
     ends_soon = true;
     stream_open(&run->out, stdout);
     int status = generate(&g, template);
@@ -286,7 +288,9 @@ int generate_texts(Run *run, const ChatTemplate *template) {
         drop_sample(&g, i);
     if (!status && (g.many ? g.n_read : g.n_ran))
         show_statistics(&g);
-    status |= prompts_report(&g.prompts);
+    const int reported = prompts_report(&g.prompts);
+    if (reported)
+        status = reported;
     prompts_close(&g.prompts);
     free(g.samples);
     return status;

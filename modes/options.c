@@ -72,8 +72,8 @@ static const Option OPTIONS[] = {
      "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
     {.usage = "Generate and chat:"},
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
-     "generate: max tokens, prompt included [256; 0: the\nwhole context]; chat: max tokens of an answer\n"
-     "[no limit]; bench: tokens to generate [64]"},
+     "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\n"
+     "an answer [no limit]; bench: tokens to generate [64]"},
     {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
      "[1.0; 0: always the most likely token]"},
     {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
@@ -242,9 +242,11 @@ static int set_number(void *field, const Option *option, const char *text) {
     const bool is_number = end != text && !*end && !errno &&
                            (!whole || (*text >= '0' && *text <= '9'));
     if (!is_number || !(value >= option->min && value <= option->max))
-        return bad_usage("%s is '%s', expected a %snumber from %.10g to %.10g",
-                         name_of(option), text, whole ? "whole " : "",
-                         option->min, option->max);
+        return bad_usage(
+            whole
+                ? "%s is '%s', expected a whole number from %.0f to %.0f"
+                : "%s is '%s', expected a number from %.10g to %.10g; text for the model follows -i",
+            name_of(option), text, option->min, option->max);
     if (option->kind == FLOAT)
         *(float *)field = (float)value;
     if (option->kind == INT)

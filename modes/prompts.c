@@ -126,19 +126,25 @@ static int encode(Prompts *p) {
 static int check_tokens(Prompts *p, const char *where) {
     const Run *run = p->run;
     Tokens *ids = &p->prompt.ids;
-    const int first = run_first_token(run),
-              max = p->template ? INT_MAX : run_steps(run);
+    const int first = run_first_token(run), context = run->session.context;
     if (!ids->n && first < 0)
         return fail(
             "%s: the prompt is empty, and the model has no BOS; pass a text with -i",
             where);
     if (!ids->n && tokens_add(ids, first))
         return -1;
-    if (ids->n > run->session.context)
+    if (ids->n > context)
         return fail("%s: %d positions do not fit in a context of %d", where,
-                    ids->n, run->session.context);
-    if (max > ids->n)
+                    ids->n, context);
+    const int max = p->template ? context : run_steps(run, ids);
+    p->prompt.max = max;
+    if (p->template || max > ids->n || (run->model.eos_ends && max == ids->n))
         return 0;
+    p->no_room = run->model.eos_ends;
+    if (p->no_room)
+        return fail(
+            "%s: -n %d includes the prompt (tokens: %d) and leaves no room for another token",
+            where, run->options->steps, ids->n);
     p->n_reported++;
     note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
     return 0;
@@ -183,5 +189,7 @@ int prompts_report(const Prompts *p) {
         note(
             "%s: messages about %d more lines are not shown; lines that could not run: %d",
             p->name, more, p->n_failed);
+    if (p->no_room && !p->run->options->prompts)
+        return EXIT_BAD_USAGE;
     return p->n_failed ? -1 : 0;
 }

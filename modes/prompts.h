@@ -10,9 +10,9 @@ typedef struct {
     char *text; /* [size], valid until the prompts are closed */
     size_t size;
     int line;
-    Tokens ids;    /* at least one; valid until the next prompt is read */
-    uint64_t seed; /* of the first sample */
-    int samples;
+    Tokens ids;       /* at least one; valid until the next prompt is read */
+    uint64_t seed;    /* of the first sample */
+    int samples, max; /* `max`: positions of a text */
 } Prompt;
 
 /* The source of prompts: the lines of a file, or the single prompt of the
@@ -29,6 +29,7 @@ typedef struct {
     Prompt prompt;
     /* with a template: the messages of the last prompt; owned */
     Conversation talk;
+    bool no_room;   /* -n leaves no room after a prompt */
     int n_failed;   /* prompts that could not run */
     int n_reported; /* these, and prompts of at least -n tokens */
 } Prompts;
@@ -44,5 +45,5 @@ void prompts_close(Prompts *p);
 int prompts_next(Prompts *p);
 
 /* Counts the messages that were not printed. Returns -1 if a prompt could not
- * run. */
+ * run, or the exit status. */
 int prompts_report(const Prompts *p);

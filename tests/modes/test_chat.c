@@ -432,7 +432,8 @@ static void a_full_context_drops_the_oldest_turns(void) {
     memset(input, 'a', 20000);
     strcpy(input + 20000, "\nhello there\nand now\nwhat else\nthe end\n");
     setup.input = input;
-    CHECK_RUN("%s -m chat -n 30 -s 3 -c 90 --json", model);
+    run("%s -m chat -n 30 -s 3 -c 90 --json", model);
+    CHECK(status == 1, "status %d, %s", status, err);
     int answers = 0, notes = 0;
     for (const char *s = out;
          (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n"));

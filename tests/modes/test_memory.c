@@ -35,7 +35,7 @@ static const struct {
      false},
     {"spm.gguf --prompts - -n 12 -s 1 --json", "aa ba\n\nca\n", false},
     {"spm.gguf --prompts one.jsonl -n 12 -t 0 --parallel 1", NULL, false},
-    {"spm.gguf -i 'aa ba' -n 6 -s 1 --samples 2 --plain", NULL, false},
+    {"spm.gguf -i 'aa ba' -n 10 -s 1 --samples 2 --plain", NULL, false},
     {"-m chat spm.gguf -t 0 -n 40", "aa\nba\n", false},
     {"-m chat bpe -t 0 -n 38 -i a --system b", "c\n", false},
     {"-m perplexity spm.gguf -i 'aa ba ca' --norm-sweep", NULL, false},

@@ -171,7 +171,7 @@ static void logprobs_follow_from_the_logits(void) {
     JsonFile json;
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s --tokens %s -s 3 -n %d --json --logprobs %d", model, ids,
-              N + PROMPT - 1, TOP);
+              N + PROMPT, TOP);
     CHECK(!json_parse(&json, "output", out, strlen(out)), "%s", out);
     const Json *list = json_get(json.values, "logprobs");
     CHECK(list && list->length == N, "%s", out);
