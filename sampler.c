@@ -69,11 +69,11 @@ static int argmax(const float *v, int n) {
 static void penalize(Sampler *s) {
     const int n = (int)smaller(s->n_recent, REPEAT_WINDOW);
     for (int i = 0; i < n; i++) {
-        int first = 0;
-        while (s->recent[first] != s->recent[i])
-            first++;
+        bool seen = false;
+        for (int j = 0; j < i; j++)
+            seen |= s->recent[j] == s->recent[i];
         float *logit = &s->p[s->recent[i]];
-        if (first == i)
+        if (!seen)
             *logit = *logit > 0 ? *logit / s->options.repeat_penalty
                                 : *logit * s->options.repeat_penalty;
     }
