@@ -35,7 +35,7 @@ PROMPTS = {
 }
 POSITIONS, TOP, PLAIN, SWAPPED = 40, 24, 16, 4
 CLEAR = 0.5  # nats between the two likeliest tokens: more than what rounding activations to int8 changes
-MAX_KL = {"smollm2": 0.006, "gemma3": 0.02, "qwen2.5-coder": 0.006}
+MAX_KL = {"smollm2": 0.006, "gemma3": 0.004, "qwen2.5-coder": 0.006}
 LAYER = "attn=layer,mlp=layer,final=layer"  # the norms that published.py swaps
 
 PATTERNS = {
