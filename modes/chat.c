@@ -326,5 +326,5 @@ int mode_chat(Run *run) {
     conversation_close(&c.talk);
     text_free(&c.text);
     chat_template_close(&c.template);
-    return c.failed ? -1 : status;
+    return c.failed ? fail("a message was too long for the context") : status;
 }
