@@ -10,7 +10,7 @@ from latex2mathml.converter import convert
 from sphinx.search.zh import SearchChinese
 
 jieba.setLogLevel(logging.WARNING)
-# Sphinx names the script's class after the language, but the script that it writes is the English one.
+# Sphinx names the script's class after the language, but it writes the English script.
 SearchChinese.language_name = "English"
 
 project = "norma"

@@ -8,8 +8,9 @@ const say = (en, zh) => (ZH ? zh : en);
 const APP = document.currentScript.src.replace(/[^/]*$/, '');
 const SVG = 'http://www.w3.org/2000/svg';
 const FIXED_TEXT =
-    'One day, Tess and her friend Leo were playing in the orchard. They found a red ball in the grass. ' +
-    '"It is mine!" said Leo. "No, we can share it," said Tess. They played until the sun went down.';
+    'One day, Tess and her friend Leo were playing in the orchard. They found a red ball in ' +
+    'the grass. "It is mine!" said Leo. "No, we can share it," said Tess. They played until ' +
+    'the sun went down.';
 
 // An element with attributes, listeners (on...), and children.
 function el(name, attributes = {}, ...children) {
@@ -334,7 +335,7 @@ async function playground(box, settings, changed) {
   own = measure();
   box.append(
       el('p', {},
-         say('models/stories.gguf as q8_0 (made by -m convert), 2 million parameters, in this page.',
+         say('models/stories.gguf as q8_0 (by -m convert), 2 million parameters, in this page.',
              '本页里运行的是 models/stories.gguf 的 q8_0 版本（由 -m convert 生成），200 万个参数。')),
       el('div', {class: 'controls'}, ...controls,
          el('button', {type: 'button', onclick: tell}, say('tell', '讲故事'))),
@@ -360,7 +361,7 @@ async function playground(box, settings, changed) {
           apply),
       el('p', {},
          el('label', {},
-            say('Your own file (GGUF, or llama2.c\'s .bin with its tokenizer); it stays on this machine: ',
+            say('Your file (GGUF, or llama2.c\'s .bin with its tokenizer) stays on this machine: ',
                 '你自己的文件（GGUF，或 llama2.c 的 .bin 加分词器），不会离开这台机器：'),
             file)));
   await tell();
