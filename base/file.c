@@ -74,7 +74,7 @@ static const char *refuse_output(const struct stat *st) {
 }
 
 int file_map(File *file, const char *path) {
-    struct stat st;
+    struct stat st = {0};
     *file = (File){0};
     /* do not wait for the writer of a FIFO */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -624,8 +624,8 @@ static void write_key(Writer *w, const Key *key) {
  * the file is laid out; nor RoPE's scaling, which may have become a tensor. */
 static void copy_keys(Writer *w) {
     const String given = gguf_get(&w->given, "general.architecture").string;
-    for (const GgufValue *v = w->given.values;
-         v < w->given.values + w->given.n_values; v++) {
+    for (uint64_t i = 0; i < w->given.n_values; i++) {
+        const GgufValue *v = &w->given.values[i];
         /* its length is before it, its type and value after it */
         const char *begin = v->key.text - sizeof(uint64_t);
         const size_t n = (const char *)v->at + v->bytes - begin;

@@ -202,7 +202,7 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     }
     order_marks(list, n_list);
     n_list = compose(list, n_list);
-    for (size_t i = 0; i < n_list; i++)
+    for (size_t i = 0; list && i < n_list; i++)
         to = write_character(z, to, list[i].code);
     free(list);
     *n = (size_t)(to - normalized) - 1;

@@ -78,9 +78,7 @@ static void a_paste_is_one_message(void) {
 static void piped_lines_may_come_from_windows(void) {
     static const char *const forms[] = {
         "One cat.\nTwo\n", "One cat.\r\nTwo\r\n", "One cat.\r\n\r\nTwo\r",
-        "\xef\xbb\xbfOne cat.\nTwo\n",
-        "\xef\xbb\xbf"
-        "One cat.\r\n\r\nTwo\r\n"};
+        "\xef\xbb\xbfOne cat.\nTwo\n", "\xef\xbb\xbfOne cat.\r\n\r\nTwo\r\n"};
     static char answers[1 << 12], prompts[1 << 13];
     CHECK(open_model(), "models/stories.gguf is missing");
     for (int i = 0; i < 5; i++) {
@@ -241,7 +239,7 @@ static void an_answer_ends_in_a_long_token(void) {
         const float score = -(float)i;
         if (i < 3 || i >= 259 + 95) { /* after the bytes and ASCII */
             memset(text, 'z', LENGTH);
-            sprintf(text + LENGTH - 4, "%d", i);
+            snprintf(text + LENGTH - 4, 5, "%d", i % 10000);
         } else
             sprintf(text, i < 259 ? "<0x%02X>" : "%c",
                     i < 259 ? i - 3 : ' ' + i - 259);
