@@ -1017,7 +1017,8 @@ static bool means_of_stories(double means[STORY_SITES]) {
         means[i] = 0;
     while (found && (line = strsep(&rest, "\n")) && *line) {
         StorySite sites[STORY_SITES];
-        snprintf(options, sizeof options, "-m perplexity --tokens %s", line);
+        snprintf(options, sizeof options, "-m perplexity --tokens %s",
+                 line + strlen("1,"));
         found = profile_of(sites, STORY_SITES, options) == STORY_SITES;
         for (int i = 0; i < STORY_SITES && found; i++)
             means[i] += sites[i].mean / N_STORIES;

@@ -494,10 +494,11 @@ static double nats_of(Session *session, const int *tokens, int n) {
     const float *logits = model_forward_text(session, tokens, n, 0, n);
     double nats = 0;
     for (int t = 0; t + 1 < n; t++, logits += vocabulary) {
-        double sum = 0;
+        const int next = tokens[t + 1];
+        double others = 0;
         for (int i = 0; i < vocabulary; i++)
-            sum += exp((double)logits[i] - logits[tokens[t + 1]]);
-        nats += log(sum) / (n - 1);
+            others += i == next ? 0 : exp((double)logits[i] - logits[next]);
+        nats += log1p(others) / (n - 1);
     }
     return nats;
 }

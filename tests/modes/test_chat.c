@@ -239,7 +239,7 @@ static void an_answer_ends_in_a_long_token(void) {
         const float score = -(float)i;
         if (i < 3 || i >= 259 + 95) { /* after the bytes and ASCII */
             memset(text, 'z', LENGTH);
-            snprintf(text + LENGTH - 4, 5, "%d", i % 10000);
+            snprintf(text + LENGTH - 4, 5, "%u", (unsigned)i % 10000);
         } else
             sprintf(text, i < 259 ? "<0x%02X>" : "%c",
                     i < 259 ? i - 3 : ' ' + i - 259);

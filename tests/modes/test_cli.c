@@ -1741,7 +1741,13 @@ static void too_many_threads_are_refused(void) {
     static const char *const values[] = {"OMP_NUM_THREADS=1025",
                                          "OMP_NUM_THREADS=100000",
                                          "OMP_NUM_THREADS=2147483647"};
-    for (int i = 0; i < 3; i++) {
+    /* LLVM's runtime aborts for the largest before norma reads it. */
+#ifdef __clang__
+    const int n = 2;
+#else
+    const int n = 3;
+#endif
+    for (int i = 0; i < n; i++) {
         setup.environment = values[i];
         check_refused(2, "expected at most 1024", "m/model.bin -i aa -n 3");
         setup.environment = values[i];

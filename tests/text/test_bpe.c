@@ -2033,9 +2033,11 @@ static void write_characters(Random *r) {
                 way > 2 ? "{\"type\":\"Prepend\",\"prepend\":\"" SPACE_MARK
                           "\"},"
                         : "");
-    fprintf(r->out, "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s,\"vocab\":{",
+    fprintf(r->out,
+            "\"model\":{\"type\":\"BPE\",\"fuse_unk\":%s%s%s,\"vocab\":{",
             draw(r, 2) ? "true" : "false",
-            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "");
+            draw(r, 2) ? ",\"unk_token\":\"<unk>\"" : "",
+            r->seed % 16 ? ",\"byte_fallback\":true" : "");
     add_piece(r, "<unk>");
     for (int b = 0; b < 256; b++) {
         char name[8];
