@@ -17,18 +17,21 @@ int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
         .options = *options, .state = options->seed, .vocab_size = vocab_size};
     s->candidates = allocate(vocab_size, sizeof *s->candidates);
     s->p = s->candidates ? allocate(vocab_size, sizeof *s->p) : NULL;
-    return s->p ? 0 : -1;
+    s->seen = s->p ? allocate_zeroed(vocab_size, sizeof *s->seen) : NULL;
+    return s->seen ? 0 : -1;
 }
 
 void sampler_close(Sampler *s) {
     free(s->candidates);
     free(s->p);
+    free(s->seen);
     s->candidates = NULL;
     s->p = NULL;
+    s->seen = NULL;
 }
 
 void sampler_accept(Sampler *s, int token) {
-    s->recent[s->n_recent++ % REPEAT_WINDOW] = token;
+    s->seen[token] = ++s->n_seen;
 }
 
 /* splitmix64 (Steele, Lea & Flood 2014). Without it, consecutive seeds give
@@ -67,15 +70,14 @@ static int argmax(const float *v, int n) {
 /* Divides the logit of each distinct recent token by the repeat penalty;
  * negative logits are multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
-    const int n = (int)smaller(s->n_recent, REPEAT_WINDOW);
-    for (int i = 0; i < n; i++) {
-        bool seen = false;
-        for (int j = 0; j < i; j++)
-            seen |= s->recent[j] == s->recent[i];
-        float *logit = &s->p[s->recent[i]];
-        if (!seen)
-            *logit = *logit > 0 ? *logit / s->options.repeat_penalty
-                                : *logit * s->options.repeat_penalty;
+    const float penalty = s->options.repeat_penalty;
+    const int n = s->n_seen, window = s->options.repeat_last,
+              before = n - min_int(window ? window : n, n);
+    for (int i = 0; i < s->vocab_size; i++) {
+        const float logit = s->p[i];
+        s->p[i] = s->seen[i] <= before ? logit
+                  : logit > 0          ? logit / penalty
+                                       : logit * penalty;
     }
 }
 

@@ -10,10 +10,9 @@ typedef struct {
     int top_k;            /* 0: off */
     float min_p;          /* 0: off */
     float repeat_penalty; /* 1: off */
+    int repeat_last;      /* repeat-penalty window, in tokens; 0: all */
     uint64_t seed;        /* not 0 */
 } Sampling;
-
-enum { REPEAT_WINDOW = 64 }; /* repeat-penalty window, in tokens */
 
 typedef struct {
     Sampling options;
@@ -21,8 +20,8 @@ typedef struct {
     int vocab_size;
     float *p;             /* [vocab_size]: logits, then probabilities */
     HeapItem *candidates; /* [vocab_size] */
-    int recent[REPEAT_WINDOW];
-    uint64_t n_recent; /* tokens seen so far */
+    int *seen;            /* [vocab_size]: n_seen when last seen; 0: never */
+    int n_seen;           /* tokens seen so far */
 } Sampler;
 
 /* The seed of sample i of a prompt: `seed` if i is 0, else a hash of both from

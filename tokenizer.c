@@ -26,7 +26,8 @@ const char *const ADVICE_NAMES[N_ADVICE] = {
     [ADVICE_TOP_P] = "top_p",
     [ADVICE_TOP_K] = "top_k",
     [ADVICE_MIN_P] = "min_p",
-    [ADVICE_REPEAT_PENALTY] = "repetition_penalty"};
+    [ADVICE_REPEAT_PENALTY] = "repetition_penalty",
+    [ADVICE_REPEAT_LAST] = "repeat_last"};
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);

@@ -15,9 +15,11 @@ enum {
     ADVICE_TOP_K,
     ADVICE_MIN_P,
     ADVICE_REPEAT_PENALTY,
+    ADVICE_REPEAT_LAST,
     N_ADVICE
 };
-extern const char *const ADVICE_NAMES[N_ADVICE]; /* Hugging Face's */
+/* Hugging Face's, but for repeat_last */
+extern const char *const ADVICE_NAMES[N_ADVICE];
 typedef struct {
     bool given;
     double value; /* not checked */

@@ -416,6 +416,9 @@ static int read_generation(Loader *l, const Json *root) {
     for (int i = 0; i < N_ADVICE; i++)
         advice[i].given =
             json_real(json_get(root, ADVICE_NAMES[i]), &advice[i].value);
+    /* covers the prompt and the whole text */
+    advice[ADVICE_REPEAT_LAST] =
+        (Advice){.given = advice[ADVICE_REPEAT_PENALTY].given};
     if (!flag(root, "do_sample", true))
         advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
     return read_ends(l, root);

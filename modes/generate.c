@@ -196,7 +196,7 @@ static int choose_parallel(const Run *run, int max) {
     const double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
                          kv_bytes(&s->sequences->kv, max, s->context);
     const double each = cache + (double)run->model.config.vocab_size *
-                                    (sizeof(HeapItem) + 2 * sizeof(float));
+                                    (sizeof(HeapItem) + 3 * sizeof(float));
     const double left =
         0.875 * (double)memory_available("") / n_ranks_here - cache;
     const double max_parallel =

@@ -84,7 +84,10 @@ static const Option OPTIONS[] = {
      "keep tokens at least P times as likely as the most likely one [off]"},
     {"    --repeat-penalty R", FLOAT, WRITES,
      RANGE(sampling.repeat_penalty, 0.01, 100),
-     "divide the logits of the last 64 tokens [1: off]"},
+     "divide the logits of tokens that occurred [1: off]"},
+    {"    --repeat-last N", INT, WRITES,
+     RANGE(sampling.repeat_last, 0, INT_MAX),
+     "tokens that --repeat-penalty looks back on [64; 0: all]"},
     {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
      "ignore the sampling that the model's files recommend"},
     {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
@@ -377,7 +380,8 @@ int options_parse(Options *o, char **argv) {
                    .threads = usual_threads(),
                    .sampling = {.temperature = 1.0f,
                                 .top_p = 0.9f,
-                                .repeat_penalty = 1.0f}};
+                                .repeat_penalty = 1.0f,
+                                .repeat_last = 64}};
     while (*++argv) {
         const char *word = *argv, *value;
         if (*word != '-' || !word[1]) {

@@ -52,11 +52,11 @@ static bool is_close(double a, double b) {
     return fabs(a - b) < 1e-5;
 }
 
-/* Applies the repeat penalty once to each of the last 64 tokens of
- * `history`. */
+/* Applies the repeat penalty once to each of the last tokens of `history`. */
 static void penalize(double *logits, int n, const Sampling *o,
                      const int *history, int n_history) {
-    const int from = n_history > 64 ? n_history - 64 : 0;
+    const int last = o->repeat_last ? o->repeat_last : n_history,
+              from = n_history > last ? n_history - last : 0;
     for (int id = 0; id < n; id++) {
         bool recent = false;
         for (int i = from; i < n_history; i++)
@@ -169,6 +169,7 @@ static Sampling random_options(int n) {
     o.top_k = (int[]){0, 0, 1, 5, 40, n, n + 5}[any(7)];
     o.min_p = (float[]){0, 0, 0.05f, 0.5f, 1}[any(5)];
     o.repeat_penalty = (float[]){1, 1, 1.3f, 0.7f}[any(4)];
+    o.repeat_last = (int[]){64, 0, 1, 7, 1000}[any(5)];
     o.seed = 1 + (uint64_t)any(1 << 30);
     return o;
 }
@@ -383,10 +384,11 @@ static void greedy_draws_no_number(void) {
 /* ---- repeat penalty ----------------------------------------------------- */
 
 /* The greedy choice after `token` was accepted `times` times, then token 0
- * n_others times. */
-static int after(const float *logits, int n, float penalty, int token,
-                 int times, int n_others) {
+ * n_others times; the penalty looks `last` tokens back. */
+static int after_last(int last, const float *logits, int n, float penalty,
+                      int token, int times, int n_others) {
     Sampling o = PLAIN;
+    o.repeat_last = last;
     Sampler s;
     o.temperature = 0;
     o.repeat_penalty = penalty;
@@ -399,6 +401,11 @@ static int after(const float *logits, int n, float penalty, int token,
     const int result = sampler_next(&s, logits);
     sampler_close(&s);
     return result;
+}
+
+static int after(const float *logits, int n, float penalty, int token,
+                 int times, int n_others) {
+    return after_last(64, logits, n, penalty, token, times, n_others);
 }
 
 static void repeat_penalty_works_on_both_signs(void) {
@@ -418,15 +425,21 @@ static void repeat_penalty_counts_a_token_once(void) {
           "4 / 2 > 1.5, for any number of occurrences");
 }
 
-static void repeat_penalty_looks_64_tokens_back(void) {
+static void repeat_penalty_looks_back_on_its_window(void) {
     static const float logits[3] = {-9, 1.5f, 2};
+    static const int windows[] = {1, 10, 64, 500};
     for (int before = 1; before < 300; before += 37) {
-        CHECK(after(logits, 3, 2, 2, before, 63) == 1,
-              "%d, then 63: still in the window", before);
-        CHECK(after(logits, 3, 2, 2, before, 64) == 2, "%d, then 64: out of it",
-              before);
-        CHECK(after(logits, 3, 2, 2, before, 400) == 2,
-              "%d, then 400: long out of it", before);
+        for (int i = 0; i < 4; i++) {
+            const int last = windows[i];
+            CHECK(after_last(last, logits, 3, 2, 2, before, last - 1) == 1,
+                  "%d, then %d: still in the window", before, last - 1);
+            CHECK(after_last(last, logits, 3, 2, 2, before, last) == 2,
+                  "%d, then %d: out of it", before, last);
+            CHECK(after_last(last, logits, 3, 2, 2, before, 6 * last) == 2,
+                  "%d, then %d: long out of it", before, 6 * last);
+        }
+        CHECK(after_last(0, logits, 3, 2, 2, before, 2000) == 1,
+              "%d, then 2000: without a window", before);
     }
 }
 
@@ -510,7 +523,7 @@ void suite_sampler(void) {
     TEST(greedy_draws_no_number);
     TEST(repeat_penalty_works_on_both_signs);
     TEST(repeat_penalty_counts_a_token_once);
-    TEST(repeat_penalty_looks_64_tokens_back);
+    TEST(repeat_penalty_looks_back_on_its_window);
     TEST(impossible_tokens_are_never_drawn);
     TEST(equal_logits);
     TEST(a_vocabulary_of_one);

@@ -348,12 +348,13 @@ static void generate_accepts_every_option(void) {
                                .top_k = 30,
                                .min_p = 0.01f,
                                .repeat_penalty = 1.2f,
+                               .repeat_last = 7,
                                .seed = 77};
     Expected *e = expect_open("m/model.bin", &sampling);
     expect_text(e, "aa ba ca, da! Text from a file", 60);
     CHECK_RUN(
         "--mode generate --file text --steps 60 --temperature 1.5 --top-p 0.8 --top-k 30 --min-p 0.01 "
-        "--repeat-penalty 1.2 --seed 77 --tokenizer m/tokenizer.bin --threads 2 --batch 5 --context 64 --kv f32 "
+        "--repeat-penalty 1.2 --repeat-last 7 --seed 77 --tokenizer m/tokenizer.bin --threads 2 --batch 5 --context 64 --kv f32 "
         "m/model.bin");
     CHECK(is_output(e->text, e->n_text), "'%s', expected '%s'", out, e->text);
     expect_close(e);

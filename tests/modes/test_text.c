@@ -258,7 +258,50 @@ static void files_recommend_a_sampling(void) {
                   "advice.gguf --sampling x");
 }
 
+/* In a folder the penalty covers the prompt and the whole text, in a GGUF file
+ * as many tokens as it says. */
+static void files_recommend_a_penalty_and_its_window(void) {
+    static GgufFile file;
+    static const struct {
+        int last; /* of the GGUF file; -2: a folder */
+        const char *own, *note;
+    } cases[] = {
+        {-2, "--repeat-last 0", "--repeat-penalty 100 --repeat-last 0;"},
+        {-1, "--repeat-last 0", "--repeat-penalty 100 --repeat-last 0;"},
+        {5, "--repeat-last 5", "--repeat-penalty 100 --repeat-last 5;"},
+        {64, "", "--repeat-penalty 100 --repeat-last 64;"},
+        {0, "--repeat-penalty 1", "--repeat-penalty 1 --repeat-last 0;"},
+    };
+    CHECK(open_model() && !samples_write(folder), "no samples");
+    write_file("bpe/generation_config.json",
+               "{\"temperature\": 0, \"repetition_penalty\": 100}");
+    for (int i = 0; i < 5; i++) {
+        const char *name = cases[i].last < -1 ? "bpe" : "penalty.gguf";
+        gguf_make(&file, &MHA_UNTIED, 0);
+        gguf_set_real(&file, "general.sampling.temp", 0);
+        gguf_set_real(&file, "general.sampling.penalty_repeat", 100);
+        gguf_set_int(&file, "general.sampling.penalty_last_n", cases[i].last);
+        gguf_add_tokenizer(&file, MHA_UNTIED.vocab_size, NULL, 0);
+        CHECK(!gguf_write(&file, inside("penalty.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK_RUN("%s -i a -n 100 -t 0 --repeat-penalty 100 %s", name,
+                  cases[i].own);
+        memcpy(plain, out, sizeof plain);
+        CHECK_RUN("%s -i a -n 100", name);
+        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note),
+              "%s, %d: '%s', expected '%s'; %s", name, cases[i].last, out,
+              plain, err);
+        CHECK_RUN("%s -i a -n 100 --samples 2", name);
+        CHECK(strstr(out, plain), "two samples: '%s'", out);
+        CHECK_RUN("%s -i a -n 100 -t 0 --repeat-penalty 100 %s", name,
+                  cases[i].last ? "--repeat-last 2" : "--repeat-last 0");
+        CHECK(strcmp(out, plain) != 0, "%s, %d: no other text", name,
+              cases[i].last);
+    }
+}
+
 void suite_text(void) {
+    TEST(files_recommend_a_penalty_and_its_window);
     TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
     TEST(parts_of_stop_strings_are_written);
