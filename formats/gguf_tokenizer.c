@@ -9,7 +9,6 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -122,13 +121,11 @@ static int fill_advice(Loader *l) {
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
         const Value v = gguf_get(l->g, keys[i]);
+        /* negative: off, or all tokens */
         l->t->advice[i] =
-            (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL, v.real};
+            (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL,
+                     v.real < 0 ? 0 : v.real};
     }
-    Advice *last = &l->t->advice[ADVICE_REPEAT_LAST];
-    if (last->given && last->value == 0) /* no token */
-        l->t->advice[ADVICE_REPEAT_PENALTY].value = 1;
-    last->value = fmax(last->value, 0); /* -1: all tokens */
     const String template = get_string(l, template_key);
     if (l->origin.status || !gguf_find_value(l->g, template_key))
         return l->origin.status;

@@ -270,17 +270,17 @@ static void files_recommend_a_penalty_and_its_window(void) {
         {-1, "--repeat-last 0", "--repeat-penalty 100 --repeat-last 0;"},
         {5, "--repeat-last 5", "--repeat-penalty 100 --repeat-last 5;"},
         {64, "", "--repeat-penalty 100 --repeat-last 64;"},
-        {0, "--repeat-penalty 1", "--repeat-penalty 1 --repeat-last 0;"},
     };
     CHECK(open_model() && !samples_write(folder), "no samples");
     write_file("bpe/generation_config.json",
                "{\"temperature\": 0, \"repetition_penalty\": 100}");
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *name = cases[i].last < -1 ? "bpe" : "penalty.gguf";
         gguf_make(&file, &MHA_UNTIED, 0);
         gguf_set_real(&file, "general.sampling.temp", 0);
         gguf_set_real(&file, "general.sampling.penalty_repeat", 100);
-        gguf_set_int(&file, "general.sampling.penalty_last_n", cases[i].last);
+        gguf_set_real(&file, "general.sampling.penalty_last_n",
+                      (float)cases[i].last);
         gguf_add_tokenizer(&file, MHA_UNTIED.vocab_size, NULL, 0);
         CHECK(!gguf_write(&file, inside("penalty.gguf")), "cannot write");
         gguf_free(&file);
@@ -293,8 +293,8 @@ static void files_recommend_a_penalty_and_its_window(void) {
               plain, err);
         CHECK_RUN("%s -i a -n 100 --samples 2", name);
         CHECK(strstr(out, plain), "two samples: '%s'", out);
-        CHECK_RUN("%s -i a -n 100 -t 0 --repeat-penalty 100 %s", name,
-                  cases[i].last ? "--repeat-last 2" : "--repeat-last 0");
+        CHECK_RUN("%s -i a -n 100 -t 0 --repeat-penalty 100 --repeat-last 2",
+                  name);
         CHECK(strcmp(out, plain) != 0, "%s, %d: no other text", name,
               cases[i].last);
     }
