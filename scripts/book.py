@@ -307,15 +307,22 @@ OMP_H = "".join(
 
 def rates():
     """Held-out loss by learning rate of each run of docs/experiment.csv: mean and half the range over seeds."""
-    found = {}
+    found, diverged = {}, {}
     for line in csv.DictReader((DOCS / "experiment.csv").open()):
         loss = float(line["held_out_loss"])
         if math.isfinite(loss):
             found.setdefault(line["norms"], {}).setdefault(float(line["learning_rate"]), []).append(loss)
+        else:
+            diverged.setdefault(line["norms"], []).append(line["learning_rate"])
     series = []
     for name, by_rate in found.items():
         points = [[r, sum(v) / len(v), (max(v) - min(v)) / 2] for r, v in sorted(by_rate.items())]
         series.append({"group": name, "name": name, "points": points})
+        if bad := sorted(diverged.get(name, ())):
+            series[-1]["note"] = [
+                f"{name}: no point at {', '.join(bad)}, since the loss became NaN.",
+                f"{name}：{'、'.join(bad)} 处没有点，因为损失变成了 NaN。",
+            ]
     return series
 
 
@@ -329,6 +336,12 @@ def tables():
             "x": {"log": True, "ticks": [0.001, 0.002, 0.004, 0.008, 0.016], "title": ["learning rate", "学习率"]},
             "y": {"log": True, "title": ["nats per token", "nat / token"]},
             "series": rates(),
+            "beside": "rms",
+            "note": [
+                "rms: RMSNorm before each sublayer. _cold: no warm-up. _apart: a separate classifier matrix. "
+                "Bars: half the range over seeds, up and down.",
+                "rms：每个子层之前是 RMSNorm。_cold：没有预热。_apart：分类器有自己的矩阵。竖线：上下各为不同种子极差的一半。",
+            ],
             "trials": [
                 [
                     "Without norms: up to which rate does it train?",
@@ -352,6 +365,12 @@ def tables():
             "x": {"ticks": [0, 4, 8, 12, 16, 20, 24], "title": ["sublayer", "子层"]},
             "y": {"log": True, "title": ["|dL/dx| / |loss|", "|dL/dx| / |loss|"]},
             "series": stored["depth"]["series"],
+            "note": [
+                "f: the branch. pre: x + f(norm(x)); post: norm(x + f(x)); inside: x + norm(f(x)); "
+                "sandwich: x + norm(f(norm(x))). 0: the stream before the first sublayer; 24: after the last.",
+                "f：支路。pre：x + f(norm(x))；post：norm(x + f(x))；inside：x + norm(f(x))；"
+                "sandwich：x + norm(f(norm(x)))。0：第一个子层之前的残差流；24：最后一个之后。",
+            ],
             "trials": [
                 [
                     "Constant branches: only post-norm's gradient vanishes.",

@@ -7,10 +7,12 @@ const ZH = document.documentElement.lang.startsWith('zh');
 const say = (en, zh) => (ZH ? zh : en);
 const APP = document.currentScript.src.replace(/[^/]*$/, '');
 const SVG = 'http://www.w3.org/2000/svg';
+// Of a held-out story: corpus.py --held-out -s 1 -n 2.
 const FIXED_TEXT =
-    'One day, Tess and her friend Leo were playing in the orchard. They found a red ball in ' +
-    'the grass. "It is mine!" said Leo. "No, we can share it," said Tess. They played until ' +
-    'the sun went down.';
+    'In a small house by the river, there lived a small girl named Kira. She loved to run in ' +
+    'the wind. Kira had a spotted wagon, and she liked it more than anything. On a cloudy day, ' +
+    'she went to the lake to play. There was so much to see that she forgot about the wagon. ' +
+    'When she wanted to play with it again, the wagon was not there.';
 
 // An element with attributes, listeners (on...), and children.
 function el(name, attributes = {}, ...children) {
@@ -73,12 +75,15 @@ function chart({x, y, series, marks = [], label}) {
   const svg =
       el('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': label, class: 'chart'});
   const ticks = (axis) => {
-    if (axis.ticks) return axis.ticks;
+    const inside = (t) => t >= axis.min * (1 - 1e-9) && t <= axis.max * (1 + 1e-9);
+    if (axis.ticks) return axis.ticks.filter(inside);
     const all = [];
-    if (axis.log)
-      for (let e = Math.ceil(Math.log10(axis.min)); e <= Math.log10(axis.max) + 1e-9; e++)
-        all.push(10 ** e);
-    else
+    if (axis.log) {
+      const decades = Math.log10(axis.max / axis.min);
+      const steps = decades > 3 ? [1] : decades > 0.7 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8];
+      for (let e = Math.floor(Math.log10(axis.min)); e <= Math.log10(axis.max) + 1e-9; e++)
+        all.push(...steps.map((step) => step * 10 ** e).filter(inside));
+    } else
       for (let i = 0; i <= 4; i++) all.push(axis.min + (i / 4) * (axis.max - axis.min));
     return all;
   };
@@ -220,10 +225,11 @@ playground.defaults = {
   prompt: ''
 };
 async function playground(box, settings, changed) {
-  const norma = await startNorma();
+  let norma = await startNorma();
   const story = el('p', {class: 'story', 'aria-live': 'polite'});
-  const numbers = el('dl', {}), stream = el('div', {}), note = el('p', {class: 'note'});
-  let running = 0, own;
+  const numbers = el('dl', {}), stream = el('div', {});
+  const note = el('p', {class: 'note', role: 'alert'});
+  let running = 0, own, tried = new Map();
   const spec = () => ['attn', 'mlp', 'final'].map((site) => `${site}=${settings[site]}`).join(',');
   const eps = () => (+settings.eps <= -8 ? null : 10 ** +settings.eps);
   const measure = () => {
@@ -232,11 +238,19 @@ async function playground(box, settings, changed) {
   };
   const show = (rate, share) => {
     const is = measure();
+    const names = ['attn', 'mlp', 'final'].map((site) => KINDS[settings[site]]);
+    tried.set([...names, `eps ${EPS.show(+settings.eps)}`].join(', '), is.nats);
     numbers.replaceChildren(
         ...[[
           say('nats per token on a fixed text', '固定文本上的 nat / token'),
           `${digits(is.nats)} (${say('its own norms', '原来的归一化')}: ${digits(own.nats)})`
         ],
+            [
+              say('tried so far (attn, mlp, final)', '试过的（attn、mlp、final）'),
+              el('ul', {class: 'tried'},
+                 ...[...tried].slice(-6).map(
+                     ([name, nats]) => el('li', {}, `${name}: ${digits(nats)}`)))
+            ],
             [
               say('norms\' share of a token\'s time', '归一化占每个 token 时间的'),
               share === undefined ? '…' : `${digits(share * 100, 2)} %`
@@ -322,8 +336,12 @@ async function playground(box, settings, changed) {
       const model = files.findIndex((f) => !/tok/i.test(f.name));
       norma.open(bytes[Math.max(model, 0)], files.length > 1 ? bytes[1 - model] : null);
       own = measure();
+      tried = new Map();
       tell();
-    } catch (error) {
+    } catch (error) {  // the bundled model again, in memory that no bad file has touched
+      norma = await startNorma();
+      own = measure();
+      await tell();
       note.textContent = error.message;
     }
   }
@@ -344,9 +362,10 @@ async function playground(box, settings, changed) {
           settings,
           [
             [
-              say('Only the final norm is LayerNorm: does the story change, and do the nats?',
-                  '只把最后一个换成 LayerNorm：故事变了吗？nat 呢？'),
-              {final: 'layer'}
+              say('LayerNorm only before attention, only before the MLP, only at the end: ' +
+                      'does it cost anything?',
+                  '把 attn 换成 LayerNorm；改为只换 mlp；再改为只换 final：哪一处有代价吗？'),
+              {attn: 'layer'}
             ],
             [
               say('No norm before the MLPs: where does the stream leave its own curve?',
@@ -354,7 +373,8 @@ async function playground(box, settings, changed) {
               {mlp: 'none'}
             ],
             [
-              say('eps = 1e-2: which layers notice it first?', 'eps = 1e-2：哪几层先受影响？'),
+              say('eps = 1e-2: which norm has the smallest input, and so loses most?',
+                  'eps = 1e-2：哪一处的输入最小，因而损失最大？'),
               {eps: '-2'}
             ],
           ],
@@ -376,6 +396,8 @@ async function epsCurves(box, settings, changed) {
   const norma = await startNorma();
   norma.nll(FIXED_TEXT);
   const sites = norma.streamRms();
+  const smallest = Math.min(...sites), where = sites.indexOf(smallest);
+  const site = `${where >> 1}.${where % 2 ? 'mlp_norm' : 'attn_norm'}`;
   const drawing = el('div', {});
   const draw = () => {
     const eps = 10 ** +settings.eps, inside = [], outside = [];
@@ -414,7 +436,18 @@ async function epsCurves(box, settings, changed) {
            say(`Half of the output is lost at RMS ${
                    digits(Math.sqrt(eps / 3), 3)} inside the root, at ${digits(eps, 3)} outside.`,
                `输出减半时，根号内的输入 RMS 是 ${digits(Math.sqrt(eps / 3), 3)}，根号外是 ${
-                   digits(eps, 3)}。`)));
+                   digits(eps, 3)}。`)),
+        el('p', {}, (() => {
+             const kept = [
+               smallest / Math.sqrt(smallest ** 2 + eps), smallest / (smallest + eps)
+             ].map((share) => digits(100 * share));
+             const at = digits(smallest, 3);
+             return say(
+                 `The bundled model's smallest input, RMS ${at} of ${site}, keeps ${
+                     kept[0]} % inside the root, ${kept[1]} % outside.`,
+                 `自带模型里最小的输入是 ${site} 的，RMS 为 ${at}：eps 在根号内保留 ${
+                     kept[0]} %，在根号外保留 ${kept[1]} %。`);
+           })()));
   };
   const slider = control(
       settings, 'eps', 'eps', 'range', {min: -8, max: 0, step: 0.25, show: (e) => `1e${e}`}, () => {
@@ -508,7 +541,8 @@ async function backwardBars(box, settings, changed) {
           settings,
           [
             [
-              say('g along x: nothing is left.', 'g 与 x 同向：什么也不剩。'),
+              say('g along x: nothing is left but rounding, since scaling x does not change y.',
+                  'g 与 x 同向：除舍入误差外什么也不剩，因为 x 的缩放不改变 y。'),
               {kind: '0', x: '1 2 3 4', dy: '1 2 3 4'}
             ],
             [
@@ -517,7 +551,8 @@ async function backwardBars(box, settings, changed) {
               {kind: '1', x: '1 2 3 4', dy: '1 1 1 1'}
             ],
             [
-              say('x ten times as large: dx is a tenth.', 'x 放大十倍：dx 变成十分之一。'),
+              say('x ten times as large: x̂ is the same, dx is a tenth.',
+                  'x 放大十倍：x̂ 不变，dx 变成十分之一。'),
               {kind: '0', x: '10 20 30 40', dy: '1 0 0 0'}
             ],
           ],
@@ -691,7 +726,9 @@ function tableCurves(box, settings, changed, table) {
   settings.group ??= table.trials[0][2].group;
   const drawing = el('div', {});
   const draw = () => {
-    const series = table.series.filter((s) => settings.group === '' || s.group === settings.group);
+    const chosen = table.series.filter((s) => settings.group === '' || s.group === settings.group);
+    const beside = table.series.filter((s) => s.group === table.beside && !chosen.includes(s));
+    const series = [...chosen, ...beside];
     const all = series.flatMap((s) => s.points);
     const pad = (a, b, log) =>
         (log ? [a / 1.1, b * 1.1] : [a - (b - a) * 0.05, b + (b - a) * 0.05]);
@@ -703,8 +740,12 @@ function tableCurves(box, settings, changed, table) {
       label: say(...table.title),
       x: {min: x0, max: x1, log: table.x.log, ticks: table.x.ticks, title: say(...table.x.title)},
       y: {min: y0, max: y1, log: table.y.log, title: say(...table.y.title)},
-      series: series.map((s) => ({name: s.name, points: s.points, dots: true}))
+      series: series.map(
+          (s) => ({name: s.name, points: s.points, dots: true, dashed: beside.includes(s)}))
     }));
+    const note = (text) => el('p', {}, say(...text));
+    drawing.append(
+        ...chosen.filter((s) => s.note).map((s) => note(s.note)), note(table.note));
   };
   const groups = Object.fromEntries(
       [['', say('all', '全部')], ...table.series.map((s) => [s.group, s.group])]);
