@@ -140,6 +140,8 @@ static int run(char **argv) {
     if ((options.dump || options.norm_sweep || options.plain) && n_ranks > 1)
         return bad_usage(
             "--dump, --norm-sweep and --plain work on one machine only");
+    if (options.model && !(options.model = model_find(options.model)))
+        return EXIT_BAD_INPUT;
     if (options.norm && !options.model)
         return bad_usage("--norm needs a model");
     handle_signals();

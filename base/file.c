@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,18 @@ bool file_exists(const char *path) {
 bool is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+size_t list_files(const char *folder, const char *pattern, char *paths) {
+    char path[3 * PATH_MAX];
+    glob_t found = {0};
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, pattern);
+    glob(path, 0, NULL, &found);
+    for (char **p = found.gl_pathv; p && *p && n < PATH_MAX; p++)
+        n += snprintf(paths + n, PATH_MAX - n, n ? ", %s" : "%s", *p);
+    globfree(&found);
+    return found.gl_pathc;
 }
 
 int folder_create(const char *path) {

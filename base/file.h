@@ -16,6 +16,10 @@ typedef struct {
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 
+/* Writes the paths in a folder that match to paths[PATH_MAX], in order; without
+ * any, it is unchanged. Returns their number. */
+size_t list_files(const char *folder, const char *pattern, char *paths);
+
 /* Returns -1 and a message on failure, as for a folder that exists. */
 int folder_create(const char *path);
 

@@ -1,4 +1,4 @@
-/* open.c: opens a checkpoint of any format, and its tokenizer.
+/* open.c: finds and opens a checkpoint of any format, and its tokenizer.
  *
  * Owns how formats are recognized, the sizes derived from a complete model, and
  * the search for the tokenizer. The loaders read the files.
@@ -7,12 +7,26 @@
 #include "formats/open.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/platform.h"
 #include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/parts.h"
 #include <limits.h>
 #include <stdlib.h>
+
+const char *model_find(const char *path) {
+    static char found[PATH_MAX];
+    char name[2 * PATH_MAX] = "snapshots/*";
+    find_line(path, "refs/main", "", strchr(name, '*'));
+    const size_t n = list_files(path, name, found);
+    const char *folder = n ? found : path;
+    if (n < 2 && (list_files(folder, "config.json", name) ||
+                  !list_files(folder, "*.gguf", found)))
+        return folder;
+    fail("%s: is a folder of models; name one of them: %s", path, found);
+    return NULL;
+}
 
 /* Sets what depends on all parts of a model: the number of parameters, whether
  * some are BF16, and the bytes read per token (one row of the embedding, or all

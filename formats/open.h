@@ -4,6 +4,12 @@
 #include "model.h"
 #include "tokenizer.h"
 
+/* The path of the model that the user names: in the folder of a repository in
+ * Hugging Face's cache (models--org--name) the snapshot of refs/main or,
+ * without it, the only one. NULL and a message with the paths to choose from if
+ * there are several, or only GGUF files. Valid until the next call. */
+const char *model_find(const char *path);
+
 /* Opens a checkpoint of any format. Checks every size in it against the file's
  * length before allocating. Returns -1 and a message on failure; else the
  * caller closes the model. */

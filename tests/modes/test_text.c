@@ -300,7 +300,49 @@ static void files_recommend_a_penalty_and_its_window(void) {
     }
 }
 
+static void shell(const char *script) {
+    char command[PATH_MAX + 512];
+    snprintf(command, sizeof command, "cd %s && %s", folder, script);
+    if (system(command))
+        abort();
+}
+
+/* The folder of a repository in Hugging Face's cache is its snapshot of
+ * refs/main, or its only one; a folder of GGUF files lists them. */
+static void repositories_of_the_cache_open(void) {
+    CHECK(open_model() && !samples_write(folder), "no samples");
+    shell("mkdir -p hub/blobs hub/snapshots/c1 hub/snapshots/c2 hub/refs && "
+          "mv bpe/* hub/blobs && cd hub/snapshots/c2 && "
+          "for f in ../../blobs/*; do ln -s $f .; done && "
+          "printf c2 >../../refs/main");
+    CHECK_RUN("hub/snapshots/c2 -i a -n 20 -t 0");
+    memcpy(plain, out, sizeof plain);
+    CHECK_RUN("hub -i a -n 20 -t 0");
+    CHECK(!strcmp(out, plain), "'%s', expected '%s'", out, plain);
+    shell("rm -r hub/refs");
+    check_refused(1,
+                  "hub: is a folder of models; name one of them: "
+                  "hub/snapshots/c1, hub/snapshots/c2",
+                  "hub -i a");
+    shell("rmdir hub/snapshots/c1");
+    CHECK_RUN("hub/ -i a -n 20 -t 0");
+    CHECK(!strcmp(out, plain), "one snapshot: '%s'", out);
+    shell("cp spm.gguf hub/snapshots/c2");
+    CHECK_RUN("hub -i a -n 20 -t 0");
+    CHECK(!strcmp(out, plain), "with a GGUF file: '%s'", out);
+    shell("rm hub/snapshots/c2/*.json && cp moe.gguf hub/snapshots/c2");
+    check_refused(1,
+                  "hub: is a folder of models; name one of them: "
+                  "hub/snapshots/c2/moe.gguf, hub/snapshots/c2/spm.gguf",
+                  "hub -i a");
+    shell("mkdir files && mv spm.gguf files");
+    check_refused(
+        1, "files: is a folder of models; name one of them: files/spm.gguf",
+        "files -i a");
+}
+
 void suite_text(void) {
+    TEST(repositories_of_the_cache_open);
     TEST(files_recommend_a_penalty_and_its_window);
     TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
