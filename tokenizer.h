@@ -53,6 +53,7 @@ typedef struct {
     /* the template places BOS; else the tokens before a text come first */
     bool chat_has_bos;
     Advice advice[N_ADVICE];
+    char ignored[192]; /* names of recommended rules that norma lacks */
     File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
 

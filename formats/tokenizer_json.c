@@ -412,6 +412,20 @@ static int read_ends(Loader *l, const Json *root) {
 
 /* Reads generation_config.json. */
 static int read_generation(Loader *l, const Json *root) {
+    /* rules that norma lacks */
+    static const char *const rules[] = {"no_repeat_ngram_size",
+                                        "suppress_tokens",
+                                        "begin_suppress_tokens",
+                                        "bad_words_ids",
+                                        "sequence_bias",
+                                        "min_length",
+                                        "min_new_tokens",
+                                        "epsilon_cutoff",
+                                        "eta_cutoff",
+                                        "typical_p",
+                                        "num_beams",
+                                        "guidance_scale"};
+    char *ignored = l->t->ignored;
     Advice *advice = l->t->advice;
     for (int i = 0; i < N_ADVICE; i++)
         advice[i].given =
@@ -419,8 +433,16 @@ static int read_generation(Loader *l, const Json *root) {
     /* covers the prompt and the whole text */
     advice[ADVICE_REPEAT_LAST] =
         (Advice){.given = advice[ADVICE_REPEAT_PENALTY].given};
-    if (!flag(root, "do_sample", true))
+    if (!flag(root, "do_sample", false))
         advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
+    for (int i = 0; i < 12; i++) {
+        const Json *rule = json_get(root, rules[i]);
+        double number = i > 8; /* of these 1 has no effect */
+        json_real(rule, &number);
+        if (number != (i > 8) ||
+            (rule && rule->kind > JSON_STRING && rule->length))
+            ignored += sprintf(ignored, " %s", rules[i]);
+    }
     return read_ends(l, root);
 }
 

@@ -411,7 +411,7 @@ int options_parse(Options *o, char **argv) {
 }
 
 void options_advise(Options *o, const Tokenizer *t) {
-    char taken[256] = "", text[32];
+    char taken[512] = "", text[32];
     size_t n = 0;
     if (o->own_sampling || o->sampling_of || !(o->mode->bit & WRITES))
         return;
@@ -423,6 +423,8 @@ void options_advise(Options *o, const Tokenizer *t) {
                           name_of(advised(i)), text);
     }
     print_failures_as_notes(false);
+    if (*t->ignored)
+        n += snprintf(taken + n, sizeof taken - n, " (ignored:%s)", t->ignored);
     if (n)
         note("the model's own sampling:%s; --sampling llama2c turns it off",
              taken);

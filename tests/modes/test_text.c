@@ -258,6 +258,48 @@ static void files_recommend_a_sampling(void) {
                   "advice.gguf --sampling x");
 }
 
+/* Without do_sample transformers is greedy. Rules that norma lacks are named,
+ * if they have an effect. */
+static void rules_of_generation_are_honoured_or_named(void) {
+    static const struct {
+        const char *config, *same, *note;
+    } cases[] = {
+        {"\"temperature\": 0.7", "-t 0",
+         "--temperature 0; --sampling llama2c turns it off"},
+        {"\"do_sample\": null, \"top_k\": 3", "-t 0",
+         "--temperature 0 --top-k 3; --sampling"},
+        {"\"do_sample\": true, \"temperature\": 0.7", "-t 0.7",
+         "--temperature 0.7; --sampling"},
+        {"\"do_sample\": true, \"top_k\": 2, \"no_repeat_ngram_size\": 3, "
+         "\"suppress_tokens\": [1], \"bad_words_ids\": [[1], [2, 3]], "
+         "\"typical_p\": 0.5, \"num_beams\": 4",
+         "-k 2",
+         "--top-k 2 (ignored: no_repeat_ngram_size suppress_tokens "
+         "bad_words_ids typical_p num_beams); --sampling"},
+        {"\"do_sample\": true, \"begin_suppress_tokens\": [1]", "",
+         "sampling: (ignored: begin_suppress_tokens); --sampling"},
+        {"\"no_repeat_ngram_size\": 0, \"suppress_tokens\": [], "
+         "\"bad_words_ids\": null, \"typical_p\": 1.0, \"num_beams\": 1",
+         "-t 0", "--temperature 0; --sampling"},
+    };
+    char config[512];
+    CHECK(open_model() && !samples_write(folder), "no samples");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        remove(inside("bpe/generation_config.json"));
+        CHECK_RUN("bpe -i a -n 30 -s 5 %s", cases[i].same);
+        memcpy(plain, out, sizeof plain);
+        snprintf(config, sizeof config, "{%s}", cases[i].config);
+        write_file("bpe/generation_config.json", config);
+        CHECK_RUN("bpe -i a -n 30 -s 5");
+        CHECK(!strcmp(out, plain) && strstr(err, cases[i].note),
+              "%s: '%s', expected '%s'; %s", config, out, plain, err);
+        CHECK_RUN("bpe -i a -n 30 -s 5 -t 1");
+        CHECK(!strstr(err, "ignored"), "%s", err);
+        CHECK_RUN("bpe -m tokenize -i a");
+        CHECK(!*err, "%s", err);
+    }
+}
+
 /* In a folder the penalty covers the prompt and the whole text, in a GGUF file
  * as many tokens as it says. */
 static void files_recommend_a_penalty_and_its_window(void) {
@@ -343,6 +385,7 @@ static void repositories_of_the_cache_open(void) {
 
 void suite_text(void) {
     TEST(repositories_of_the_cache_open);
+    TEST(rules_of_generation_are_honoured_or_named);
     TEST(files_recommend_a_penalty_and_its_window);
     TEST(files_recommend_a_sampling);
     TEST(stop_strings_end_a_text);
