@@ -162,6 +162,13 @@ static double real_in(Reader *r, const Json *object, const char *key,
     return value_real(&r->origin, key, get_in(r, object, key), missing);
 }
 
+/* The same; 0 means that the key is missing, as for transformers. */
+static double real_or(Reader *r, const Json *object, const char *key,
+                      double missing) {
+    return get_in(r, object, key).real == 0 ? missing
+                                            : real_in(r, object, key, missing);
+}
+
 /* Where a key is that older files have outside the object `rope`. */
 static const Json *place_of(const char *key, const Json *rope) {
     return json_get(rope, key) ? rope : NULL;
@@ -172,7 +179,7 @@ static const Json *place_of(const char *key, const Json *rope) {
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
  * `factor`, with a ramp between the two. */
-static void read_llama3(Reader *r, const Json *rope, int context) {
+static void read_llama3(Reader *r, const Json *rope, double context) {
     const Rope *out = &r->header.config.rope;
     const double factor = real_in(r, rope, "factor", NAN);
     const double low = real_in(r, rope, "low_freq_factor", NAN),
@@ -187,23 +194,24 @@ static void read_llama3(Reader *r, const Json *rope, int context) {
     }
 }
 
-static void read_yarn(Reader *r, const Json *rope, int context) {
+static void read_yarn(Reader *r, const Json *rope, double context) {
     Rope *out = &r->header.config.rope;
     Yarn *y = &out->yarn;
+    const Value truncates = get_in(r, rope, "truncate"); /* null: false */
+    const double mscale = real_or(r, rope, "mscale", 0),
+                 all_dim = real_or(r, rope, "mscale_all_dim", 0);
     *y = (Yarn){.context = context,
-                .fast = real_in(r, rope, "beta_fast", 32),
-                .slow = real_in(r, rope, "beta_slow", 1),
+                .fast = real_or(r, rope, "beta_fast", 32),
+                .slow = real_or(r, rope, "beta_slow", 1),
                 .fractional = !reader_has(r, LOCAL_ROPE) &&
-                              !value_bool(&r->origin, "truncate",
-                                          get_in(r, rope, "truncate"), true)};
+                              !value_bool(&r->origin, "truncate", truncates,
+                                          truncates.kind == VALUE_MISSING)};
     y->factor =
         real_in(r, rope, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
-    if (get_in(r, rope, "mscale").kind > VALUE_NULL &&
-        get_in(r, rope, "mscale_all_dim").kind > VALUE_NULL)
-        amplitude =
-            yarn_amplitude(y->factor, real_in(r, rope, "mscale", NAN)) /
-            yarn_amplitude(y->factor, real_in(r, rope, "mscale_all_dim", NAN));
+    if (mscale > 0 && all_dim > 0)
+        amplitude = yarn_amplitude(y->factor, mscale) /
+                    yarn_amplitude(y->factor, all_dim);
     out->amplitude = real_in(r, rope, "attention_factor", amplitude);
 }
 
@@ -223,10 +231,9 @@ static double *read_factors(Reader *r, const Json *rope, const char *key) {
     return factors;
 }
 
-static void read_longrope(Reader *r, const Json *rope, int original) {
+static void read_longrope(Reader *r, const Json *rope, double original) {
     Config *c = &r->header.config;
-    const double factor =
-        real_in(r, rope, "factor", (double)c->context / original);
+    const double factor = real_in(r, rope, "factor", c->context / original);
     c->rope.amplitude =
         real_in(r, rope, "attention_factor",
                 factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
@@ -236,7 +243,7 @@ static void read_longrope(Reader *r, const Json *rope, int original) {
     reader_end_context(r, original, BY_LONGROPE);
 }
 
-static void read_scaling(Reader *r, const Json *rope, int original) {
+static void read_scaling(Reader *r, const Json *rope, double original) {
     Config *c = &r->header.config;
     /* no tensor has the columns of `wo`; reader_end() fails */
     if ((size_t)c->rope.dims > r->widest)
@@ -264,7 +271,7 @@ static void read_scaling(Reader *r, const Json *rope, int original) {
                             c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
-        c->context = original;
+        c->context = (int)original;
     else
         refuse_in(r, rope, key,
                   "default, linear, dynamic, llama3, longrope or yarn");
@@ -336,9 +343,11 @@ static void read_rope(Reader *r) {
     /* of two, that of the model counts, unless each type of layer has its
      * own */
     const bool own = get(r, key).kind <= VALUE_NULL || (local && rope == full);
-    const int original = (int)value_integer(
-        &r->origin, key, get_in(r, own ? rope : NULL, key), 1, INT_MAX,
-        r->options & LONGROPE ? 4096 : r->header.config.context);
+    const double original =
+        fmin(fmax(1, real_in(r, own ? rope : NULL, key,
+                             r->options & LONGROPE ? 4096
+                                                   : r->header.config.context)),
+             INT_MAX);
     if (!r->origin.status)
         read_scaling(r, rope, original);
     if (get_in(r, rope, "llama_4_scaling_beta").kind > VALUE_NULL)

@@ -188,12 +188,12 @@ double *reader_factors(Reader *r) {
     return factors;
 }
 
-void reader_end_context(Reader *r, int original, const char *why) {
+void reader_end_context(Reader *r, double original, const char *why) {
     Config *c = &r->header.config;
     r->model->long_context = c->context;
     if (original >= c->context)
         return;
-    c->context = original;
+    c->context = (int)original;
     r->model->ended_by = why;
 }
 

@@ -75,7 +75,7 @@ double *reader_factors(Reader *r);
  * long factors. */
 #define BY_LONGROPE "-c chooses a longer one, with LongRoPE's long factors"
 #define BY_QUERIES  "beyond it queries are scaled"
-void reader_end_context(Reader *r, int original, const char *why);
+void reader_end_context(Reader *r, double original, const char *why);
 
 /* 3. Fills in all norms and weights, computes YaRN's factors, and refuses
  * unused tensors. Returns origin.status. */
