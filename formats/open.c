@@ -125,7 +125,10 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
                          TokenizerUse use) {
     const int vocab_size = model->config.vocab_size;
     char found[PATH_MAX];
-    const Tokenizer none = {.bos = model->bos, .eos = model->eos, .eot = -1};
+    const Tokenizer none = {.n_before = model->bos >= 0,
+                            .bos = model->bos,
+                            .eos = model->eos,
+                            .eot = -1};
     *t = none;
     if (use == TOKENIZER_UNUSED)
         return 0;

@@ -1,8 +1,10 @@
 /* perplexity.c: measures how well the model predicts a text.
  *
  * Owns the windows over the text and the sums of negative log-likelihoods
- * (NLL). Windows do not overlap. Each has the length of the context and begins
- * with BOS; all its other tokens are scored. Perplexity is exp(mean NLL).
+ * (NLL). Each window has the length of the context. It begins with BOS, if the
+ * model's files add BOS to a text, else with the token before its others, so
+ * that the first token of the text is not scored; all others are. Perplexity is
+ * exp(mean NLL).
  * Tests: cli, lab.
  */
 #include "base/clock.h"
@@ -15,15 +17,22 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* -1: windows have no BOS. */
+static int first_token(const Run *run) {
+    return run->tokenizer.n_before ? run_first_token(run) : -1;
+}
+
 /* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n]
- * with the token before each. Ctrl-C shortens the text to the scored tokens. A
- * terminal shows the progress after `shown`. */
+ * with the token before each; without BOS text->ids[-1] is the first of them.
+ * Ctrl-C shortens the text to the scored tokens. A terminal shows the progress
+ * after `shown`. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll,
                  const char *shown) {
     const int vocab_size = run->model.config.vocab_size;
     const int scored = run->session.context - 1; /* scored tokens of a window */
+    const int first = first_token(run);
     for (int i = 0; i < text->n; i++)
-        inputs[i] = i % scored ? text->ids[i - 1] : run_first_token(run);
+        inputs[i] = first < 0 || i % scored ? text->ids[i - 1] : first;
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
         const int pos = at % scored, left = min_int(text->n - at, scored - pos);
@@ -72,8 +81,13 @@ static int report(const Run *run, const double *nll, int n) {
         printf(json ? ", \"standard_error\": %.4f"
                     : " +- %.4f (standard error)",
                perplexity * sqrt(squares / (n - 1) / n));
-    printf(json ? ", \"window\": %d}\n" : "\nwindow               %d tokens\n",
-           run->session.context);
+    const bool bos = first_token(run) >= 0;
+    printf(json ? ", \"window\": %d, \"bos\": %s}\n"
+                : "\nwindow               %d tokens, %s\n",
+           run->session.context,
+           json  ? bos ? "true" : "false"
+           : bos ? "the first is BOS"
+                 : "without BOS: the first token of the text is not scored");
     return stdout_finish();
 }
 
@@ -135,17 +149,18 @@ int mode_perplexity(Run *run) {
         return bad_input(
             "context is %d, perplexity needs at least 2; use a larger -c",
             run->session.context);
-    if (run_first_token(run) < 0)
-        return bad_input("perplexity needs BOS or EOS in the vocabulary of %d",
-                         run->model.config.vocab_size);
     Tokens text;
     if (run_tokens(run, false, &text))
         return -1;
     ends_soon = true;
+    int *const ids = text.ids;
+    if (text.n && first_token(run) < 0)
+        text.ids++, text.n--;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
     const double start = now();
-    int status = !text.n  ? fail("the text is empty")
+    int status = !text.n  ? fail("the text is empty, or one token without BOS: "
+                                  "nothing to score")
                  : inputs ? score(run, &text, inputs, nll, "scored")
                           : -1;
     const double seconds = now() - start;
@@ -155,6 +170,6 @@ int mode_perplexity(Run *run) {
         status = sweep(run, &text, inputs, nll, seconds);
     free(inputs);
     free(nll);
-    free(text.ids);
+    free(ids);
     return status;
 }

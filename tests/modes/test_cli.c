@@ -914,6 +914,86 @@ static void perplexity_follows_from_the_logits(void) {
     }
 }
 
+/* The sum of the NLL of ids[1] to ids[n - 1], without BOS, by -m logits. */
+static double surprise_of(const char *name, const int *ids, int n) {
+    static float row[512];
+    char list[512] = "";
+    double sum = 0;
+    for (int i = 0; i < n - 1; i++)
+        sprintf(list + strlen(list), i ? ",%d" : "%d", ids[i]);
+    run("%s -m logits --tokens %s -o out/logits", name, list);
+    FILE *in = fopen(inside("out/logits"), "rb");
+    for (int i = 0; in && i < n - 1; i++) {
+        double all = 0;
+        if (fread(row, sizeof *row, 512, in) != 512)
+            return NAN;
+        for (int k = 0; k < 512; k++)
+            all += exp((double)row[k]);
+        sum += log(all) - (double)row[ids[i + 1]];
+    }
+    unlink(inside("out/logits"));
+    return !in || fclose(in) ? NAN : sum;
+}
+
+/* Windows of a file that adds no BOS begin with the token before their others,
+ * and the first token of the text is not scored. */
+static void perplexity_without_bos(void) {
+    static const int no = 0;
+    static GgufFile file;
+    enum { N = 50 };
+    int ids[N];
+    char list[512] = "";
+    for (int i = 0; i < N; i++) {
+        ids[i] = hash_token(&MODEL, i);
+        sprintf(list + strlen(list), i ? ",%d" : "%d", ids[i]);
+    }
+    for (int adds = 0; adds < 2; adds++) {
+        gguf_make(&file, &MODEL, 0);
+        gguf_add_tokenizer(&file, MODEL.vocab_size, NULL, 0);
+        if (!adds)
+            gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &no, 1);
+        CHECK(!gguf_write(&file, inside("m/bos.gguf")), "cannot write");
+        gguf_free(&file);
+        for (int context = 64; context > 1; context = context == 64   ? 17
+                                                      : context == 17 ? 2
+                                                                      : 0) {
+            double total = 0, nll = 0;
+            int scored = 0, window[64] = {1};
+            for (int at = adds ? 0 : 1; at < N; at += context - 1) {
+                const int n = N - at < context - 1 ? N - at : context - 1;
+                if (!adds)
+                    window[0] = ids[at - 1];
+                memcpy(window + 1, ids + at, (size_t)n * sizeof *ids);
+                total += surprise_of("m/bos.gguf", window, n + 1);
+            }
+            CHECK_RUN("m/bos.gguf -m perplexity --tokens %s -c %d -b 6", list,
+                      context);
+            CHECK(sscanf(out, "tokens scored %d total NLL %lf nats", &scored,
+                         &nll) == 2 &&
+                      scored == N - 1 + adds,
+                  "%s", out);
+            CHECK(fabs(nll - total) < 2e-3,
+                  "BOS %d, context %d: NLL %.4f, expected %.4f", adds, context,
+                  nll, total);
+            CHECK(strstr(out, adds ? " tokens, the first is BOS\n"
+                                   : " tokens, without BOS: the first token of "
+                                     "the text is not scored\n"),
+                  "%s", out);
+            CHECK_RUN("m/bos.gguf -m perplexity --tokens %s -c %d --json", list,
+                      context);
+            CHECK(strstr(out, adds ? "\"bos\": true}" : "\"bos\": false}"),
+                  "%s", out);
+        }
+    }
+    gguf_make(&file, &MODEL, 0);
+    gguf_add_tokenizer(&file, MODEL.vocab_size, NULL, 0);
+    gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, &no, 1);
+    CHECK(!gguf_write(&file, inside("m/bos.gguf")), "cannot write");
+    gguf_free(&file);
+    check_refused(1, "nothing to score", "m/bos.gguf -m perplexity --tokens 5");
+    unlink(inside("m/bos.gguf"));
+}
+
 /* The number in a JSON object; NAN: none. */
 static double number_of(const Json *object, const char *key) {
     double number = NAN;
@@ -1239,7 +1319,8 @@ static void bad_usage_is_refused(void) {
 static void bad_files_are_refused(void) {
     static const char *const cases[][2] = {
         {"No such file", "missing.bin"},
-        {"is a directory", "m"},
+        {"is a directory", "out"},
+        {"is a folder of models; name one of them: m/", "m"},
         {"is empty", "empty"},
         {"text: ", "text"}, /* not a checkpoint */
         {"not a regular file", "/dev/null"},
@@ -1830,6 +1911,7 @@ void suite_cli(void) {
     TEST(failed_conversion_leaves_no_file);
     TEST(perplexity_follows_from_the_logits);
     TEST(perplexity_of_a_text);
+    TEST(perplexity_without_bos);
     TEST(info_lists_the_model);
     TEST(info_writes_json);
     TEST(bench_writes_json);
