@@ -1,6 +1,7 @@
 """Opens every page of book/ in headless Chromium, from the disk, and checks what a reader would see: nothing beyond the
 window or its column (1,200 and 420 pixels, dark, printed), no error in the console, no request to a network, no link to
-a page or an anchor that does not exist, no element that the keyboard cannot reach.
+a page or an anchor that does not exist, no element that the keyboard cannot reach. Then the language switch, the figures
+alone with their settings in the address, a figure without a mouse, and the links of a hosted site.
 
     build/book/env/bin/python scripts/check_book.py        (after `make book`)
 """
@@ -13,9 +14,11 @@ import sys
 import tempfile
 import time
 import urllib.request
+from itertools import cycle
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+import book
 import websocket
 
 TOP = Path(__file__).resolve().parent.parent
@@ -105,6 +108,18 @@ class Browser:
             ".map(e => e.dataset.figure + ': ' + e.textContent.slice(-60))"
         )
 
+    def click(self, expression):
+        """With the mouse, in the middle of an element that is in the window."""
+        x, y = self.evaluate(
+            f"(b => [b.x + b.width / 2, b.y + b.height / 2])({expression}.getBoundingClientRect())"
+        )
+        for kind in "mousePressed", "mouseReleased":
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key, code, text=""):
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, text=text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
     def view(self, width, media, scheme):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -143,6 +158,102 @@ def dead_links(pages):
                 yield f"{page.relative_to(BOOK)}: no anchor {target}"
 
 
+def check_switch(browser):
+    """The switch leads to the same statement; for a page in English only it is no link and says so."""
+    browser.view(1200, "", "light")
+    for language, other in ("en", "zh"), ("zh", "en"):
+        browser.open((BOOK / language / "norms-2.html").as_uri())
+        browser.evaluate("[...document.querySelectorAll('a.statement')].at(-3).scrollIntoView({behavior: 'instant'})")
+        wanted = browser.evaluate("place()")
+        browser.events.clear()
+        browser.click("document.querySelector('.language a')")
+        browser.wait("Page.loadEventFired")
+        where = browser.evaluate("location.href")
+        shown = f"document.getElementById({json.dumps(wanted)})?.getBoundingClientRect().top ?? -1"
+        top = -1
+        for _ in range(50):  # it scrolls smoothly
+            top = browser.evaluate(shown)
+            if 0 <= top < 450:
+                break
+            time.sleep(0.1)
+        if not where.endswith(f"/{other}/norms-2.html#{wanted}") or not 0 <= top < 450:
+            yield f"the switch from {language} at {wanted} leads to {where}, {top} pixels"
+    browser.open((BOOK / "en" / "architecture.html").as_uri())
+    text, plain, title = browser.evaluate(
+        "(e => [e.textContent, !e.querySelector('a'), e.querySelector('span')?.title])(document.querySelector('.language'))"
+    )
+    if "中文：无" not in text or not plain or "English only" not in title:
+        yield f"the switch of architecture.html says {text} {title}"
+    browser.open((BOOK / "zh" / "index.html").as_uri())
+    if not browser.evaluate("!!document.querySelector('a[href$=\\'en/architecture.html\\'][lang=en]')"):
+        yield "the Chinese pages do not name architecture.html"
+
+
+ALONE = {  # settings of each figure that are not its defaults
+    "playground": {"attn": "rms", "mlp": "dyt:1", "final": "layer", "eps": "-3", "seed": "7", "prompt": "Tom"},
+    "token": {"layer": "2", "box": "4", "text": "Tom had a red ball"},
+    "eps": {"eps": "-2"},
+    "backward": {"kind": "1", "x": "1 -2 3", "dy": "0 1 0"},
+    "massive": {"site": "0.attn", "rotate": "1"},
+    "depth": {"group": "MLP"},
+    "rates": {"group": "post"},
+}
+
+
+def check_alone(browser):
+    """Each figure by its address: its controls and its link have the settings of the address."""
+    for (name, settings), language in zip(ALONE.items(), cycle(("en", "zh"))):
+        query = urlencode({"figure": name, "lang": language, **settings})
+        browser.open((BOOK / "figure.html").as_uri() + "?" + query)
+        failed = browser.figures()
+        link = browser.evaluate("document.querySelector('.alone a')?.href ?? ''")
+        shown = browser.evaluate("[...document.querySelectorAll('.controls :is(input, select)')].map(e => e.value)")
+        wanted = [v for k, v in settings.items() if (name, k) != ("token", "box")]
+        if failed or parse_qs(urlsplit(link).query) != parse_qs(query) or shown != wanted:
+            yield f"{name} alone, {language}: {failed} {link} {shown}"
+        yield from (f"{name} alone, {language}: {fault}" for fault in browser.faults())
+
+
+def check_keys(browser):
+    """A figure without a mouse: Tab comes to every control in order, keys set them, and the figure follows."""
+    browser.open((BOOK / "figure.html").as_uri() + "?figure=backward")
+    browser.figures()
+    text = "document.querySelector('.rows').textContent"
+    all_controls = "[...document.querySelectorAll('select, input, button, a')]"
+    seen, before = [], browser.evaluate(text)
+    for _ in range(browser.evaluate(all_controls + ".length")):
+        browser.press("Tab", 9)
+        seen.append(browser.evaluate(all_controls + ".indexOf(document.activeElement)"))
+    if seen != sorted(range(len(seen))):
+        yield f"Tab comes to the controls {seen}"
+    browser.evaluate("document.querySelector('select').focus()")
+    browser.press("ArrowDown", 40)
+    layer = browser.evaluate(text)
+    for _ in range(4):
+        browser.press("Tab", 9)
+    browser.press("Enter", 13, "\r")  # the second thing to try
+    if len({before, layer, browser.evaluate(text)}) != 3:
+        yield "keys do not change the figure"
+
+
+def check_base():
+    """Links to sources of a site that is hosted: each is under the address and names a file and a line that exist."""
+    base, count = "https://example.org/norma/blob/main", 0
+    for language in book.LANGUAGES:
+        site = book.Site(language, base)
+        for page in site.pages:
+            text = site.markdown(page)
+            if "../code/" in text or site.sources:
+                yield f"{language}/{page}: a link to a page of the site instead of {base}"
+            for path, line in re.findall(rf'{re.escape(base)}/([^"#)\s]+)(?:#L(\d+))?', text):
+                count += 1
+                to = TOP / path
+                if not to.exists() or (line and int(line) > to.read_text().count("\n")):
+                    yield f"{language}/{page}: no {path} {line}"
+    if count < 150:
+        yield f"only {count} links to sources"
+
+
 def main():
     pages = {path: path.read_text() for path in sorted(BOOK.rglob("*.html"))}
     found = list(dead_links(pages))
@@ -156,19 +267,16 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(folder)
         for path in shown:
-            for name, width, media, scheme in VIEWS:
-                browser.view(width, media, scheme)
-                browser.open(path.as_uri())
-                failed = browser.figures()
-                outside = browser.evaluate(OUTSIDE)
-                muted = browser.evaluate(MUTED)
-                for fault in [
-                    *(f"figure {f}" for f in failed),
-                    *(f"outside: {o}" for o in outside),
-                    *(f"no key reaches {m}" for m in muted),
-                    *browser.faults(),
-                ]:
-                    found.append(f"{path.relative_to(BOOK)}, {name}: {fault}")
+            browser.view(*VIEWS[0][1:])
+            browser.open(path.as_uri())
+            found += [f"{path.relative_to(BOOK)}: figure {fault}" for fault in browser.figures()]
+            for name, *view in VIEWS:
+                browser.view(*view)
+                for fault in browser.evaluate(OUTSIDE):
+                    found.append(f"{path.relative_to(BOOK)}, {name}: outside: {fault}")
+            faults = [f"no key reaches {m}" for m in browser.evaluate(MUTED)] + browser.faults()
+            found += [f"{path.relative_to(BOOK)}: {fault}" for fault in faults]
+        found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_base()]
         for language, word in ("en", "eps"), ("zh", "归一化"):
             browser.open((BOOK / language / "search.html").as_uri() + f"?q={word}")
             hits = 0

@@ -1,6 +1,7 @@
 """Compares norma in the page with the program, to the bit: the logits of the bundled model in four types, and of a small
 random model of each family without experts, against a build without FMA (`make ARCH=x86-64`); the story of the page's
-model; nats per token; and that a damaged file is an error of one line, after which the page goes on.
+model; nats per token; that a damaged file is an error of one line, after which the page goes on; a reader's own files
+(GGUF, llama2.c's .bin with its tokenizer) dropped on the playground; the limits of 4,096 positions and 1 GB.
 
     build/book/env/bin/python scripts/check_web.py        (after `make book`)
 
@@ -15,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from check_book import BOOK, TOP, Browser
@@ -132,22 +134,106 @@ def nats(browser, model, folder):
     return same
 
 
+DAMAGED = """
+(files, count) => Array.from({length: count}, (_, i) => {
+  const whole = files[0], data = whole.slice(0, i % 4 < 2 ? files[1][i] : whole.length);
+  if (i % 4 >= 2) for (const [at, byte] of files[2][i]) data[at] = byte;
+  try { norma.open(data, null); norma.nll("a b"); return ""; } catch (error) { return error.message; }
+})
+"""
+
+
 def damaged(browser, model, folder):
     """Files that end early, and files of noise, are refused in one line; the page then opens the whole file."""
-    whole, fine, draw = model.read_bytes(), True, random.Random(1)
-    broken = folder / "broken"
-    for i in range(40):
-        size = draw.randrange(1, 40_000) if i % 2 else draw.randrange(1, len(whole))
-        data = bytearray(whole[:size] if i % 4 < 2 else whole)
-        for _ in range(0 if i % 4 < 2 else 20):
-            data[draw.randrange(24, 30_000)] = draw.randrange(256)
-        broken.write_bytes(data)
-        answer = page_logits(browser, broken, None, "a")
-        if isinstance(answer, str) and answer.count("\n"):
-            print(f"OTHER       a damaged file: {answer}")
-            fine = False
-    fine &= compare(browser, "the whole file after 40 damaged ones", model, None, TEXT, folder)
+    size, draw, count = model.stat().st_size, random.Random(1), 40
+    sizes = [draw.randrange(1, 40_000 if i % 2 else size) for i in range(count)]
+    noise = [[(draw.randrange(24, 30_000), draw.randrange(256)) for _ in range(20)] for _ in range(count)]
+    lines = browser.evaluate(
+        f"({DAMAGED})([Uint8Array.from(atob('{encoded(model)}'), (c) => c.charCodeAt(0)), {sizes},"
+        f" {json.dumps(noise)}], {count})"
+    )
+    refused = [line for line in lines if line]
+    fine = len(refused) > count // 2 and all("\n" not in line and line.startswith("norma: ") for line in refused)
+    fine &= compare(browser, "after damaged files", model, None, TEXT, folder)
+    print(f"{'refused' if fine else 'FAULT'}     {len(refused)} of {count} damaged files, in one line each")
     return fine
+
+
+def with_context(model, context):
+    """The bytes of a GGUF file with another context length."""
+    data, key = bytearray(model.read_bytes()), b"llama.context_length"
+    struct.pack_into("<I", data, data.index(key) + len(key) + 4, context)
+    return data
+
+
+LIMITS = """
+(base64) => {
+  const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const line = (f) => { try { f(); return "nothing"; } catch (error) { return error.message; } };
+  norma.open(bytes, null);
+  const positions = line(() => norma.nll("cat ".repeat(5000)));
+  return [positions, line(() => norma.open({length: 1.2e9, subarray: (a, b) => bytes.subarray(a, b)}, null))];
+}
+"""
+
+
+def limits(browser, model):
+    """More than 4,096 positions, and a file of more than 1 GB: one line each."""
+    lines = browser.evaluate(f"({LIMITS})('{base64.b64encode(with_context(model, 8192)).decode()}')")
+    wanted = r"norma: \d+ positions do not fit in a context of 4096", r"norma: /model: Out of memory"
+    fine = all(re.fullmatch(w, line) for w, line in zip(wanted, lines, strict=True))
+    print(f"{'refused' if fine else 'FAULT'}     {'; '.join(lines)}")
+    return fine
+
+
+def write_llama2c(folder):
+    """A small random model in llama2.c's format, with a tokenizer.bin of single characters."""
+    dim, hidden, layers, heads, vocabulary, context = 32, 48, 2, 4, 100, 512
+    draw, head = random.Random(2), dim // heads
+    ones, matrix = 2 * layers * dim + dim, vocabulary * dim + layers * (4 * dim * dim + 3 * dim * hidden)
+    rest = context * head  # llama2.c's tables of angles, which nobody reads
+    count = ones + matrix + rest
+    header = struct.pack("<7i", dim, hidden, layers, heads, heads, vocabulary, context)
+    (folder / "own.bin").write_bytes(header + struct.pack(f"<{count}f", *(draw.gauss(0, 0.2) for _ in range(count))))
+    pieces = ["<unk>", "\n<s>\n", "\n</s>\n", " ", *(chr(c) for c in range(33, 127))]
+    pieces += [f"x{i}" for i in range(len(pieces), vocabulary)]
+    packed = b"".join(struct.pack("<fi", 0.0, len(piece)) + piece.encode() for piece in pieces)
+    (folder / "own_tokenizer.bin").write_bytes(struct.pack("<i", 5) + packed)
+    return folder / "own.bin", folder / "own_tokenizer.bin"
+
+
+def dropped(browser, folder):
+    """Files that a mouse drops on the playground: the page's nats are the program's; a damaged file is an error there."""
+    browser.open((BOOK / "figure.html").as_uri() + "?figure=playground")
+    browser.figures()
+    (folder / "text").write_text(browser.evaluate("FIXED_TEXT"))
+    f16, fine = folder / "stories_f16.gguf", True
+    broken = folder / "broken.gguf"
+    broken.write_bytes(f16.read_bytes()[:5000])
+    for name, files in ("GGUF", [f16]), ("damaged", [broken]), (".bin and tokenizer", write_llama2c(folder)):
+        x, y = browser.evaluate("(b => [b.x + 20, b.y + 20])(document.querySelector('.story').getBoundingClientRect())")
+        browser.evaluate("document.querySelector('dl').textContent = document.querySelector('.note').textContent = ''")
+        data = {"items": [], "files": [str(f) for f in files], "dragOperationsMask": 1}
+        for kind in "dragEnter", "dragOver", "drop":
+            browser.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+        shown = note = ""
+        for _ in range(200):
+            shown, note = browser.evaluate("['dd', '.note'].map((s) => document.querySelector(s)?.textContent ?? '')")
+            if note if name == "damaged" else shown or note:
+                break
+            time.sleep(0.1)
+        if name == "damaged":
+            same = note.startswith("norma: /model: ") and "\n" not in note
+        else:
+            options = ["-z", files[1]] if len(files) > 1 else []
+            stdout = run(files[0], "-m", "perplexity", "-f", folder / "text", "-j", 1, "--kv", "f32", *options).stdout
+            expected = float(re.search(r"NLL per token\s+([\d.]+)", stdout)[1])
+            same = not note and abs(float(shown.split()[0]) / expected - 1) < 1e-3
+        fine &= same
+        print(f"{'dropped' if same else 'FAULT'}     {name}: {shown} {note}")
+    faults = browser.faults()
+    print("".join(f"FAULT       {fault}\n" for fault in faults), end="")
+    return fine and not faults
 
 
 def main():
@@ -166,10 +252,9 @@ def main():
         fine &= story(browser, model)
         fine &= nats(browser, model, folder)
         fine &= damaged(browser, model, folder)
+        fine &= limits(browser, model)
         fine &= families(browser, folder)
-        browser.open((BOOK / "figure.html").as_uri() + "?figure=playground")
-        browser.figures()
-        print(f"speed       {browser.evaluate('document.querySelector(`dl`).textContent')}")
+        fine &= dropped(browser, folder)
         browser.process.kill()
         browser.process.wait()
     return 0 if fine else 1

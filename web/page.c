@@ -1,5 +1,6 @@
 /* page.c: what a page calls besides norma's own functions (web/app/norma.js):
  * one model and one text. Calls that fail print a line on stderr. */
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/open.h"
@@ -8,6 +9,7 @@
 #include "session.h"
 #include "text/merges.h"
 #include "tokenizer.h"
+#include <errno.h>
 #include <stdlib.h>
 
 static Model model;
@@ -26,6 +28,7 @@ int page_open(const char *tokenizer_path) {
     session_close(&session);
     tokenizer_close(&tokenizer);
     model_close(&model);
+    program_invocation_short_name = "norma"; /* there is no argv[0] */
     if (model_open(&model, "/model") ||
         model_open_tokenizer(&tokenizer, &model, "/model", tokenizer_path,
                              TOKENIZER_NEEDED) < 0)
@@ -63,7 +66,10 @@ const float *page_vectors(int which) {
 const int *page_text(const char *prompt, size_t size, int *n) {
     free(text.ids);
     text = (Tokens){0};
-    const int status = tokenizer_encode(&tokenizer, prompt, size, true, &text);
+    int status = tokenizer_encode(&tokenizer, prompt, size, true, &text);
+    if (status == 0 && text.n > session.context)
+        status = fail("%d positions do not fit in a context of %d", text.n,
+                      session.context);
     *n = text.n;
     return status ? NULL : text.ids;
 }

@@ -882,7 +882,7 @@ const FIGURES = {
 };
 
 // Builds the figure of an element, with the settings of the address.
-async function place(box, query) {
+async function placeOne(box, query) {
   const name = box.dataset.figure, build = FIGURES[name];
   const settings = {...(build?.defaults ?? {group: undefined})};
   for (const [key, value] of new URLSearchParams(query))
@@ -914,7 +914,7 @@ function placeAll() {
     for (const e of entries)
       if (e.isIntersecting) {
         watcher.unobserve(e.target);
-        place(e.target, e.target.dataset.query ?? '');
+        placeOne(e.target, e.target.dataset.query ?? '');
       }
   }, {rootMargin: '300px'});
   for (const box of document.querySelectorAll('[data-figure]')) watcher.observe(box);
