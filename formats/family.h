@@ -38,6 +38,9 @@ enum {
     /* MIXTRAL_EXPERTS, named input_linear and output_linear */
     GRANITE_EXPERTS = 1 << 10,
     OLD_GELU = 1 << 11, /* hidden_act: gelu means its tanh form */
+    /* refuses the options attention_bias, mlp_only_layers, and a
+     * decoder_sparse_step or qkv_bias that is not 1 or true */
+    STRICT = 1 << 12,
     LESS_ONE = 1 << 13, /* the folder stores gamma - 1 */
     /* the options hidden_activation and query_pre_attn_scalar */
     GEMMA = 1 << 14,

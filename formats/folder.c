@@ -358,7 +358,7 @@ static void read_rope(Reader *r) {
 
 /* Options that are true or false, for families with one of the options `needs`
  * (0: all families): the groups of weights that have biases if it is true; 0:
- * norma does not support it. */
+ * norma supports only false, -1: only true or 1. */
 static const struct Switch {
     const char *key;
     int needs, biases;
@@ -369,6 +369,9 @@ static const struct Switch {
     {"attention_out_bias", SEED, OUT_BIAS},
     {"use_qkv_bias", QKV_BIAS_OPTION, QKV_BIAS},
     {"mlp_bias", MLP_BIASES, MLP_BIAS},
+    {"attention_bias", STRICT, 0},
+    {"decoder_sparse_step", STRICT, -1},
+    {"qkv_bias", STRICT, -1},
     {.key = "clip_qkv"},
     {.key = "use_parallel_residual"},
     {.key = "qk_layernorm"},
@@ -401,11 +404,15 @@ static void read_switches(Reader *r) {
         const Value v = get(r, s->key);
         if (s->needs && !(r->options & s->needs))
             continue;
-        if (s->biases)
+        if (s->biases > 0)
             r->biases |= get_bool(r, s->key, s->needs & GLM) ? s->biases : 0;
-        else if (v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
-            refuse_key(r, s->key, "null or false");
+        else if (v.kind > VALUE_NULL && ((int)v.kind > VALUE_BOOL - s->biases ||
+                                         v.integer != -s->biases))
+            refuse_key(r, s->key, s->biases ? "true or 1" : "null or false");
     }
+    if (r->options & STRICT &&
+        json_members(find(r, "mlp_only_layers"), JSON_ARRAY))
+        refuse_key(r, "mlp_only_layers", "an empty list");
     const Json *quantization = get_object(r, "quantization_config");
     if (quantization)
         refuse(&r->origin, "quantization_config",
