@@ -158,7 +158,7 @@ static String ggml_name(uint32_t type) {
     const char *name =
         "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS "
         "IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 Q4_0_4_4 Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0 "
-        "IQ4_NL_4_4 IQ4_NL_4_8 IQ4_NL_8_8 MXFP4 NVFP4 unknown";
+        "IQ4_NL_4_4 IQ4_NL_4_8 IQ4_NL_8_8 MXFP4 NVFP4 Q1_0 unknown";
     for (; type && strchr(name, ' '); type--)
         name = strchr(name, ' ') + 1;
     return (String){name, strcspn(name, " ")};
@@ -247,6 +247,13 @@ int gguf_open(Gguf *g, const char *path, File *file) {
     if (read_number(g, n_tensors) || read_number(g, n_values) ||
         read_values(g, n_values))
         return -1;
+    const Value type = gguf_get(g, "general.type");
+    if (type.kind == VALUE_STRING
+            ? !string_is(type.string, "model")
+            : gguf_find_value(g, "clip.has_vision_encoder") != NULL)
+        return fail(
+            "%s: general.type is %.*s, expected model (adapters, imatrix and mmproj files are none)",
+            path, SHOWN(type.string));
     return read_tensors(g, file, n_tensors);
 }
 

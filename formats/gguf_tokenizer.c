@@ -43,8 +43,9 @@ static int fill_pieces(Loader *l) {
     const GgufValue *scores =
         pieces->byte_level ? NULL
                            : piece_array(l, "tokenizer.ggml.scores", GGUF_F32);
+    static const char key[] = "tokenizer.ggml.token_type";
     const GgufValue *types =
-        piece_array(l, "tokenizer.ggml.token_type", GGUF_I32);
+        gguf_find_value(l->g, key) ? piece_array(l, key, GGUF_I32) : NULL;
     if (l->origin.status || pieces_open(pieces, l->n))
         return -1;
     const uint8_t *at = names->at;
@@ -53,7 +54,7 @@ static int fill_pieces(Loader *l) {
         return -1;
     for (int id = 0; id < l->n; id++) {
         const String name = gguf_next_string(names, &at);
-        const uint64_t type = gguf_element(types, id).integer;
+        const uint64_t type = types ? gguf_element(types, id).integer : 1;
         Piece *p = &pieces->list[id];
         if (scores)
             p->score = (float)gguf_element(scores, id).real;

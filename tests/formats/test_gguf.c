@@ -1226,6 +1226,17 @@ static void prefixes_are_optional(void) {
     gguf_free(&file);
 }
 
+/* Without token types all pieces are normal. */
+static void token_types_are_optional(void) {
+    gguf_make(&file, &SPEAKING, 0);
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0),
+          "cannot make it");
+    check_tokens("XY", "1:\n<s>\n 259: 315:X 316:Y ");
+    gguf_remove(&file, "tokenizer.ggml.token_type");
+    check_tokens("XY", "1:\n<s>\n 259: 315:X 316:Y ");
+    gguf_free(&file);
+}
+
 /* A text is never encoded to control or unused pieces. */
 static void text_is_never_an_unused_piece(void) {
     gguf_make(&file, &SPEAKING, 0);
@@ -1756,6 +1767,29 @@ static void bad_files(void) {
 }
 
 /* Unsupported weight types, by ggml's numbers. */
+/* Files of other kinds are named, before their tensors are judged. */
+static void files_that_are_no_models(void) {
+    static const char *const types[] = {"adapter", "imatrix", "mmproj"};
+    static const bool yes = true;
+    char message[96];
+    for (int i = 0; i < 3; i++) {
+        snprintf(message, sizeof message,
+                 "general.type is %s, expected model (adapters, imatrix",
+                 types[i]);
+        REFUSED(message, gguf_set_text(&file, "general.type", types[i]);
+                gguf_tensor(&file, "blk.0.ffn_up.weight")->n_dims = 5);
+    }
+    REFUSED("general.type is missing, expected model (adapters, imatrix and "
+            "mmproj files",
+            gguf_set(&file, "clip.has_vision_encoder", GGUF_BOOL, &yes, 1));
+    gguf_make(&file, &SPEAKING, 0);
+    gguf_set_text(&file, "general.type", "model");
+    CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0),
+          "cannot make it");
+    check_tokens("X", "1:\n<s>\n 259: 315:X ");
+    gguf_free(&file);
+}
+
 static const uint32_t OTHER_TYPES[] = {5,  8 + 256, 9,  15, 16, 17, 18, 19, 21,
                                        22, 24,      25, 26, 27, 28, 29, 31, 32,
                                        33, 34,      35, 36, 38, 39, 40, 41, 42};
@@ -1792,6 +1826,11 @@ static void bad_tensors(void) {
         "blk.0.ffn_up.weight has type 4 (Q4_2), expected one of the types in docs/models.md\n",
         FFN->type = 4);
     REFUSED("has type 4294967295 (unknown), expected", FFN->type = UINT32_MAX);
+    REFUSED("has type 21 (IQ3_S), expected", FFN->type = 21);
+    REFUSED("has type 35 (TQ2_0), expected", FFN->type = 35);
+    REFUSED("has type 40 (NVFP4), expected", FFN->type = 40);
+    REFUSED("has type 41 (Q1_0), expected", FFN->type = 41);
+    REFUSED("has type 42 (unknown), expected", FFN->type = 42);
     for (int i = 0; i < N_OTHER_TYPES; i++) {
         char message[64];
         snprintf(message, sizeof message, "has type %u (", OTHER_TYPES[i]);
@@ -2019,7 +2058,7 @@ static void bad_tokenizers(void) {
     TOKENIZER_REFUSED("scores is missing or not an array",
                       gguf_remove(&file, "tokenizer.ggml.scores"));
     TOKENIZER_REFUSED("token_type is missing or not an array",
-                      gguf_remove(&file, "tokenizer.ggml.token_type"));
+                      gguf_set_int(&file, "tokenizer.ggml.token_type", 3));
     TOKENIZER_REFUSED(
         "tokens is missing or not an array",
         gguf_add_tokenizer(&file, SPEAKING.vocab_size - 1, NULL, 0));
@@ -2241,6 +2280,8 @@ void suite_gguf(void) {
     TEST(same_tokens_as_tokenizer_bin);
     TEST(prefixes_are_optional);
     TEST(text_is_never_an_unused_piece);
+    TEST(token_types_are_optional);
+    TEST(files_that_are_no_models);
     TEST(bad_keys);
     TEST(bad_experts);
     TEST(bad_files);
