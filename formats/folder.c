@@ -42,7 +42,9 @@ static Value value_of(const Json *json) {
 /* An option of the model; NULL if it is missing. */
 static const Json *find(const Reader *r, const char *key) {
     const Sources *options = r->source;
-    const Json *value = json_get(options->text, key);
+    const Json *value = json_get(r->inner, key);
+    if (!value)
+        value = json_get(options->text, key);
     return value ? value : json_get(options->file, key);
 }
 
@@ -153,39 +155,24 @@ static void read_layers(Reader *r) {
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py  */
 
-/* The value of a key of an object; NULL: of the model's options. */
-static Value get_in(const Reader *r, const Json *object, const char *key) {
-    return object ? value_of(json_get(object, key)) : get(r, key);
-}
-static double real_in(Reader *r, const Json *object, const char *key,
-                      double missing) {
-    return value_real(&r->origin, key, get_in(r, object, key), missing);
+static double get_real(Reader *r, const char *key, double missing) {
+    return value_real(&r->origin, key, get(r, key), missing);
 }
 
 /* The same; 0 means that the key is missing, as for transformers. */
-static double real_or(Reader *r, const Json *object, const char *key,
-                      double missing) {
-    return get_in(r, object, key).real == 0 ? missing
-                                            : real_in(r, object, key, missing);
+static double real_or(Reader *r, const char *key, double missing) {
+    return get(r, key).real == 0 ? missing : get_real(r, key, missing);
 }
-
-/* Where a key is that older files have outside the object `rope`. */
-static const Json *place_of(const char *key, const Json *rope) {
-    return json_get(rope, key) ? rope : NULL;
-}
-
-#define refuse_in(r, object, key, ...)                                         \
-    refuse(&(r)->origin, key, get_in(r, object, key), __VA_ARGS__)
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
  * `factor`, with a ramp between the two. */
-static void read_llama3(Reader *r, const Json *rope, double context) {
+static void read_llama3(Reader *r, double context) {
     const Rope *out = &r->header.config.rope;
-    const double factor = real_in(r, rope, "factor", NAN);
-    const double low = real_in(r, rope, "low_freq_factor", NAN),
-                 high = real_in(r, rope, "high_freq_factor", NAN);
+    const double factor = get_real(r, "factor", NAN);
+    const double low = get_real(r, "low_freq_factor", NAN),
+                 high = get_real(r, "high_freq_factor", NAN);
     if (high <= low)
-        refuse_in(r, rope, "high_freq_factor", "more than low_freq_factor");
+        refuse_key(r, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
     for (int i = 0; factors && i < out->dims / 2; i++) {
         const double turns = context * rope_frequency(out, i) / (2 * M_PI);
@@ -194,31 +181,29 @@ static void read_llama3(Reader *r, const Json *rope, double context) {
     }
 }
 
-static void read_yarn(Reader *r, const Json *rope, double context) {
+static void read_yarn(Reader *r, double context) {
     Rope *out = &r->header.config.rope;
     Yarn *y = &out->yarn;
-    const Value truncates = get_in(r, rope, "truncate"); /* null: false */
-    const double mscale = real_or(r, rope, "mscale", 0),
-                 all_dim = real_or(r, rope, "mscale_all_dim", 0);
+    const Value truncates = get(r, "truncate"); /* null: false */
+    const double mscale = real_or(r, "mscale", 0),
+                 all_dim = real_or(r, "mscale_all_dim", 0);
     *y = (Yarn){.context = context,
-                .fast = real_or(r, rope, "beta_fast", 32),
-                .slow = real_or(r, rope, "beta_slow", 1),
+                .fast = real_or(r, "beta_fast", 32),
+                .slow = real_or(r, "beta_slow", 1),
                 .fractional = !reader_has(r, LOCAL_ROPE) &&
                               !value_bool(&r->origin, "truncate", truncates,
                                           truncates.kind == VALUE_MISSING)};
-    y->factor =
-        real_in(r, rope, "factor", r->header.config.context / y->context);
+    y->factor = get_real(r, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
     if (mscale > 0 && all_dim > 0)
         amplitude = yarn_amplitude(y->factor, mscale) /
                     yarn_amplitude(y->factor, all_dim);
-    out->amplitude = real_in(r, rope, "attention_factor", amplitude);
+    out->amplitude = get_real(r, "attention_factor", amplitude);
 }
 
 /* Reads a list of positive factors, one for each rotating pair. */
-static double *read_factors(Reader *r, const Json *rope, const char *key) {
-    const Json *list = json_get(rope, key),
-               *values = json_members(list, JSON_ARRAY);
+static double *read_factors(Reader *r, const char *key) {
+    const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
     const int n = r->header.config.rope.dims / 2;
     double *factors =
         values && list->length == (uint32_t)n ? reader_factors(r) : NULL;
@@ -226,20 +211,20 @@ static double *read_factors(Reader *r, const Json *rope, const char *key) {
     for (int i = 0; positive && i < n; i++)
         positive = json_real(&values[i], &factors[i]) && factors[i] > 0;
     if (!positive)
-        refuse_in(r, rope, key,
-                  "a list with a positive number for each rotating pair");
+        refuse_key(r, key,
+                   "a list with a positive number for each rotating pair");
     return factors;
 }
 
-static void read_longrope(Reader *r, const Json *rope, double original) {
+static void read_longrope(Reader *r, double original) {
     Config *c = &r->header.config;
-    const double factor = real_in(r, rope, "factor", c->context / original);
+    const double factor = get_real(r, "factor", c->context / original);
     c->rope.amplitude =
-        real_in(r, rope, "attention_factor",
-                factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
-    r->model->rope_factors = read_factors(r, rope, "short_factor");
+        get_real(r, "attention_factor",
+                 factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+    r->model->rope_factors = read_factors(r, "short_factor");
     if (c->context > original)
-        r->model->long_factors = read_factors(r, rope, "long_factor");
+        r->model->long_factors = read_factors(r, "long_factor");
     reader_end_context(r, original, BY_LONGROPE);
 }
 
@@ -249,7 +234,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     if ((size_t)c->rope.dims > r->widest)
         return;
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
-    const Value v = get_in(r, rope, key);
+    const Value v = value_of(json_get(rope, key));
     const String type = v.string;
     const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
@@ -257,38 +242,38 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     /* older names are accepted */
     if (string_is(type, "longrope") ||
         (longrope && (yarn || string_is(type, "su"))))
-        read_longrope(r, rope, original);
+        read_longrope(r, original);
     else if (longrope)
-        refuse_in(r, rope, key, "default or longrope");
+        refuse_key(r, key, "default or longrope");
     else if (string_is(type, "llama3"))
-        read_llama3(r, rope, original);
+        read_llama3(r, original);
     else if (yarn)
-        read_yarn(r, rope, original);
+        read_yarn(r, original);
     else if (string_is(type, "linear"))
-        c->rope.scale = real_in(r, rope, "factor", NAN);
+        c->rope.scale = get_real(r, "factor", NAN);
     else if (string_is(type, "dynamic") && r->options & HUNYUAN)
-        c->rope.base *= pow(real_in(r, rope, "alpha", NAN),
-                            c->rope.dims / (c->rope.dims - 2.0));
+        c->rope.base *=
+            pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
         c->context = (int)original;
     else
-        refuse_in(r, rope, key,
-                  "default, linear, dynamic, llama3, longrope or yarn");
+        refuse_key(r, key,
+                   "default, linear, dynamic, llama3, longrope or yarn");
 }
 
 /* The number of elements of a head that rotate. */
-static int rotating_dims(Reader *r, const Json *object) {
+static int rotating_dims(Reader *r) {
     const double rotating = r->family->rotating;
-    const double partial = real_in(r, object, "partial_rotary_factor",
-                                   rotating > 0 ? rotating : 1);
+    const double partial =
+        get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
     const int dims =
         partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
     if (rotating == 0 && partial < 1)
-        refuse_in(r, object, "partial_rotary_factor", "1");
+        refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
-        refuse_in(r, object, "partial_rotary_factor",
-                  "a share of the head that is an even number of elements");
+        refuse_key(r, "partial_rotary_factor",
+                   "a share of the head that is an even number of elements");
     return dims;
 }
 
@@ -297,14 +282,14 @@ static int rotating_dims(Reader *r, const Json *object) {
 static void read_local_rope(Reader *r, const Json *sliding) {
     const double local = r->family->local_base,
                  usual = local > 0 ? local : r->family->rope_base;
-    const Json *object = place_of("rope_theta", sliding);
+    r->inner = sliding;
+    const Json *object = json_get(sliding, "rope_theta");
     const Json *type = json_get(sliding, "rope_type");
     if (!json_null(type) && !json_is(type, "default"))
-        refuse_in(r, sliding, "rope_type", "default, in sliding_attention");
+        refuse_key(r, "rope_type", "default, in sliding_attention");
     const char *key = object || !(r->options & GEMMA3) ? "rope_theta"
                                                        : "rope_local_base_freq";
-    const double base = r->header.config.local_base =
-        real_in(r, object, key, usual);
+    const double base = r->header.config.local_base = get_real(r, key, usual);
     if (!object && !(r->options & GEMMA3) && base != usual)
         refuse_key(
             r, key,
@@ -330,28 +315,29 @@ static void read_rope(Reader *r) {
         if (item[1].kind == JSON_OBJECT)
             refuse(&r->origin, item->text, value_of(item + 1),
                    "a value for all layers");
-    if (local)
-        read_local_rope(r, sliding);
-    r->header.config.rope = (Rope){
-        .base = real_in(r, place_of("rope_theta", rope), "rope_theta",
-                        r->family->rope_base),
-        .scale = 1,
-        .amplitude = 1,
-        .dims = rotating_dims(r, place_of("partial_rotary_factor", rope)),
-        .halves = !(r->options & NEIGHBOUR_ROPE)};
     static const char key[] = "original_max_position_embeddings";
     /* of two, that of the model counts, unless each type of layer has its
      * own */
-    const bool own = get(r, key).kind <= VALUE_NULL || (local && rope == full);
-    const double original =
-        fmin(fmax(1, real_in(r, own ? rope : NULL, key,
-                             r->options & LONGROPE ? 4096
-                                                   : r->header.config.context)),
-             INT_MAX);
+    if (get(r, key).kind <= VALUE_NULL || (local && rope == full))
+        r->inner = rope;
+    const double original = fmin(
+        fmax(1,
+             get_real(r, key,
+                      r->options & LONGROPE ? 4096 : r->header.config.context)),
+        INT_MAX);
+    r->inner = rope;
+    r->header.config.rope =
+        (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
+               .scale = 1,
+               .amplitude = 1,
+               .dims = rotating_dims(r),
+               .halves = !(r->options & NEIGHBOUR_ROPE)};
     if (!r->origin.status)
         read_scaling(r, rope, original);
-    if (get_in(r, rope, "llama_4_scaling_beta").kind > VALUE_NULL)
+    if (get(r, "llama_4_scaling_beta").kind > VALUE_NULL)
         reader_end_context(r, original, BY_QUERIES);
+    if (local)
+        read_local_rope(r, sliding);
 }
 
 /* ---- the model ---------------------------------------------------------- */

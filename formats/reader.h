@@ -20,7 +20,8 @@ struct Reader {
     Value (*get)(const Reader *r,
                  const char *key); /* the value of one of KEYS */
     const void *source;            /* of get() */
-    Stored *tensors;               /* [n_tensors], not owned, sorted by name */
+    const void *inner; /* an object whose keys come before those of `source` */
+    Stored *tensors;   /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     bool bare; /* their names lack "model.", as a base model's do */
     Header header;
