@@ -171,11 +171,14 @@ def check_switch(browser):
         where = browser.evaluate("location.href")
         shown = f"document.getElementById({json.dumps(wanted)})?.getBoundingClientRect().top ?? -1"
         top = -1
-        for _ in range(50):  # it scrolls smoothly
-            top = browser.evaluate(shown)
-            if 0 <= top < 450:
+        for _ in range(100):  # it scrolls smoothly, and figures above the statement grow
+            was, top = top, browser.evaluate(shown)
+            building = browser.evaluate(
+                "[...document.querySelectorAll('[data-figure]')].some(e => e.childElementCount && !e.dataset.ready)"
+            )
+            if 0 <= top < 450 and top == was and not building:
                 break
-            time.sleep(0.1)
+            time.sleep(0.2)
         if not where.endswith(f"/{other}/norms-2.html#{wanted}") or not 0 <= top < 450:
             yield f"the switch from {language} at {wanted} leads to {where}, {top} pixels"
     browser.open((BOOK / "en" / "architecture.html").as_uri())

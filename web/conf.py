@@ -26,6 +26,7 @@ html_js_files = ["book.js"]
 templates_path = ["templates"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 html_show_search_summary = False  # it would fetch pages, which a browser forbids on a disk
 html_last_updated_fmt = None
 pygments_style = "tango"

@@ -64,7 +64,7 @@ const colorOf = (i) => `var(--figure-${i % 9 + 1})`;
 // A chart with linear or logarithmic axes. series: {name, points: [[x, y, error]],
 // dashed, dots, bars}.
 function chart({x, y, series, marks = [], label}) {
-  const W = 560, H = 260, left = 54, right = 12, top = 12, bottom = 40;
+  const W = 560, H = 260, left = 66, right = 12, top = 12, bottom = 40;
   const scale = (axis, from, to) => {
     const f = axis.log ? Math.log10 : (v) => v;
     const [a, b] = [f(axis.min), f(axis.max)];
@@ -227,7 +227,7 @@ playground.defaults = {
 async function playground(box, settings, changed) {
   let norma = await startNorma();
   const story = el('p', {class: 'story', 'aria-live': 'polite'});
-  const numbers = el('dl', {}), stream = el('div', {});
+  const numbers = el('dl', {class: 'numbers'}), stream = el('div', {});
   const note = el('p', {class: 'note', role: 'alert'});
   let running = 0, own, tried = new Map();
   const spec = () => ['attn', 'mlp', 'final'].map((site) => `${site}=${settings[site]}`).join(',');
@@ -579,7 +579,7 @@ function bars(values, most) {
     svg.append(
         el('rect', {
           x: i * step + step * 0.1,
-          width: step * 0.8,
+          width: Math.max(step * 0.8, 1),
           y: v > 0 ? H / 2 - h : H / 2,
           height: Math.max(h, 0.5),
           style: `fill:var(--figure-${v < 0 ? 2 : 1})`
@@ -744,8 +744,7 @@ function tableCurves(box, settings, changed, table) {
           (s) => ({name: s.name, points: s.points, dots: true, dashed: beside.includes(s)}))
     }));
     const note = (text) => el('p', {}, say(...text));
-    drawing.append(
-        ...chosen.filter((s) => s.note).map((s) => note(s.note)), note(table.note));
+    drawing.append(...chosen.filter((s) => s.note).map((s) => note(s.note)), note(table.note));
   };
   const groups = Object.fromEntries(
       [['', say('all', '全部')], ...table.series.map((s) => [s.group, s.group])]);
@@ -881,6 +880,17 @@ const FIGURES = {
   token: tokenBoxes
 };
 
+// A figure above the anchor of the address grows when it is built: back to the anchor, until the
+// reader moves.
+let moved = false;
+for (const event of ['wheel', 'keydown', 'pointerdown', 'touchstart'])
+  addEventListener(event, () => moved = true, {once: true, passive: true});
+function keepPlace() {
+  const id = decodeURIComponent(location.hash.slice(1));
+  const anchor = id && document.getElementById(id);
+  if (anchor && !moved) anchor.scrollIntoView({behavior: 'instant'});
+}
+
 // Builds the figure of an element, with the settings of the address.
 async function placeOne(box, query) {
   const name = box.dataset.figure, build = FIGURES[name];
@@ -906,6 +916,7 @@ async function placeOne(box, query) {
     box.append(el('p', {class: 'note'}, error.message));
     box.dataset.ready = 'failed';
   }
+  keepPlace();
 }
 
 // A figure starts when it comes near the window.
