@@ -880,15 +880,15 @@ const FIGURES = {
   token: tokenBoxes
 };
 
-// A figure above the anchor of the address grows when it is built: back to the anchor, until the
-// reader moves.
+// A figure above the anchor of the address grows when it is built: back to the anchor, for ten
+// seconds or until the reader moves. (The browser tells nobody that the scroll bar is dragged.)
 let moved = false;
 for (const event of ['wheel', 'keydown', 'pointerdown', 'touchstart'])
   addEventListener(event, () => moved = true, {once: true, passive: true});
 function keepPlace() {
   const id = decodeURIComponent(location.hash.slice(1));
   const anchor = id && document.getElementById(id);
-  if (anchor && !moved) anchor.scrollIntoView({behavior: 'instant'});
+  if (anchor && !moved && performance.now() < 10000) anchor.scrollIntoView({behavior: 'instant'});
 }
 
 // Builds the figure of an element, with the settings of the address.
