@@ -15,19 +15,18 @@
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
     *s = (Sampler){
         .options = *options, .state = options->seed, .vocab_size = vocab_size};
-    s->candidates = allocate(vocab_size, sizeof *s->candidates);
-    s->p = s->candidates ? allocate(vocab_size, sizeof *s->p) : NULL;
-    s->seen = s->p ? allocate_zeroed(vocab_size, sizeof *s->seen) : NULL;
-    return s->seen ? 0 : -1;
+    s->p = allocate_zeroed(vocab_size, sizeof *s->p + sizeof *s->seen +
+                                           sizeof *s->candidates);
+    if (!s->p)
+        return -1;
+    s->seen = (int *)(s->p + vocab_size);
+    s->candidates = (HeapItem *)(s->seen + vocab_size);
+    return 0;
 }
 
 void sampler_close(Sampler *s) {
-    free(s->candidates);
     free(s->p);
-    free(s->seen);
-    s->candidates = NULL;
-    s->p = NULL;
-    s->seen = NULL;
+    *s = (Sampler){.options = s->options};
 }
 
 void sampler_accept(Sampler *s, int token) {

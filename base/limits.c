@@ -21,32 +21,53 @@ static size_t number_in(const char *folder, const char *name, const char *key,
                : none;
 }
 
-size_t memory_available(const char *root) {
-    char group[PATH_MAX] = "", folder[2 * PATH_MAX], *end;
-    size_t min =
-        number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10;
-    find_line(root, "proc/self/cgroup", "0::", group);
-    do { /* the control group (version 2) and its parents */
-        snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, group);
-        const size_t max = number_in(folder, "memory.max", "", SIZE_MAX);
-        const size_t used = number_in(folder, "memory.current", "", 0);
-        const size_t pages =
-            number_in(folder, "memory.stat", "active_file ", 0) +
-            number_in(folder, "memory.stat", "inactive_file ", 0);
-        /* the rest can be released */
-        const size_t taken = used - smaller(used, pages);
-        if (max < SIZE_MAX)
-            min = smaller(min, max - smaller(max, taken));
-        end = strrchr(group, '/');
-        if (end)
-            *end = '\0';
-    } while (end);
+Limits limits_of(const char *root) {
+    char key[32], group[PATH_MAX] = "", folder[3 * PATH_MAX], *end;
+    Limits min = {
+        number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10,
+        SIZE_MAX};
+    /* a line for each control group, ID:CONTROLLERS:/NAME: version 2 has no
+     * controllers, version 1 a folder for them */
+    for (int id = 0; id < 32; id++) {
+        strcpy(group, ":");
+        snprintf(key, sizeof key, "%d:", id);
+        find_line(root, "proc/self/cgroup", key, group);
+        group[strcspn(group, ":")] = '/';
+        do { /* the group and its parents */
+            const bool old = *group > '/';
+            snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/%s", root, group);
+            const size_t max =
+                number_in(folder, old ? "memory.limit_in_bytes" : "memory.max",
+                          "", SIZE_MAX);
+            const size_t used = number_in(
+                folder, old ? "memory.usage_in_bytes" : "memory.current", "",
+                0);
+            const size_t pages =
+                number_in(folder, "memory.stat", "active_file ", 0) +
+                number_in(folder, "memory.stat", "inactive_file ", 0);
+            /* pages of files can be released */
+            min.memory = smaller(
+                min.memory, max - smaller(max, used - smaller(used, pages)));
+            /* of each period; "max" or, in version 1, -1: no limit */
+            const size_t quota = number_in(
+                folder, old ? "cpu.cfs_quota_us" : "cpu.max", "", SIZE_MAX);
+            snprintf(key, sizeof key, "%zu ", quota);
+            const size_t period =
+                number_in(folder, old ? "cpu.cfs_period_us" : "cpu.max",
+                          old ? "" : key, 1);
+            min.processors = smaller(min.processors, (quota - 1) / period + 1);
+            end = strrchr(group, '/');
+            if (end)
+                *end = '\0';
+        } while (end);
+    }
 #ifdef RLIMIT_AS
     struct rlimit limit;
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
         const size_t mapped =
             number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
-        min = smaller(min, limit.rlim_cur - smaller(limit.rlim_cur, mapped));
+        min.memory = smaller(min.memory,
+                             limit.rlim_cur - smaller(limit.rlim_cur, mapped));
     }
 #endif
     return min;

@@ -6,6 +6,8 @@
  */
 #include "base/process.h"
 #include "base/error.h"
+#include "base/limits.h"
+#include "base/memory.h"
 #include "base/platform.h"
 #include "base/ranks.h"
 #include <errno.h>
@@ -163,11 +165,11 @@ void terminal_discard(void) {
 /* ---- threads, clock, streams -------------------------------------------- */
 
 int usual_threads(void) {
-    const int n = omp_get_max_threads(), share = n / n_ranks_here;
-    if (getenv("OMP_NUM_THREADS") ||
-        omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN))
-        return n;
-    return share > 1 ? share : 1;
+    const int max = omp_get_max_threads();
+    int share = (int)smaller(max, limits_of("").processors);
+    if (omp_get_num_procs() >= sysconf(_SC_NPROCESSORS_ONLN))
+        share /= n_ranks_here;
+    return getenv("OMP_NUM_THREADS") ? max : share > 1 ? share : 1;
 }
 
 int start_threads(int n) {

@@ -198,7 +198,7 @@ static int choose_parallel(const Run *run, int max) {
     const double each = cache + (double)run->model.config.vocab_size *
                                     (sizeof(HeapItem) + 3 * sizeof(float));
     const double left =
-        0.875 * (double)memory_available("") / n_ranks_here - cache;
+        0.875 * (double)limits_of("").memory / n_ranks_here - cache;
     const double max_parallel =
         fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL,
              s->plain ? MAX_PARALLEL : s->batch);

@@ -144,7 +144,7 @@ static const Option OPTIONS[] = {
      "convert: q4_0 also for embedding and output, which are\nq8_0 otherwise"},
     {.usage = "All modes that run a model:"},
     {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, MAX_THREADS),
-     "[OMP_NUM_THREADS, else the number of cores]"},
+     "[OMP_NUM_THREADS, else the number of cores, or the quota of a container]"},
     {"-b, --batch N", INT, RUNS_MODEL, RANGE(batch, 1, 1 << 16),
      "prompt tokens per forward pass [512]"},
     {"-c, --context N", INT, RUNS_MODEL, RANGE(context, 1, INT_MAX),

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <omp.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -169,6 +170,89 @@ static void write_system(const char *name, const char *text) {
     fclose(f);
 }
 
+/* Quotas of control groups, rounded up, and memory limits of version 1. */
+static void limits_of_control_groups(void) {
+#define MANY 1000000 /* at least: no limit */
+    static const struct {
+        const char *name, *text;
+        /* with this file and the earlier ones */
+        size_t processors, memory;
+    } steps[] = {
+        {"proc/meminfo", "MemAvailable:   9000000 kB\n", MANY, 9216000000},
+        {"proc/self/cgroup",
+         "12:memory:/docker/m\n5:cpu,cpuacct:/docker/c\n1:name=systemd:/\n"
+         "0::/c/d\n",
+         MANY, 9216000000},
+        {"sys/fs/cgroup/c/d/cpu.max", "max 100000\n", MANY, 9216000000},
+        {"sys/fs/cgroup/c/d/cpu.max", "400000 100000\n", 4, 9216000000},
+        {"sys/fs/cgroup/c/d/cpu.max", "350000 50000\n", 7, 9216000000},
+        {"sys/fs/cgroup/c/d/cpu.max", "450001 150000\n", 4, 9216000000},
+        {"sys/fs/cgroup/c/cpu.max", "150000 100000\n", 2, 9216000000},
+        {"sys/fs/cgroup/cpu.max", "1000 100000\n", 1, 9216000000},
+        {"sys/fs/cgroup/cpu.max", "max 100000\n", 2, 9216000000},
+        {"sys/fs/cgroup/c/cpu.max", "max 100000\n", 4, 9216000000},
+        {"sys/fs/cgroup/c/d/cpu.max", "max 100000\n", MANY, 9216000000},
+        /* version 1: a group, and the container's own, at the root */
+        {"sys/fs/cgroup/cpu,cpuacct/docker/c/cpu.cfs_period_us", "50000\n",
+         MANY, 9216000000},
+        {"sys/fs/cgroup/cpu,cpuacct/docker/c/cpu.cfs_quota_us", "-1\n", MANY,
+         9216000000},
+        {"sys/fs/cgroup/cpu,cpuacct/docker/c/cpu.cfs_quota_us", "300000\n", 6,
+         9216000000},
+        {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n", 6,
+         9216000000},
+        {"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n", 3,
+         9216000000},
+        {"sys/fs/cgroup/memory/docker/m/memory.limit_in_bytes",
+         "9223372036854771712\n", 3, 9216000000},
+        {"sys/fs/cgroup/memory/docker/m/memory.limit_in_bytes", "8000000000\n",
+         3, 8000000000},
+        {"sys/fs/cgroup/memory/docker/m/memory.usage_in_bytes", "3000000000\n",
+         3, 5000000000},
+        {"sys/fs/cgroup/memory/docker/m/memory.stat",
+         "inactive_file 1000000000\nactive_file 500000000\n", 3, 6500000000},
+        {"sys/fs/cgroup/memory/memory.limit_in_bytes", "4000000000\n", 3,
+         4000000000},
+    };
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf %s", temporary("system"));
+    CHECK(!system(command), "%s", command);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        write_system(steps[i].name, steps[i].text);
+        const Limits found = limits_of(temporary("system"));
+        CHECK((steps[i].processors == MANY
+                   ? found.processors >= MANY
+                   : found.processors == steps[i].processors) &&
+                  found.memory == steps[i].memory,
+              "step %zu, from %s on %zu processors, expected %zu, %zu bytes", i,
+              steps[i].name, found.processors, steps[i].processors,
+              found.memory);
+    }
+    CHECK(!system(command), "%s", command);
+}
+
+/* OMP_NUM_THREADS counts before the quota. */
+static void threads_are_limited_by_quotas(void) {
+    const int usual = omp_get_max_threads();
+    const char *given = getenv("OMP_NUM_THREADS");
+    char kept[16] = "";
+    omp_set_num_threads(7);
+    if (given)
+        snprintf(kept, sizeof kept, "%s", given);
+    setenv("OMP_NUM_THREADS", "7", 1);
+    processors_available = 3;
+    CHECK(usual_threads() == 7, "%d threads of OMP_NUM_THREADS",
+          usual_threads());
+    unsetenv("OMP_NUM_THREADS");
+    CHECK(usual_threads() == 3, "%d threads, a quota of 3", usual_threads());
+    processors_available = 100;
+    CHECK(usual_threads() == 7, "%d threads, a quota of 100", usual_threads());
+    processors_available = 0;
+    if (given)
+        setenv("OMP_NUM_THREADS", kept, 1);
+    omp_set_num_threads(usual);
+}
+
 static void memory_limits_of_the_system(void) {
     static const struct {
         const char *name, *text;
@@ -192,15 +276,15 @@ static void memory_limits_of_the_system(void) {
         /* a limit below the used memory */
         {"sys/fs/cgroup/memory.current", "3900000001\n", 0},
     };
-    CHECK(memory_available(temporary("no system")) >= SIZE_MAX >> 1,
+    CHECK(limits_of(temporary("no system")).memory >= SIZE_MAX >> 1,
           "a limit without a file");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         write_system(steps[i].name, steps[i].text);
-        const size_t found = memory_available(temporary("system"));
+        const size_t found = limits_of(temporary("system")).memory;
         CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu",
               steps[i].name, found, steps[i].expected);
     }
-    const size_t here = memory_available("");
+    const size_t here = limits_of("").memory;
     CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) *
                                  (size_t)sysconf(_SC_PAGESIZE),
           "%zu bytes here", here);
@@ -835,6 +919,8 @@ void suite_base(void) {
     TEST(memory_is_aligned_or_refused);
     TEST(a_buffer_grows_and_remembers_a_failure);
     TEST(memory_limits_of_the_system);
+    TEST(limits_of_control_groups);
+    TEST(threads_are_limited_by_quotas);
     TEST(a_file_is_read_completely);
     TEST(dropped_pages_are_read_again);
     TEST(holes_are_detected);

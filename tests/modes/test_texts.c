@@ -663,7 +663,7 @@ static void memory_and_batch_limit_the_sequences(void) {
 static void the_root_cache_counts_as_memory(void) {
     /* bytes: layers, keys and values, heads, head size, float32 */
     const int position = 2 * 2 * 4 * 8 * 4;
-    const double positions = 0.45 * (double)memory_available("") / position;
+    const double positions = 0.45 * (double)limits_of("").memory / position;
     const int context = positions < INT_MAX ? (int)positions : INT_MAX;
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1",

@@ -15,14 +15,15 @@
  * - The clock. `virtual_clock`, if set by a test, replaces nanoseconds().
  * - Involuntary context switches. `processors_lost`, if set by a test, replaces
  *   the system's number.
- * - Available memory. `bytes_available`, if set by a test, replaces the
- *   system's number.
+ * - Available memory and processors. `bytes_available` and
+ *   `processors_available`, if set by a test, replace the system's numbers.
  * - Failing allocations. NORMA_FAIL_ALLOCATION=K in the environment makes the
  *   K-th allocation fail, "K+" all from the K-th on;
  *   NORMA_COUNT_ALLOCATIONS=PATH writes their number to a file. Allocations
  *   inside the C library never fail.
  */
 #include "base/clock.h"
+#include "base/limits.h"
 #include "model.h"
 #include "session.h"
 
@@ -77,10 +78,15 @@ WRAP(long, lost_processors, void) {
     return processors_lost >= 0 ? processors_lost : __real_lost_processors();
 }
 
-size_t bytes_available;
+size_t bytes_available, processors_available;
 
-WRAP(size_t, memory_available, const char *root) {
-    return bytes_available ? bytes_available : __real_memory_available(root);
+WRAP(Limits, limits_of, const char *root) {
+    Limits limits = __real_limits_of(root);
+    if (bytes_available)
+        limits.memory = bytes_available;
+    if (processors_available)
+        limits.processors = processors_available;
+    return limits;
 }
 
 /* ---- failing allocations ------------------------------------------------ */

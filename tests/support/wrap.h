@@ -15,5 +15,6 @@ extern uint64_t (*virtual_clock)(void);
  * number. */
 extern long processors_lost;
 
-/* Replaces the available memory, in bytes; 0: the system's number. */
-extern size_t bytes_available;
+/* Replace the available memory, in bytes, and the processors that limits
+ * allow; 0: the system's numbers. */
+extern size_t bytes_available, processors_available;
