@@ -52,8 +52,8 @@ void terminal_discard(void);
 enum { MAX_THREADS = 1024 };
 
 /* The default number of threads: OMP_NUM_THREADS, else the number of
- * processors, or fewer by the quota of a container, divided among the ranks of a machine unless each rank is bound
- * to its own. */
+ * processors, or fewer by the quota of a container, divided among the ranks of
+ * a machine unless each rank is bound to its own. */
 int usual_threads(void);
 
 /* Starts n threads for parallel regions. Returns their number, which
