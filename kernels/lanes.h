@@ -71,13 +71,13 @@ INLINE float float_of_bits(uint32_t bits) {
     return f;
 }
 
+/* Without a branch: a loop of it becomes vector instructions. */
 INLINE float f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff,
-                   wide = magnitude << 13;
-    if (magnitude >= 0x7c00)
-        return float_of_bits(sign | 0x7f800000u | wide); /* infinity, NaN */
-    /* changes the exponent's bias; exact */
-    return float_of_bits(sign | float_bits(float_of_bits(wide) * 0x1p112f));
+                   special = magnitude >= 0x7c00 ? 0x7f800000u : 0;
+    /* changes the exponent's bias; exact. Infinity, NaN: all bits of it */
+    return float_of_bits(sign | special |
+                         float_bits(float_of_bits(magnitude << 13) * 0x1p112f));
 }
 
 /* Rounds to nearest, ties to even; overflow gives infinity. */
