@@ -60,18 +60,15 @@ enum {
     /* other names of norms; the options attention_bias and
      * attention_out_bias */
     SEED = 1 << 25,
-    /* other names of head norms; dynamic RoPE with a constant alpha */
-    HUNYUAN = 1 << 26,
     /* other names of norms; the option attention_bias: biases of q, k and v */
     GLM = 1 << 16,
     /* no layer is dense */
     ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS,
     /* without layer_types, layers from max_window_layers on have the window */
     WINDOW_ABOVE = 1 << 23,
-    /* GGUF: if rope.scaling.finetuned is 0, no layer has RoPE */
-    ROPE_SWITCH = 1 << 27,
-    /* GGUF files may have sizes of recurrent layers that the model lacks */
-    RECURRENT_SIZES = 1 << 28,
+    /* GGUF: if rope.scaling.finetuned is 0, no layer has RoPE; files may have
+     * sizes of recurrent layers that the model lacks */
+    GRANITE_KEYS = 1 << 27,
 };
 
 typedef struct {
@@ -145,7 +142,7 @@ typedef struct {
         yarn_context; /* elements of a head's values; YaRN's original context */
     int64_t n_experts, n_experts_used;
     int64_t window;       /* sliding window, in positions; 0 or less: none */
-    int64_t finetuned;    /* with ROPE_SWITCH 0: no layer has RoPE */
+    int64_t finetuned;    /* with GRANITE_KEYS 0: no layer has RoPE */
     int64_t norm_weights; /* Config.norm_topk */
     float rms_eps, layer_eps; /* of RMSNorms, of LayerNorms */
     double linear_factor,

@@ -251,7 +251,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
         read_yarn(r, original);
     else if (string_is(type, "linear"))
         c->rope.scale = get_real(r, "factor", NAN);
-    else if (string_is(type, "dynamic") && r->options & HUNYUAN)
+    else if (string_is(type, "dynamic") && reader_has(r, LATE_HEAD_NORMS))
         c->rope.base *=
             pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */

@@ -20,14 +20,13 @@
 
 /* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if
  * their value is v. */
-static const char *const NEUTRAL_KEYS[2][16] = {
-    {"attention.clamp_kqv", "attn_logit_softcapping", "expert_shared_count",
-     "expert_shared_feed_forward_length", "final_logit_softcapping",
-     "leading_dense_block_count", "nextn_predict_layers", "pooling_type",
-     "rope.scaling.yarn_log_multiplier", "use_parallel_residual"},
-    {"attention.causal", "embedding_scale", "expert_gating_func" /* softmax */,
-     "expert_group_count", "expert_group_used_count", "expert_weights_scale",
-     "logit_scale", "residual_scale"}};
+static const char *const NEUTRAL_KEYS[2] = {
+    " attention.clamp_kqv attn_logit_softcapping expert_shared_count expert_shared_feed_forward_length "
+    "final_logit_softcapping leading_dense_block_count nextn_predict_layers pooling_type "
+    "rope.scaling.yarn_log_multiplier use_parallel_residual ",
+    /* an expert_gating_func of 1 is softmax */
+    " attention.causal embedding_scale expert_gating_func expert_group_count expert_group_used_count "
+    "expert_weights_scale logit_scale residual_scale "};
 
 static const Header DEFAULTS = {
     .config = {.vocab_size = 1,
@@ -57,7 +56,7 @@ static void check_key(Reader *r, String key) {
         reader_find(r, "blk.0.ffn_norm", ".weight"))
         return;
     /* a dense Granite 4; tensors of recurrent layers would be refused */
-    if (r->family->options & RECURRENT_SIZES &&
+    if (r->family->options & GRANITE_KEYS &&
         (!strncmp(key.text, "ssm.", 4) ||
          string_is(key, "expert_shared_feed_forward_length")))
         return;
@@ -65,16 +64,17 @@ static void check_key(Reader *r, String key) {
         if (known->gguf && string_is(key, known->gguf) &&
             family_has_key(r->family, known))
             return;
-    for (int value = 0; value < 2; value++)
-        for (const char *const *neutral = NEUTRAL_KEYS[value]; *neutral;
-             neutral++) {
-            if (!string_is(key, *neutral))
-                continue;
-            const Value v = get(r, *neutral);
-            if (v.kind > VALUE_REAL || v.real != value)
-                refuse(&r->origin, *neutral, v, "%d", value);
-            return;
-        }
+    char word[80];
+    const int n = snprintf(word, sizeof word, " %.*s ", SHOWN(key));
+    for (int value = 0; value < 2; value++) {
+        if (!strstr(NEUTRAL_KEYS[value], word))
+            continue;
+        word[n - 1] = '\0';
+        const Value v = get(r, word + 1);
+        if (v.kind > VALUE_REAL || v.real != value)
+            refuse(&r->origin, word + 1, v, "%d", value);
+        return;
+    }
     if (!r->origin.status)
         r->origin.status = fail("%s: metadata key %s%.*s is not supported",
                                 r->origin.path, r->origin.prefix, SHOWN(key));
@@ -152,7 +152,7 @@ static void read_layers(Reader *r) {
         const int64_t flag =
             pattern ? gguf_element(pattern, layer->index).integer : 0;
         family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
-        if (r->family->options & ROPE_SWITCH && !h->finetuned)
+        if (r->family->options & GRANITE_KEYS && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
 }

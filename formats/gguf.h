@@ -6,7 +6,7 @@
 #include "tokenizer.h"
 
 /* max bytes of a full name such as "llama.block_count" */
-enum { GGUF_KEY_NAME = 64 };
+enum { GGUF_KEY_NAME = 128 };
 
 /* Whether a file begins as a GGUF file. */
 bool gguf_is(const File *file);

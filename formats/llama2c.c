@@ -77,12 +77,9 @@ static int read_header(Checkpoint *r) {
     r->group = int_at(r->file, 37);
     if (r->group > 0 && c->dim % r->group == 0 && c->hidden_dim % r->group == 0)
         return 0;
-    int works = c->dim, rest = c->hidden_dim;
-    while (rest) { /* Euclid: the dimensions may be large */
-        const int next = works % rest;
-        works = rest;
-        rest = next;
-    }
+    int works = c->dim; /* by Euclid: the dimensions may be large */
+    for (int next, rest = c->hidden_dim; rest; works = rest, rest = next)
+        next = works % rest;
     return fail(
         "%s: group_size is %d, expected a divisor of dim = %d and hidden_dim = %d, such as %d",
         r->path, r->group, c->dim, c->hidden_dim, works);

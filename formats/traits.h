@@ -47,7 +47,9 @@ enum {
     FUSED_MLP = 1 << 25, /* gate and up are one tensor */
     /* beyond the original context queries are scaled; norma ends there */
     QUERY_SCALE = 1 << 26,
-    LATE_HEAD_NORMS = 1 << 27, /* HEAD_NORMS come after RoPE */
+    /* HEAD_NORMS come after RoPE; in folders, dynamic RoPE has a constant
+     * alpha */
+    LATE_HEAD_NORMS = 1 << 27,
     /* the MLP is down(activation(up x)); `up` is called gate here, and Mlp.up
      * is absent */
     NO_GATE = 1 << 29,
