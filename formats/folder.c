@@ -470,11 +470,10 @@ static int select_text(Reader *r) {
 }
 
 int folder_read_model(Model *m, const char *folder) {
-    char path[PATH_MAX];
+    char path[PATH_MAX + 16];
     JsonFile json = {0};
     Safetensors weights;
-    if (snprintf(path, sizeof path, "%s/config.json", folder) >= PATH_MAX)
-        return fail("%s: name too long", folder);
+    snprintf(path, sizeof path, "%s/config.json", folder);
     m->format = "Hugging Face folder";
     bool failed =
         safetensors_open(&weights, m, folder) || json_open(&json, path);

@@ -149,8 +149,12 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
     return find_by_name(full, r->tensors, r->n_tensors, sizeof *r->tensors);
 }
 
-const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
-                            bool needed, int depth, int rows, int cols) {
+/* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used.
+ * Returns NULL if it is missing; prints a message if it is needed or has
+ * another shape. */
+static const Stored *find_tensor(Reader *r, const char *name,
+                                 const char *suffix, bool needed, int depth,
+                                 int rows, int cols) {
     const int dims[] = {depth, rows, cols};
     Stored *t = reader_find(r, name, suffix);
     if (r->origin.status || (!t && !needed))
@@ -169,7 +173,7 @@ const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
 
 float *reader_vector(Reader *r, const char *name, const char *suffix,
                      bool needed, int n) {
-    const Stored *t = reader_tensor(r, name, suffix, needed, 1, 1, n);
+    const Stored *t = find_tensor(r, name, suffix, needed, 1, 1, n);
     float *values = r->vectors;
     if (!t)
         return NULL;
@@ -258,8 +262,8 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const bool fused = family_fuses(r->family, at->part);
     const PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
-        reader_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
-                      stacked ? c->n_experts : 1, part.all, cols);
+        find_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
+                    stacked ? c->n_experts : 1, part.all, cols);
     if (!t)
         return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};

@@ -56,14 +56,9 @@ void reader_begin(Reader *r);
 /* The tensor with the name `name` + `suffix`; NULL if it is missing. */
 Stored *reader_find(const Reader *r, const char *name, const char *suffix);
 
-/* Finds a tensor, checks its shape [depth, rows, cols], and marks it as used.
- * Returns NULL if it is missing; prints a message if it is needed or has
- * another shape. */
-const Stored *reader_tensor(Reader *r, const char *name, const char *suffix,
-                            bool needed, int depth, int rows, int cols);
-
-/* Finds a vector [n] in the same way. Returns it as float32; the model owns
- * it. */
+/* Finds a vector [n], checks its shape, and marks it as used. Returns it as
+ * float32; the model owns it. NULL: it is missing; prints a message if it is
+ * needed or has another shape. */
 float *reader_vector(Reader *r, const char *name, const char *suffix,
                      bool needed, int n);
 

@@ -78,8 +78,6 @@ typedef struct {
     String name;
     const char *path; /* of its file */
     Type type;
-    const char
-        *other; /* name of a type that weights do not have; NULL: `type` */
     /* matrices, rows, columns; 1 for dimensions that the file does not have;
      * zeros if its type is not one of weights */
     int dims[3];

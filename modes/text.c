@@ -130,7 +130,9 @@ static void find_stop(const Options *o, Text *t) {
     t->n_clear = smaller(clear, b->n);
 }
 
-int text_decode(const Run *run, Text *t) {
+/* Decodes the ids from n_decoded on. After the prompt, a stop string ends the
+ * text. Returns -1 if out of memory. */
+static int text_decode(const Run *run, Text *t) {
     while (t->n_decoded < t->ids.n) {
         int n;
         const int i = t->n_decoded++, *ids = t->ids.ids;

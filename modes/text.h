@@ -46,10 +46,6 @@ int texts_pass(Run *run, Text *const *texts, int n);
 /* Whether Ctrl-C or a write error of run->out stops all texts. */
 bool texts_stopped(const Run *run);
 
-/* Decodes the ids from n_decoded on. After the prompt, a stop string ends the
- * text. Returns -1 if out of memory. */
-int text_decode(const Run *run, Text *t);
-
 /* Writes the ids that are not shown yet, without the beginning of a possible
  * stop string. Returns -1 if out of memory. */
 int text_show(Run *run, Text *t);
