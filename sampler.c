@@ -19,8 +19,9 @@ int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
                                            sizeof *s->candidates);
     if (!s->p)
         return -1;
-    s->seen = (int *)(s->p + vocab_size);
-    s->candidates = (HeapItem *)(s->seen + vocab_size);
+    void *const rest = s->p + vocab_size;
+    s->candidates = rest;
+    s->seen = (int *)(s->candidates + vocab_size);
     return 0;
 }
 
