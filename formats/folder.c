@@ -184,15 +184,15 @@ static void read_llama3(Reader *r, double context) {
 static void read_yarn(Reader *r, double context) {
     Rope *out = &r->header.config.rope;
     Yarn *y = &out->yarn;
-    const Value truncates = get(r, "truncate"); /* null: false */
     const double mscale = real_or(r, "mscale", 0),
                  all_dim = real_or(r, "mscale_all_dim", 0);
     *y = (Yarn){.context = context,
                 .fast = real_or(r, "beta_fast", 32),
                 .slow = real_or(r, "beta_slow", 1),
                 .fractional = !reader_has(r, LOCAL_ROPE) &&
-                              !value_bool(&r->origin, "truncate", truncates,
-                                          truncates.kind == VALUE_MISSING)};
+                              /* null: false */ !get_bool(
+                                  r, "truncate",
+                                  get(r, "truncate").kind == VALUE_MISSING)};
     y->factor = get_real(r, "factor", r->header.config.context / y->context);
     double amplitude = yarn_amplitude(y->factor, 1);
     if (mscale > 0 && all_dim > 0)

@@ -439,8 +439,7 @@ static int read_generation(Loader *l, const Json *root) {
         const Json *rule = json_get(root, rules[i]);
         double number = i > 8; /* of these 1 has no effect */
         json_real(rule, &number);
-        if (number != (i > 8) ||
-            (rule && rule->kind > JSON_STRING && rule->length))
+        if (number != (i > 8) || json_members(rule, JSON_ARRAY))
             ignored += sprintf(ignored, " %s", rules[i]);
     }
     return read_ends(l, root);
