@@ -15,7 +15,9 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,8 @@ import fetch_models
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "published.json"
+NORMS = ROOT / "tests" / "golden" / "norms_published.jsonl"  # of `norms_published.py golden --texts 6 --tokens 96`
+CHAPTER = ROOT / "docs" / "norms_published.md"
 TEXTS = ROOT / "tests" / "golden" / "published_texts.jsonl"
 PIECES, PIECE_BYTES = 20, 10_000
 PROMPTS = {
@@ -33,6 +37,7 @@ PROMPTS = {
     "gemma3": "Once upon a time, there was a small village in the mountains. The people of the village",
     "qwen2.5-coder": "def fibonacci(n):\n    if n < 2:\n        return n\n",
 }
+TITLES = {"smollm2": "SmolLM2 135M", "gemma3": "Gemma 3 270M", "qwen2.5-coder": "Qwen2.5-Coder 0.5B"}
 POSITIONS, TOP, PLAIN, SWAPPED = 40, 24, 16, 4
 CLEAR = 0.5  # nats between the two likeliest tokens: more than what rounding activations to int8 changes
 MAX_KL = {"smollm2": 0.006, "gemma3": 0.004, "qwen2.5-coder": 0.006}
@@ -205,6 +210,47 @@ def write_golden():
     GOLDEN.write_text("{\n" + ",\n".join(f"{name}:{value}" for name, value in models) + "\n}\n")
 
 
+# ---- the chapter on norms of published models ----------------------------------------------------------------------
+
+
+def chapter_rows():
+    """The numbers in each row of the chapter's tables, by the text of the first cell; the first such row counts."""
+    found = {}
+    for line in CHAPTER.read_text(encoding="utf-8").replace("\\|", "").replace(",", "").splitlines():
+        if line.startswith("| "):
+            name, *cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
+            numbers = [[float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", cell)] for cell in cells]
+            found.setdefault(name, []).append(numbers)
+    return found
+
+
+def figures_of_dump(folder, norm):
+    """|mean| / RMS, |mean| / median |x| and |gamma mean| / |gamma x| of a norm that --dump wrote, as the golden file has
+    them, its largest |x|, and the channel of that. gamma is what the norm multiplied the largest input of a channel by.
+    """
+
+    def rows(which):
+        raw = (folder / f"{norm}.{which}.npy").read_bytes()
+        width = int(re.search(rb"\(\d+, (\d+)\)", raw)[1])
+        values = array.array("f", raw[128:])
+        return [values[i : i + width] for i in range(0, len(values), width)]
+
+    inputs, ratios, relative, weighted = rows("in"), [], [], []
+    roots = [math.sqrt(math.fsum(v * v for v in x) / len(x)) for x in inputs]
+    outputs, gamma = rows("out"), []
+    for channel in range(len(inputs[0])):
+        i = max(range(len(inputs)), key=lambda i: abs(inputs[i][channel]) / roots[i])
+        gamma.append(outputs[i][channel] * roots[i] / inputs[i][channel])
+    length = math.hypot(*gamma)
+    for x, y, root in zip(inputs, outputs, roots):
+        mean = abs(math.fsum(x)) / len(x)
+        ratios.append(mean / root)
+        relative.append(mean / statistics.median(map(abs, x)))
+        weighted.append(mean * length / root / math.hypot(*y))
+    size, channel = max((abs(v), c) for x in inputs for c, v in enumerate(x))
+    return statistics.mean(ratios), statistics.median(relative), statistics.median(weighted), size, channel
+
+
 # ---- tests ---------------------------------------------------------------------------------------------------------
 
 
@@ -370,6 +416,55 @@ class Check:
         for what, one, two in zip(("--norm layer", "--dump", "--profile"), *seen):
             self.expect(one and one == two, f"{what}: one thread and two differ")
 
+    def near(self, found, expected, tolerance, what):
+        self.expect(abs(found - expected) <= tolerance, f"{what} is {found:.4f}, expected {expected:.4f}")
+
+    def chapter(self, texts):
+        """The chapter's numbers are those of numpy, and numpy's of the first text are norma's."""
+        rows, increases = chapter_rows(), [text["nats"][1] - text["nats"][0] for text in texts]
+        for norm in texts[0]["figures"]:
+            if self.name == "gemma3" and norm in rows and len(rows[norm][-1]) == 4:  # statement 72
+                for i, unit in enumerate((0.0006, 0.006, 0.006)):
+                    mean = statistics.mean(text["figures"][norm][i] for text in texts)
+                    self.near(rows[norm][-1][i][0], mean, unit, f"the chapter's figure {i} of {norm}")
+        if self.name == "gemma3":
+            one = [text["nats"][2] - text["nats"][0] for text in texts]
+            for name, values, unit in (("LayerNorm", increases, 0.06), ("3.mlp", one, 0.006)):
+                mean, error = rows[name][-1][-1]
+                self.near(mean, statistics.mean(values), unit, f"the chapter's increase with {name}")
+                self.near(error, statistics.stdev(values) / math.sqrt(len(values)), unit, f"its error with {name}")
+        ranges = [[text["figures"][norm][i] for text in texts] for i in range(3) for norm in texts[0]["figures"]]
+        n = len(texts[0]["figures"])
+        for i, cell in enumerate(rows[TITLES[self.name]][-1]):  # statement 71, of 16 longer texts
+            means = [statistics.mean(values) for values in ranges[i * n : (i + 1) * n]]
+            for which, bound, mean in zip(("min", "max"), cell, (min(means), max(means))):
+                self.near(bound, mean, 0.2 * mean, f"the chapter's {which} of figure {i}")
+        self.chapter_runs(texts[0])
+
+    def chapter_runs(self, text):
+        ids, folder, nats = text["ids"], self.folder / "chapter", []
+        kinds = ["--dump", folder], ["--norm", LAYER], ["--norm", "3.mlp=layer"]
+        for args in kinds[: len(text["nats"])]:
+            raw = self.logits(*args, ids=",".join(map(str, ids)))
+            chosen = range(8, len(ids) - 1, 4)
+            size = len(raw) // len(ids)
+            part = b"".join(raw[i * size : (i + 1) * size] for i in chosen)
+            scored = zip(self.rows(part, len(chosen)), chosen)
+            nats.append(statistics.mean(total - row[ids[i + 1]] for (row, total), i in scored))
+        for found, expected, args in zip(nats, text["nats"], kinds):
+            self.near(found, expected, 0.02 * expected, f"nats with {args[0]} {args[1]}")
+        for name, expected in text["figures"].items():
+            layer, _, site = name.rpartition(".")
+            if name in ("0.mlp", "3.mlp", "final"):
+                norm = f"layers.{layer}.mlp_norm" if layer else "final_norm"
+                found = figures_of_dump(folder, norm)
+                for i in range(3):
+                    self.near(found[i], expected[i], 0.05 * expected[i] + 0.001, f"figure {i} of {norm}")
+                if self.name == "gemma3" and layer == "3":
+                    self.near(found[3], 6725, 70, "the largest activation before layer 3's MLP")
+                    self.expect(found[4] == 400, f"it is in channel {found[4]}, expected 400")
+        shutil.rmtree(folder, ignore_errors=True)
+
     def converted(self, back):
         q8, again = self.folder / "q8_0.gguf", self.folder / "back.gguf"
         self.run("-m", "convert", "-q", "q8_0", "-o", q8)
@@ -397,7 +492,7 @@ def ranks_command():
     return ["mpirun", "--bind-to", "none", "--oversubscribe", "-n", "2", "build/mpi/run"]
 
 
-def check(name, path, expected, ranks):
+def check(name, path, expected, norms, ranks):
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         test = Check(name, path, expected[name], folder)
@@ -407,6 +502,8 @@ def check(name, path, expected, ranks):
         clear = test.greedy()
         test.same_bits(ranks)
         test.instruments()
+        if norms:
+            test.chapter(norms)
         test.converted(back=name == "smollm2")
     seconds = time.monotonic() - begin
     print(
@@ -426,6 +523,8 @@ def main():
     if args.golden:
         return write_golden()
     expected, ok = json.loads(GOLDEN.read_text()), True
+    lines = [json.loads(line) for line in NORMS.read_text().splitlines()]
+    files = {line["file"]: line["texts"] for line in lines}
     ranks = ranks_command()
     if not ranks:
         print("skipped published models on 2 ranks: no mpicc")
@@ -436,7 +535,7 @@ def main():
             ok &= name != "smollm2"
             print(f"{'FAILED ' if name == 'smollm2' else 'skipped'} {name}: {error}")
             continue
-        ok &= check(name, path, expected, ranks)
+        ok &= check(name, path, expected, files.get(path.name), ranks)
     return 0 if ok else 1
 
 

@@ -5,10 +5,12 @@ Owns the measurements; published.py has the forward pass, in numpy.
     python scripts/norms_published.py channels MODEL.gguf ...
     python scripts/norms_published.py parts gemma-3-270m.gguf
     python scripts/norms_published.py sites gemma-3-270m.gguf
+    python scripts/norms_published.py golden MODEL.gguf ...    # JSON, for scripts/check_published.py
 """
 
 import argparse
 import json
+import os
 
 import numpy as np
 
@@ -158,9 +160,34 @@ def sites(model, texts):
         print(f"rank correlation with {name}: {np.corrcoef(pairs.argsort(0).argsort(0).T)[0, 1]:.2f}")
 
 
+def figures_of(model, tokens, kind=swap(rms_norm)):
+    """Nats per token, and at each norm |mean| / RMS, |mean| / median |x| and |gamma mean| / |gamma x| as in `sites`."""
+    found = {}
+
+    def see(site, layer, x, gamma):
+        if site in PRE_SITES:
+            size, part = np.abs(x), np.abs(mean(x))[:, 0]
+            values = part / rms(x)[:, 0], part / np.median(size, -1), weighted_share(x, gamma)
+            name = site if site == "final" else f"{layer}.{site}"
+            found[name] = [round(float(v), 4) for v in (np.mean(values[0]), *np.median(values[1:], -1))]
+
+    return round(float(model.nll(tokens, kind, rows_of(tokens), see=see).mean()), 4), found
+
+
+def golden(model, texts):
+    """A line of JSON: of each text its tokens, nats as trained and with LayerNorm (Gemma: at 3.mlp, too), figures."""
+    swaps = [swap(layer_norm)] + [swap(layer_norm, ("mlp",), (3,))] * (model.arch == "gemma3")
+    rows = []
+    for tokens in texts:
+        plain, figures = figures_of(model, tokens)
+        rows.append({"ids": tokens, "nats": [plain, *(figures_of(model, tokens, kind)[0] for kind in swaps)]})
+        rows[-1]["figures"] = figures
+    print(json.dumps({"file": os.path.basename(model.path), "texts": rows}, separators=(",", ":")), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("channels", "parts", "sites"))
+    parser.add_argument("what", choices=("channels", "parts", "sites", "golden"))
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--texts", type=int, default=16, help="number of texts [%(default)s]")
     parser.add_argument("--tokens", type=int, default=128, help="of each text [%(default)s]")
