@@ -88,7 +88,8 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
         b->bytes = grown;
         b->room = room;
     }
-    memcpy(b->bytes + b->n, bytes, n);
+    if (n) /* else `bytes` may be NULL */
+        memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
     b->bytes[b->n] = '\0';
 }

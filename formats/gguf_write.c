@@ -636,7 +636,7 @@ static void copy_keys(Writer *w) {
         if (!string_contains(v->key, "split.") &&
             !string_is(v->key, "general.alignment") &&
             !(w->tokenizer && string_contains(v->key, "tokenizer.")) &&
-            (!own || kept) &&
+            (!own || kept) && w->head.n && /* 0: out of memory */
             !memmem(w->head.bytes, w->head.n, begin,
                     v->key.n + sizeof(uint64_t))) {
             write_bytes(w, begin, n);

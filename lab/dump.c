@@ -60,17 +60,19 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
     *d = (Dump){.path = path, .model = model, .n = n};
     if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >=
             (int)sizeof d->folder ||
-        file_exists(path))
-        return fail(
-            "--dump %s: the path exists or is too long; choose another one",
-            path);
+        file_exists(path) || file_exists(d->folder))
+        return fail("--dump %s: the path exists (or its .part) or is too long",
+                    path);
     all_arrays(d, false);
     buffer_append(&d->names, d->folder, strlen(d->folder) + 1);
+    /* before the folder exists, so that no signal can leave it */
+    if (!d->names.failed)
+        temporary_names = d->names.bytes;
     if (d->names.failed || folder_create(d->folder)) {
+        temporary_names = "";
         free(d->names.bytes);
         return -1;
     }
-    temporary_names = d->names.bytes;
     note("--dump writes %.1f MB", 1e-6 * all_arrays(d, true));
     return 0;
 }

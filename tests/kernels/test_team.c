@@ -48,7 +48,7 @@ static long meet(int n_threads, int meetings) {
 }
 
 static void no_thread_passes_the_barrier_early(void) {
-    const int meetings = test_thorough() ? 1000000 / 14 : 300;
+    const int meetings = test_thorough() ? 100000 / 14 : 300;
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
         const long wrong = meet(threads, test_fast() ? 50 : meetings);
         CHECK(wrong == 0, "%d threads: %ld cells", threads, wrong);

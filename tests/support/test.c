@@ -131,9 +131,6 @@ bool test_fast(void) {
     return getenv("NORMA_FAST") != NULL;
 }
 bool test_thorough(void) {
-#ifdef SANITIZED
-    return !test_fast();
-#endif
     return getenv("NORMA_THOROUGH") && !test_fast();
 }
 
