@@ -98,7 +98,7 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
 static void byte_tile_16(vf *sums, Operands o) {
     const int group = TYPES[o.w->type].group, n_groups = o.n / group,
               halves = INPUT_GROUP / group;
-    const Layout l = unpacked_layout(group, TYPES[o.w->type].mins, halves);
+    const Layout l = unpacked_layout(o.w->type, group);
     const size_t cols = o.in->cols, next = o.in->row_groups,
                  bytes = group_bytes(l.quads, l.mins);
     const int8_t *q = o.in->q + (size_t)o.t * cols;

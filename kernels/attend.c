@@ -13,7 +13,10 @@
 #include "kernels/simd.h"
 #include <math.h>
 
-enum { BLOCK_VECTORS = KV_BLOCK / LANES };
+enum {
+    BLOCK_VECTORS = KV_BLOCK / LANES,
+    VALUE_SUMS = LANES == 16 ? 16 : 8 /* what the registers hold */
+};
 
 /* The queries, and the location of the keys that they see. */
 typedef struct {
@@ -103,30 +106,50 @@ static float softmax(const Reading *a, int k) {
     return 1.0f / vsum(sums, SUM_VECTORS);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the 16 positions j from vector v on.
- * `at`: index of the first value's element. `masked`: some query does not see
- * all positions. Hidden values are replaced by 0, because the cache may contain
- * NaN there, and NaN times 0 is NaN. */
-INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS],
-                       const Reading *a, KvType type, size_t at, int v,
-                       const bool masked, const int count, const int n) {
-    UNROLL(w, SUM_VECTORS) {
-        vf p[KV_QUERIES];
-        vi mask[KV_QUERIES];
-        UNROLL(k, n) {
-            p[k] = vload(a->queries->scores[k] + (v + w) * LANES);
-            if (masked)
-                mask[k] = visible(a, v + w, k);
-        }
-        UNROLL(i, count) {
-            const vf value = load_cached(type, a->kv->values,
-                                         at + (size_t)i * KV_BLOCK + w * LANES);
-            UNROLL(k, n)
-                sums[k][i][w] =
-                    vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
-                         sums[k][i][w]);
-        }
+/* sums[k][i] += p_k[j] value_j[i] for the LANES positions j of vector v. `at`:
+ * index of the first value's element. `masked`: some query does not see all
+ * positions. Hidden values are replaced by 0, because the cache may contain NaN
+ * there, and NaN times 0 is NaN. */
+INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
+                       KvType type, size_t at, int v, const bool masked,
+                       const int count, const int n) {
+    vf p[KV_QUERIES];
+    vi mask[KV_QUERIES];
+    UNROLL(k, n) {
+        p[k] = vload(a->queries->scores[k] + v * LANES);
+        if (masked)
+            mask[k] = visible(a, v, k);
     }
+    UNROLL(i, count) {
+        const vf value =
+            load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
+        UNROLL(k, n)
+            sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
+                              sums[k][i]);
+    }
+}
+
+/* totals[k][i][w] = sum of p_k[j] value_j[i] over the w-th vectors of all
+ * blocks, for n queries k and `count` elements i from `first` on. */
+INLINE void sum_pass(vf totals[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS],
+                     const Reading *a, KvType type, int first, const int w,
+                     const int count, const int n) {
+    const int part = first / KV_VALUE_PART * KV_VALUE_PART,
+              width = kv_part_width(a->queries->size, KV_VALUE_PART, part),
+              ends[] = {a->whole, a->whole_end, a->end};
+    const size_t next = (size_t)width * KV_BLOCK; /* from block to block */
+    size_t at = vector_at(a, a->from + w, KV_VALUE_PART, first);
+    vf sums[KV_QUERIES][KV_VALUE_PART] = {0};
+    int v = a->from + w;
+    UNROLL(range, 3) /* masked, seen by all queries, masked */
+        for (; v < ends[range]; v += SUM_VECTORS, at += next) {
+            if (v / BLOCK_VECTORS == a->wrapped + a->kv->blocks)
+                at -= next * a->kv->blocks; /* the ring begins again */
+            add_values(sums, a, type, at, v, range != 1, count, n);
+        }
+    UNROLL(k, n)
+        UNROLL(i, count)
+            totals[k][i][w] = sums[k][i];
 }
 
 /* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n
@@ -134,17 +157,8 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS],
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
     vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS];
-    UNROLL(k, n)
-        UNROLL(i, count)
-            UNROLL(w, SUM_VECTORS)
-                sums[k][i][w] = (vf){0};
-    for (int v = a->from; v < a->end; v += SUM_VECTORS) {
-        const size_t at = vector_at(a, v, KV_VALUE_PART, first);
-        if (v < a->whole || v + SUM_VECTORS > a->whole_end)
-            add_values(sums, a, type, at, v, true, count, n);
-        else
-            add_values(sums, a, type, at, v, false, count, n);
-    }
+    UNROLL(w, SUM_VECTORS)
+        sum_pass(sums, a, type, first, w, count, n);
     UNROLL(k, n) {
         /* with count 2, vsum4 gets two sums twice; with 1, one four times */
         UNROLL_NEXT
@@ -162,7 +176,7 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
 /* out = softmax(scale q k) v for n queries. The result of a query does not
  * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
-    const int size = a->queries->size, count = 16 / SUM_VECTORS / n;
+    const int size = a->queries->size, count = VALUE_SUMS / n;
     const int streams = n == 1 ? 4 : 2; /* concurrent read streams */
     const int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];

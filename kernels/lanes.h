@@ -39,7 +39,11 @@
 /* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to
  * signed weights, and the sums of products are too large by BYTE_OFFSET times
  * the sum of the activations. */
-enum { VBYTES = 4 * LANES, BYTE_OFFSET = LANES == 16 ? 128 : 0 };
+enum {
+    VBYTES = 4 * LANES,
+    BYTE_OFFSET = LANES == 16 ? 128 : 0,
+    VDOT_PAIRS = LANES == 8 /* vdot_pairs() is faster than vdot() */
+};
 
 enum { CACHE_LINE = 64 };
 

@@ -71,7 +71,7 @@ static void panel_rows(const Task *p) {
             few_tokens(p, panel, n);
         else
             many_tokens(p, panel, n, p->kernels->unpacked[n - 1], TILE_TOKENS,
-                        BYTE_OFFSET);
+                        zero_byte(p->w->type));
     }
 }
 

@@ -81,6 +81,16 @@ INLINE int zero_byte(Type type) {
                                                 : BYTE_OFFSET;
 }
 
+/* How many quads of unsigned weights AVX2 adds in 16 bits: two products with
+ * activations of up to 127 are at most 254 times the largest byte. 0: it
+ * multiplies each by itself. */
+INLINE int quads_added(Type type) {
+    const bool is_signed = !TYPES[type].mins && !TYPES[type].zero;
+    return !VDOT_PAIRS || is_signed                       ? 0
+           : type == TYPE_Q2_K || TYPES[type].group == 16 ? 2
+                                                          : 4;
+}
+
 /* Quad q of a group in four words, from word `first` on: the lower halves of
  * their bytes, then the upper ones. */
 INLINE vi nibbles(Type type, const uint8_t *block, int first, int q) {

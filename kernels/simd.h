@@ -305,12 +305,31 @@ INLINE vi vdot(vi sum, vb w, vb x) {
 #elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
     __m256i pairs = _mm256_maddubs_epi16(
         _mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
-    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    sum += (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    vforget(sum);
+    return sum;
 #else           /* odd and even bytes, widened in place */
     const vs pairs =
         ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
     return sum + ((vi)pairs >> 16) + ((vi)pairs << 16 >> 16);
 #endif
+}
+
+/* Adds the products of unsigned weights w in pairs, in 16 bits, which hold the
+ * sums of quads_added() quads (panels.h); and adds these sums to the lanes. */
+INLINE vi vdot_pairs(vi pairs, vb w, vb x) {
+#if SIMD_AVX2
+    pairs = (vi)((vs)pairs + (vs)_mm256_maddubs_epi16((__m256i)w, (__m256i)x));
+    vforget(pairs); /* otherwise gcc adds in another order, with spills */
+    return pairs;
+#endif
+    return vdot(pairs, w, x);
+}
+INLINE vi vadd_pairs(vi sum, vi pairs) {
+#if SIMD_AVX2
+    pairs = (vi)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1));
+#endif
+    return sum + pairs;
 }
 
 /* table[i] for every byte i of the indices, below 16. */

@@ -20,7 +20,9 @@ enum {
     SUM_COLUMNS = 16, /* float columns that are summed separately */
     TILE_PANELS = 2,  /* max panels of a tile */
     /* max tokens of a tile of 2 panels, limited by the registers */
-    TILE_TOKENS = LANES == 16 ? 6 : 3,
+    TILE_TOKENS = LANES == 16  ? 6
+                  : LANES == 8 ? 4
+                               : 3,
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
     MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
     MANY_SUMS = 16                         /* the same, of a unit's tile */
@@ -56,9 +58,10 @@ typedef struct {
 WEIGHT_TYPES(X)
 #undef X
 
-/* Tiles of unpacked panels, for groups of 32 or 16 weights with 0 to 2 mins. */
+/* Tiles of unpacked panels: groups_WEIGHTS_MINS_ZERO (tensor.h). */
 typedef Tile *const UnpackedTiles[TILE_PANELS];
-extern UnpackedTiles groups_32_0, groups_32_1, groups_32_2, groups_16_0;
+extern UnpackedTiles groups_32_0_0, groups_32_0_8, groups_32_0_16,
+    groups_32_1_0, groups_32_2_0, groups_16_0_4, groups_16_0_32;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
 
@@ -157,8 +160,12 @@ typedef struct {
     int mins;         /* of a group */
     int groups;       /* of a block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
+    int zero;         /* the byte that stands for 0 */
+    int added;        /* quads_added() */
     size_t bytes;     /* of a block, for all rows */
 } Layout;
+
+typedef vi Dots[MAX_TILE_TOKENS]; /* of a panel's groups with each token's */
 
 INLINE Layout packed_layout(Type type) {
     const int quads = TYPES[type].group / 4,
@@ -166,22 +173,32 @@ INLINE Layout packed_layout(Type type) {
     return (Layout){.type = type,
                     .weights = TYPES[type].group,
                     .quads = quads,
-                    .unrolled = groups == 8 || type == TYPE_Q8_0 ? 0 : quads,
+                    .unrolled = quads_added(type) == 0 &&
+                                        (groups == 8 || type == TYPE_Q8_0)
+                                    ? 0
+                                    : quads,
                     .mins = TYPES[type].mins,
                     .groups = groups,
                     .input_groups = INPUT_GROUP / 4 / quads,
+                    .zero = zero_byte(type),
+                    .added = quads_added(type),
                     .bytes = (size_t)TYPES[type].bytes * LANES};
 }
 
-INLINE Layout unpacked_layout(int weights, int mins, int input_groups) {
-    const int quads = group_quads(weights);
+/* Of TYPE_I8's groups of `weights`, or of other types' unpacked groups. */
+INLINE Layout unpacked_layout(Type type, int weights) {
+    const int quads = group_quads(weights), mins = TYPES[type].mins,
+              input_groups = TYPES[type].group == 16 ? 2 : 1;
     return (Layout){.type = TYPE_I8,
                     .weights = weights,
                     .quads = quads,
-                    .unrolled = input_groups == 2 ? quads : 0,
+                    .unrolled =
+                        input_groups == 2 || quads_added(type) ? quads : 0,
                     .mins = mins,
                     .groups = input_groups,
                     .input_groups = input_groups,
+                    .zero = zero_byte(type),
+                    .added = quads_added(type),
                     .bytes = group_bytes(quads, mins) * input_groups};
 }
 
@@ -234,18 +251,27 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
     }
 }
 
-/* Adds the products of quad k of group i of a block. q: the group's activations
- * of the first token. */
-INLINE void add_quad(vi (*dots)[MAX_TILE_TOKENS], const Operands *o,
+/* Adds the products of quad k of group i of a block to the dots, or to the
+ * pairs and then to the dots. q: the group's activations of the first token. */
+INLINE void add_quad(Dots *dots, Dots *pairs, const Operands *o,
                      const Layout *l, int i, int k, const int8_t *q,
                      const int n_panels, const int tokens) {
+    const int last = l->added - 1;
     vb w[TILE_PANELS];
     UNROLL(p, n_panels)
         w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
     UNROLL(j, tokens) {
         const vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
-        UNROLL(p, n_panels)
-            dots[p][j] = vdot(dots[p][j], w[p], xj);
+        UNROLL(p, n_panels) {
+            if (last < 0) {
+                dots[p][j] = vdot(dots[p][j], w[p], xj);
+                continue;
+            }
+            pairs[p][j] =
+                vdot_pairs(k & last ? pairs[p][j] : (vi){0}, w[p], xj);
+            if ((k & last) == last)
+                dots[p][j] = vadd_pairs(dots[p][j], pairs[p][j]);
+        }
     }
 }
 
@@ -256,20 +282,19 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
                       const int tokens) {
     const size_t next = o->in->row_groups;
     const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
-    vi dots[TILE_PANELS][MAX_TILE_TOKENS];
+    Dots dots[TILE_PANELS], pairs[TILE_PANELS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
     UNROLL(j, tokens)
         UNROLL(p, n_panels)
-            dots[p][j] =
-                vset_int(-(zero_byte(l->type) << quad_shift(l->type, i)) *
-                         group_total(l, x + (size_t)j * next, i));
+            dots[p][j] = vset_int(-(l->zero << quad_shift(l->type, i)) *
+                                  group_total(l, x + (size_t)j * next, i));
     for (; k + step <= l->quads; k += step) {
         UNROLL(s, step)
-            add_quad(dots, o, l, i, k + s, q, n_panels, tokens);
+            add_quad(dots, pairs, o, l, i, k + s, q, n_panels, tokens);
     }
     for (; k < l->quads; k++)
-        add_quad(dots, o, l, i, k, q, n_panels, tokens);
+        add_quad(dots, pairs, o, l, i, k, q, n_panels, tokens);
     UNROLL(p, n_panels)
         add_scaled(sums + p * tokens, dots[p], l,
                    o->panels + (size_t)p * o->stride, i, x, next, tokens);
@@ -351,7 +376,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
     TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                             \
     UnpackedTiles name = {name##_1xM, name##_2xM};
 
-/* The kernels of a block type. `groups`: the tiles for its unpacked groups. */
+/* The kernels of a block type. `groups`: the tiles of its unpacked groups. */
 #define BLOCK_KERNELS(id, groups, eight)                                       \
     PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                      \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \

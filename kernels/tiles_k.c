@@ -4,7 +4,7 @@
  * Tests: quant. */
 #include "kernels/tiles.h"
 
-#define X(id, name, gguf, file, weights, bytes, group, mins, ...)              \
-    BLOCK_KERNELS(id, groups_##group##_##mins, false)
+#define X(id, name, gguf, file, weights, bytes, group, mins, zero, ...)        \
+    BLOCK_KERNELS(id, groups_##group##_##mins##_##zero, false)
 K_TYPES(X)
 #undef X

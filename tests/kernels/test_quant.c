@@ -297,6 +297,30 @@ static void products_of_every_type(void) {
                 }
 }
 
+/* The largest bytes of each type, times activations of 127 and -127: no sum of
+ * products overflows on its way to 32 bits. */
+static void the_largest_products_do_not_overflow(void) {
+    static float y[MAX_TOKENS * 33];
+    for (int type = 0; type < N_LAYOUTS; type++) {
+        const Layout *l = &LAYOUTS[type];
+        for (int n = 1; type_takes_int8(l->type) && n <= 19; n += 18) {
+            Problem p;
+            CHECK(!problem_open(&p, l, 33, 256, n, false), "no memory");
+            memset(p.data, 0xff, tensor_bytes(&p.w, 33));
+            for (int i = 0; i < 33 * 256 / l->block; i++) {
+                put_half(p.data + (size_t)(i * l->bytes), l->scale, 1);
+                put_half(p.data + (size_t)(i * l->bytes), l->offset, 0);
+            }
+            for (int i = 0; i < n * 256; i++)
+                p.x[i] = i / 256 % 2 ? -1 : 1;
+            const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+            matmul(y, &p.w, &in, n);
+            check_against_exact(&p, y, false);
+            problem_close(&p);
+        }
+    }
+}
+
 /* Compares weight c of every row of a panel with dequantize_row. */
 static void check_column(const Problem *p, const uint8_t *panel,
                          const float *weights, int cols, int c) {
@@ -422,6 +446,7 @@ void suite_quant(void) {
     TEST(sizes_match_the_file);
     TEST(dequantization_matches_the_library);
     TEST(products_of_every_type);
+    TEST(the_largest_products_do_not_overflow);
     TEST(odd_columns_are_packed);
     TEST(panels_have_the_same_weights);
 }
