@@ -19,6 +19,13 @@
 #define LANES 4
 #endif
 
+/* Whether one instruction multiplies quads of bytes and adds the products. */
+#if SIMD_AVX512 || (SIMD_AVX2 && __AVXVNNI__)
+#define SIMD_VNNI 1
+#else
+#define SIMD_VNNI 0
+#endif
+
 #define INLINE   static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
@@ -36,13 +43,13 @@
 #define UNROLL_NEXT _Pragma("GCC unroll 16")
 #endif
 
-/* AVX-512 multiplies unsigned by signed bytes: there BYTE_OFFSET is added to
+/* VNNI multiplies unsigned by signed bytes: there BYTE_OFFSET is added to
  * signed weights, and the sums of products are too large by BYTE_OFFSET times
  * the sum of the activations. */
 enum {
     VBYTES = 4 * LANES,
-    BYTE_OFFSET = LANES == 16 ? 128 : 0,
-    VDOT_PAIRS = LANES == 8 /* vdot_pairs() is faster than vdot() */
+    BYTE_OFFSET = SIMD_VNNI ? 128 : 0,
+    VDOT_PAIRS = LANES == 8 && !SIMD_VNNI /* whether it beats vdot() */
 };
 
 enum { CACHE_LINE = 64 };

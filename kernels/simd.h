@@ -302,6 +302,8 @@ INLINE vi vdot(vi sum, vb w, vb x) {
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
 #elif defined(__ARM_FEATURE_DOTPROD)
     return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)x);
+#elif SIMD_VNNI
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)w, (__m256i)x);
 #elif SIMD_AVX2 /* |w| * (x with w's sign): pairs stay below 2^15 */
     __m256i pairs = _mm256_maddubs_epi16(
         _mm256_abs_epi8((__m256i)w), _mm256_sign_epi8((__m256i)x, (__m256i)w));
