@@ -156,7 +156,6 @@ typedef struct {
     Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
     int weights;      /* of a group */
     int quads;        /* of a group */
-    int unrolled;     /* quads unrolled together; 0: by the size of the tile */
     int mins;         /* of a group */
     int groups;       /* of a block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
@@ -173,10 +172,6 @@ INLINE Layout packed_layout(Type type) {
     return (Layout){.type = type,
                     .weights = TYPES[type].group,
                     .quads = quads,
-                    .unrolled = quads_added(type) == 0 &&
-                                        (groups == 8 || type == TYPE_Q8_0)
-                                    ? 0
-                                    : quads,
                     .mins = TYPES[type].mins,
                     .groups = groups,
                     .input_groups = INPUT_GROUP / 4 / quads,
@@ -192,8 +187,6 @@ INLINE Layout unpacked_layout(Type type, int weights) {
     return (Layout){.type = TYPE_I8,
                     .weights = weights,
                     .quads = quads,
-                    .unrolled =
-                        input_groups == 2 || quads_added(type) ? quads : 0,
                     .mins = mins,
                     .groups = input_groups,
                     .input_groups = input_groups,
@@ -281,7 +274,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
                       const int8_t *q, const InputGroup *x, const int n_panels,
                       const int tokens) {
     const size_t next = o->in->row_groups;
-    const int step = l->unrolled ? l->unrolled : n_panels * tokens > 2 ? 4 : 8;
+    const int step = l->weights == 16 ? 4 : 8; /* unrolled */
     Dots dots[TILE_PANELS], pairs[TILE_PANELS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
