@@ -135,15 +135,10 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
     const float scale = inverse_root(variance, norm->eps),
                 offset = (float)(rest * scale);
     const float *gamma = norm->gamma, *beta = norm->beta;
-    if (beta) {
 #pragma omp simd
-        for (int i = 0; i < dim; i++)
-            y[i] = ((x[i] - shift) * scale - offset) * gamma[i] + beta[i];
-    } else {
-#pragma omp simd
-        for (int i = 0; i < dim; i++)
-            y[i] = ((x[i] - shift) * scale - offset) * gamma[i];
-    }
+    for (int i = 0; i < dim; i++)
+        y[i] =
+            ((x[i] - shift) * scale - offset) * gamma[i] + (beta ? beta[i] : 0);
 }
 
 /* Squashes each element separately: vector by vector, as a cap of 1 on

@@ -106,13 +106,14 @@ static float softmax(const Reading *a, int k) {
     return 1.0f / vsum(sums, SUM_VECTORS);
 }
 
-/* sums[k][i] += p_k[j] value_j[i] for the LANES positions j of vector v. `at`:
- * index of the first value's element. `masked`: some query does not see all
- * positions. Hidden values are replaced by 0, because the cache may contain NaN
- * there, and NaN times 0 is NaN. */
+/* sums[k][i] += p_k[j] value_j[first + i] for the LANES positions j of vector
+ * v. `masked`: some query does not see all positions. Hidden values are
+ * replaced by 0, because the cache may contain NaN there, and NaN times 0 is
+ * NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
-                       KvType type, size_t at, int v, const bool masked,
+                       KvType type, int first, int v, const bool masked,
                        const int count, const int n) {
+    const size_t at = vector_at(a, v, KV_VALUE_PART, first);
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
     UNROLL(k, n) {
@@ -129,36 +130,22 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
     }
 }
 
-/* totals[k][i][w] = sum of p_k[j] value_j[i] over the w-th vectors of all
- * blocks, for n queries k and `count` elements i from `first` on. */
-INLINE void sum_pass(vf totals[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS],
-                     const Reading *a, KvType type, int first, const int w,
-                     const int count, const int n) {
-    const int part = first / KV_VALUE_PART * KV_VALUE_PART,
-              width = kv_part_width(a->queries->size, KV_VALUE_PART, part),
-              ends[] = {a->whole, a->whole_end, a->end};
-    const size_t next = (size_t)width * KV_BLOCK; /* from block to block */
-    size_t at = vector_at(a, a->from + w, KV_VALUE_PART, first);
-    vf sums[KV_QUERIES][KV_VALUE_PART] = {0};
-    int v = a->from + w;
-    UNROLL(range, 3) /* masked, seen by all queries, masked */
-        for (; v < ends[range]; v += SUM_VECTORS, at += next) {
-            if (v / BLOCK_VECTORS == a->wrapped + a->kv->blocks)
-                at -= next * a->kv->blocks; /* the ring begins again */
-            add_values(sums, a, type, at, v, range != 1, count, n);
-        }
-    UNROLL(k, n)
-        UNROLL(i, count)
-            totals[k][i][w] = sums[k][i];
-}
-
 /* out[k][i] = scales[k] * sum over positions j of p_k[j] value_j[i], for n
  * queries k and `count` elements i from `first` on, all in one part. */
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
+    const int ends[] = {a->whole, a->whole_end, a->end};
     vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS];
-    UNROLL(w, SUM_VECTORS)
-        sum_pass(sums, a, type, first, w, count, n);
+    UNROLL(w, SUM_VECTORS) { /* the w-th vectors of all blocks */
+        vf pass[KV_QUERIES][KV_VALUE_PART] = {0};
+        int v = a->from + w;
+        UNROLL(range, 3) /* masked, seen by all queries, masked */
+            for (; v < ends[range]; v += SUM_VECTORS)
+                add_values(pass, a, type, first, v, range != 1, count, n);
+        UNROLL(k, n)
+            UNROLL(i, count)
+                sums[k][i][w] = pass[k][i];
+    }
     UNROLL(k, n) {
         /* with count 2, vsum4 gets two sums twice; with 1, one four times */
         UNROLL_NEXT

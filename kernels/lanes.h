@@ -46,11 +46,7 @@
 /* VNNI multiplies unsigned by signed bytes: there BYTE_OFFSET is added to
  * signed weights, and the sums of products are too large by BYTE_OFFSET times
  * the sum of the activations. */
-enum {
-    VBYTES = 4 * LANES,
-    BYTE_OFFSET = SIMD_VNNI ? 128 : 0,
-    VDOT_PAIRS = LANES == 8 && !SIMD_VNNI /* whether it beats vdot() */
-};
+enum { VBYTES = 4 * LANES, BYTE_OFFSET = SIMD_VNNI ? 128 : 0 };
 
 enum { CACHE_LINE = 64 };
 

@@ -86,7 +86,7 @@ INLINE int zero_byte(Type type) {
  * multiplies each by itself. */
 INLINE int quads_added(Type type) {
     const bool is_signed = !TYPES[type].mins && !TYPES[type].zero;
-    return !VDOT_PAIRS || is_signed                       ? 0
+    return LANES != 8 || SIMD_VNNI || is_signed           ? 0
            : type == TYPE_Q2_K || TYPES[type].group == 16 ? 2
                                                           : 4;
 }

@@ -50,9 +50,6 @@ INLINE void vstore(float *p, vf v) {
 
 /* Loads n <= LANES floats, followed by zeros. Reads no further. */
 INLINE vf vload_n(const float *p, int n) {
-#if SIMD_AVX512
-    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-#endif
     if (n == LANES)
         return vload(p);
     vf v = {0};
@@ -61,14 +58,10 @@ INLINE vf vload_n(const float *p, int n) {
 }
 
 INLINE void vstore_n(float *p, vf v, int n) {
-#if SIMD_AVX512
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
-#else
     if (n == LANES)
         vstore(p, v);
     else
         memcpy(p, &v, (size_t)n * sizeof *p);
-#endif
 }
 
 /* a * b + c, rounded once if the processor has FMA. */
@@ -116,14 +109,10 @@ INLINE vi vlane(void) {
 }
 
 INLINE float vmax_lane(vf a) {
-#if SIMD_AVX512
-    return _mm512_reduce_max_ps((__m512)a);
-#else
     float max = a[0];
     for (int j = 1; j < LANES; j++)
         max = a[j] > max ? a[j] : max;
     return max;
-#endif
 }
 
 /* Within each group of four lanes, from a0 to a3 of a and b0 to b3 of b:
@@ -363,21 +352,10 @@ INLINE vf vfloat(vi a) {
 /* Four words of each of the rows 0, 4, 8 and 12 (below LANES), from byte `at`
  * on. */
 INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
-#if SIMD_AVX512
-    const __m512i one =
-        _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows[0] + at)));
-    const __m512i two = _mm512_inserti32x4(
-        one, _mm_loadu_si128((const void *)(rows[4] + at)), 1);
-    const __m512i three = _mm512_inserti32x4(
-        two, _mm_loadu_si128((const void *)(rows[8] + at)), 2);
-    return (vi)_mm512_inserti32x4(
-        three, _mm_loadu_si128((const void *)(rows[12] + at)), 3);
-#else
     vi v;
     for (int i = 0; i < LANES; i += 4)
         memcpy((char *)&v + 4 * i, rows[i] + at, 16);
     return v;
-#endif
 }
 
 /* Transposes four words of each of LANES rows, from byte `at` on: columns[i] =

@@ -20,9 +20,7 @@ enum {
     SUM_COLUMNS = 16, /* float columns that are summed separately */
     TILE_PANELS = 2,  /* max panels of a tile */
     /* max tokens of a tile of 2 panels, limited by the registers */
-    TILE_TOKENS = LANES == 16  ? 6
-                  : LANES == 8 ? 4
-                               : 3,
+    TILE_TOKENS = LANES == 16 ? 6 : 4,
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
     MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
     MANY_SUMS = 16                         /* the same, of a unit's tile */
@@ -57,11 +55,6 @@ typedef struct {
 #define X(id, ...) extern const Kernels kernels_##id;
 WEIGHT_TYPES(X)
 #undef X
-
-/* Tiles of unpacked panels: groups_WEIGHTS_MINS_ZERO (tensor.h). */
-typedef Tile *const UnpackedTiles[TILE_PANELS];
-extern UnpackedTiles groups_32_0_0, groups_32_0_8, groups_32_0_16,
-    groups_32_1_0, groups_32_2_0, groups_16_0_4, groups_16_0_32;
 
 /* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
 
@@ -367,13 +360,15 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
 #define UNPACKED_TILES(name, tile, layout)                                     \
     TILE(name##_1xM, tile, layout, 1, TILE_TOKENS)                             \
     TILE(name##_2xM, tile, layout, 2, TILE_TOKENS)                             \
-    UnpackedTiles name = {name##_1xM, name##_2xM};
+    static Tile *const name[] = {name##_1xM, name##_2xM};
 
-/* The kernels of a block type. `groups`: the tiles of its unpacked groups. */
-#define BLOCK_KERNELS(id, groups, eight)                                       \
+/* The kernels of a block type. */
+#define BLOCK_KERNELS(id, eight)                                               \
     PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                      \
+    UNPACKED_TILES(id##_groups, byte_tile,                                     \
+                   unpacked_layout(TYPE_##id, TYPES[TYPE_##id].group))         \
     static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
                             int offset) {                                      \
         unpack_blocks(unpacked, TYPE_##id, panel, n, offset);                  \
     }                                                                          \
-    const Kernels kernels_##id = {PACKED(id, eight), groups, unpack_##id};
+    const Kernels kernels_##id = {PACKED(id, eight), id##_groups, unpack_##id};

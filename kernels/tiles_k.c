@@ -4,7 +4,6 @@
  * Tests: quant. */
 #include "kernels/tiles.h"
 
-#define X(id, name, gguf, file, weights, bytes, group, mins, zero, ...)        \
-    BLOCK_KERNELS(id, groups_##group##_##mins##_##zero, false)
+#define X(id, ...) BLOCK_KERNELS(id, false)
 K_TYPES(X)
 #undef X

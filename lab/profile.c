@@ -198,14 +198,15 @@ uint64_t ticks_of_reading(void) {
 }
 
 Profile *profile_open(Session *session, About about) {
-    enum { MAX_LAYERS = 256 }; /* limits memory */
     const size_t n_layers = session->model->config.n_layers,
                  n_threads = session->n_threads;
     const size_t n_places = (n_layers + 2) * N_SITES;
-    Profile *p = n_layers <= MAX_LAYERS ? allocate(1, sizeof *p) : NULL;
-    if (n_layers > MAX_LAYERS)
-        fail("a profile needs a model of at most %d layers, this one has %zu",
-             MAX_LAYERS, n_layers);
+    if (n_layers > 256) { /* limits memory */
+        fail("a profile needs a model of at most 256 layers, this one has %zu",
+             n_layers);
+        return NULL;
+    }
+    Profile *p = allocate(1, sizeof *p);
     if (!p)
         return NULL;
     *p = (Profile){.probe = {begin, end, mark, norm},
