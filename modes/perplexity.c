@@ -63,12 +63,23 @@ static double mean_of(const double *nll, int n) {
     return total / n;
 }
 
+/* The standard error of the mean of n > 1 numbers, in blocks of `size`. */
+static double error_of(const double *nll, int n, int size) {
+    const double mean = mean_of(nll, n), blocks = ceil((double)n / size);
+    double squares = 0, sum = 0;
+    for (int i = 0; i < n;) {
+        sum += nll[i++] - mean;
+        if (i % size && i < n)
+            continue;
+        squares += sum * sum;
+        sum = 0;
+    }
+    return sqrt(squares * blocks / (blocks - 1)) / n;
+}
+
 static int report(const Run *run, const double *nll, int n) {
     const bool json = run->options->json;
-    double squares = 0;
     const double mean = mean_of(nll, n), perplexity = exp(mean);
-    for (int i = 0; i < n; i++)
-        squares += (nll[i] - mean) * (nll[i] - mean);
     printf(
         json
             ? "{\"tokens\": %d, \"nll\": %.4f, \"nll_per_token\": %.6f, \"perplexity\": %.4f"
@@ -80,7 +91,7 @@ static int report(const Run *run, const double *nll, int n) {
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(json ? ", \"standard_error\": %.4f"
                     : " +- %.4f (standard error)",
-               perplexity * sqrt(squares / (n - 1) / n));
+               perplexity * error_of(nll, n, 1));
     const bool bos = first_token(run) >= 0;
     printf(json ? ", \"window\": %d, \"bos\": %s}\n"
                 : "\nwindow               %d tokens, %s\n",
@@ -91,53 +102,56 @@ static int report(const Run *run, const double *nll, int n) {
     return stdout_finish();
 }
 
+/* Prints by how much the mean NLL is above `usual`, and the standard error of
+ * the differences, in blocks of sqrt(n) tokens, because neighbors correlate. */
+static void print_change(double *nll, const double *usual, int n,
+                         const char *kind, bool json) {
+    for (int i = 0; i < n; i++)
+        nll[i] -= usual[i];
+    printf(json ? ", \"%s\": %.6f" : " %11s %+11.6f", kind, mean_of(nll, n));
+    if (n > 1)
+        printf(json ? ", \"%s_error\": %.6f" : "%.0s +- %.6f", kind,
+               error_of(nll, n, (int)sqrt(n)));
+}
+
 /* Prints a line for each norm: the change of the mean NLL if the norm is
  * replaced by each other kind. After Ctrl-C there is no line. */
-static int sweep(Run *run, Tokens *text, int *inputs, double *nll,
+static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
                  double seconds) {
-    const double usual = mean_of(nll, text->n);
     const bool json = run->options->json;
+    const int n = text->n;
+    double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
     char name[PART_NAME];
-    int norms = 0;
+    int norms = 0, status = nll ? 0 : -1;
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         norms += part_norm(&at) != NULL;
     note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
-    if (!json) {
-        printf(
-            "\nchange of NLL per token, in nats, with another kind of norm\n%-26s",
-            "norm");
-        for (NormKind kind = 0; kind <= NORM_NONE; kind++)
-            printf(" %11s", norm_name(kind));
-        putchar('\n');
-    }
-    for (PartAt at = parts_of(&run->model); next_part(&at);) {
+    if (!json)
+        puts(
+            "\nchange of NLL per token, in nats, with another kind of norm, +- standard error");
+    for (PartAt at = parts_of(&run->model); next_part(&at) && !status;) {
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;
         const NormKind kept = norm->kind;
-        double changes[NORM_NONE + 1] = {0};
         part_name(name, &at, NAME_NORMA);
-        for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++) {
-            if (kind == kept)
-                continue;
-            norm->kind = kind;
-            if (score(run, text, inputs, nll, name))
-                return -1;
-            changes[kind] = mean_of(nll, text->n) - usual;
-        }
+        for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++)
+            if (kind != kept && !status) {
+                norm->kind = kind;
+                status = score(run, text, inputs, nll + kind * n, name);
+            }
         norm->kind = kept;
-        if (interrupted)
+        if (interrupted || status)
             break;
         printf(json ? "{\"norm\": \"%s\"" : "%-26s", name);
         for (NormKind kind = 0; kind <= NORM_NONE; kind++)
-            if (json)
-                printf(", \"%s\": %.6f", norm_name(kind), changes[kind]);
-            else
-                printf(" %+11.6f", changes[kind]);
+            if (kind != kept)
+                print_change(nll + kind * n, usual, n, norm_name(kind), json);
         puts(json ? "}" : "");
         fflush(stdout);
     }
-    return stdout_finish();
+    free(nll);
+    return status ? -1 : stdout_finish();
 }
 
 int mode_perplexity(Run *run) {

@@ -738,6 +738,37 @@ static double nats(const char *arguments) {
     return at ? strtod(at + strlen("NLL per token"), NULL) : (double)NAN;
 }
 
+/* The NLL of each of the text's n tokens in `model.bin` with these norms. */
+static void nats_of_tokens(const char *norms, double *nll, int n) {
+    char list[64] = "4";
+    static const char *const more[] = {",9",  ",300", ",17", ",8",
+                                       ",99", ",5",   ",2",  ",77"};
+    double before = 0;
+    for (int i = 0; i < n; i++) {
+        run("model.bin -m perplexity --tokens %s %s", list, norms);
+        const char *at = strstr(out, "total NLL");
+        const double total =
+            at ? strtod(at + strlen("total NLL"), NULL) : (double)NAN;
+        nll[i] = total - before;
+        before = total;
+        strcat(list, i < 8 ? more[i] : "");
+    }
+}
+
+/* The standard error of the mean difference of 9 tokens: blocks of 3. */
+static double paired_error(const char *norms) {
+    double own[9], other[9], mean = 0, squares = 0, sums[3] = {0};
+    nats_of_tokens("", own, 9);
+    nats_of_tokens(norms, other, 9);
+    for (int i = 0; i < 9; i++) {
+        sums[i / 3] += (other[i] - own[i]) / 3;
+        mean += (other[i] - own[i]) / 9;
+    }
+    for (int i = 0; i < 3; i++)
+        squares += (sums[i] - mean) * (sums[i] - mean);
+    return sqrt(squares / 2 / 3);
+}
+
 /* Each number of the sweep is the difference of two separate runs; the model's
  * own norms are back at the end. */
 static void a_sweep_equals_separate_runs(void) {
@@ -751,13 +782,16 @@ static void a_sweep_equals_separate_runs(void) {
           "status %d: %s", status, err);
     snprintf(table, sizeof table, "%.8000s", out);
     for (int i = 0; i < 6; i += 2) {
-        double layer, none;
+        double layer, none, error;
         const char *row = strstr(table, sites[i]);
-        CHECK(row && sscanf(row, "%*s +0.000000 %lf %lf", &layer, &none) == 2,
+        CHECK(row && sscanf(row, "%*s LayerNorm %lf +- %lf none %lf +-", &layer,
+                            &error, &none) == 3,
               "no row of %s in %s", sites[i], table);
         snprintf(arguments, sizeof arguments, "--norm %s=layer", sites[i + 1]);
         CHECK(fabs(nats(arguments) - base - layer) < 2.1e-6, "%s: LayerNorm %g",
               sites[i], layer);
+        CHECK(fabs(paired_error(arguments) - error) < 2e-4, "%s: error %g",
+              sites[i], error);
         snprintf(arguments, sizeof arguments, "--norm %s=none", sites[i + 1]);
         CHECK(fabs(nats(arguments) - base - none) < 2.1e-6, "%s: none %g",
               sites[i], none);

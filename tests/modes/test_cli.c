@@ -1033,8 +1033,9 @@ static void perplexity_of_a_text(void) {
     CHECK(!json_parse(&json, "output", out + n + 1, strcspn(out + n + 1, "\n")),
           "%s", out);
     CHECK(json_is(json_get(json.values, "norm"), "layers.0.attn_norm") &&
-              number_of(json.values, "RMSNorm") == 0 &&
-              fabs(number_of(json.values, "none")) > 0,
+              !json_get(json.values, "RMSNorm") &&
+              fabs(number_of(json.values, "none")) > 0 &&
+              number_of(json.values, "none_error") > 0,
           "%s", out);
     json_close(&json);
     check_refused(1, "empty", "m/model.bin -m perplexity -f empty");
