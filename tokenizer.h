@@ -45,6 +45,7 @@ typedef struct {
     int n_before;
     int bos, eos; /* -1 = none */
     int eot;      /* ends a turn of a chat; -1 = none */
+    int pad;      /* only named by chat templates; -1 = none */
     /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a
      * chat template's */
     int ends[MAX_ENDS + 1];

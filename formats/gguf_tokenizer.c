@@ -154,6 +154,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
+    t->pad = get_token(l, "tokenizer.ggml.padding_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
     *t->before = t->bos;
@@ -196,7 +197,8 @@ static int read_tokenizer(Loader *l, bool needed) {
 int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed) {
     Gguf g = {0};
-    *t = (Tokenizer){.pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1};
+    *t = (Tokenizer){
+        .pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1, .pad = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
     const int found =
         gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);

@@ -389,6 +389,7 @@ static void write_tokenizer(Writer *w) {
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
     write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
+    write_int(w, "tokenizer.ggml.padding_token_id", t->pad);
     write_int(w, "tokenizer.ggml.eot_token_id", eot);
     write_bool(w, "tokenizer.ggml.add_bos_token", t->n_before > 0);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);

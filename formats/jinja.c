@@ -1242,6 +1242,8 @@ static Value message(const char *role, Value content) {
 }
 
 static void define_variables(const JinjaInput *in) {
+    static const char *const tokens[] = {"bos_token", "eos_token", "pad_token",
+                                         "unk_token"};
     Value *v = &scope.variables, messages = empty;
     for (int i = 0; i < N_GLOBAL; i++)
         define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
@@ -1256,8 +1258,9 @@ static void define_variables(const JinjaInput *in) {
                                              m->n - drop)));
     }
     define(v, "messages", messages);
-    define(v, "bos_token", own(in->bos, in->n_bos));
-    define(v, "eos_token", own(in->eos, in->n_eos));
+    for (int i = 0; i < 4; i++)
+        if (in->tokens[i].text)
+            define(v, tokens[i], own(in->tokens[i].text, in->tokens[i].n));
     define(v, "add_generation_prompt", boolean(in->opens_answer));
     if (in->think)
         define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));

@@ -32,8 +32,10 @@ typedef struct {
 /* A conversation, and the variables of its template. Nothing is owned. */
 typedef struct {
     const char *path, *template; /* `path` is for messages */
-    const char *bos, *eos;       /* [n_bos], [n_eos]: texts of tokens */
-    int n_bos, n_eos;
+    struct {
+        const char *text; /* [n]; NULL: undefined */
+        int n;
+    } tokens[4];               /* bos_token, eos_token, pad_token, unk_token */
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;

@@ -387,6 +387,7 @@ static int read_config(Loader *l, const Json *root) {
     const Json *text = json_get(root, "chat_template");
     t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
+    t->pad = find_name(l, json_get(root, "pad_token"), t->pad);
     JSON_EACH(v, text, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
@@ -483,7 +484,7 @@ int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
     *t = (Tokenizer){.pieces = {.unk = -1},
                      .space_prefix = SPACE_NEVER,
                      .chat_has_bos = true};
-    t->bos = t->eos = t->eot = -1;
+    t->bos = t->eos = t->eot = t->pad = -1;
     if (!pieces_open(&t->pieces, vocab_size) &&
         !read_file(t, path, read_root) &&
         !read_sibling(t, path, "chat_template.json", read_config) &&

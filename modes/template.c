@@ -157,18 +157,18 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                   const Conversation *talk, JinjaText *out) {
     JinjaInput in = {.path = c->path,
                      .template = c->text,
-                     .bos = "",
-                     .eos = "",
+                     .tokens = {{.text = ""}, {.text = ""}},
                      .system = talk->system,
                      .messages = talk->messages + talk->first,
                      .n = talk->n - talk->first,
                      .drops_space = t->space_prefix != SPACE_NEVER,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
-    if (t->bos >= 0)
-        in.bos = tokenizer_decode(t, t->bos, t->bos, &in.n_bos);
-    if (t->eos >= 0)
-        in.eos = tokenizer_decode(t, t->bos, t->eos, &in.n_eos);
+    const int ids[] = {t->bos, t->eos, t->pad, t->pieces.unk};
+    for (int i = 0; i < 4; i++)
+        if (ids[i] >= 0)
+            in.tokens[i].text =
+                tokenizer_decode(t, t->bos, ids[i], &in.tokens[i].n);
     return jinja_render(&in, out);
 }
 

@@ -421,8 +421,7 @@ static uint64_t render_blocks(const char *template, size_t *steps) {
                                   {narrow, none, MESSAGE, NULL}};
     const JinjaInput in = {.path = "growth",
                            .template = template,
-                           .bos = "",
-                           .eos = "",
+                           .tokens = {{"", 0}, {"", 0}},
                            .messages = messages,
                            .n = 2};
     stderr_hide();

@@ -44,10 +44,7 @@ static char *render(const char *template, const Case *c, bool **marks) {
                                c->message ? strlen(c->message) : 0, NULL};
     const JinjaInput in = {.path = "test",
                            .template = template,
-                           .bos = "<s>",
-                           .n_bos = 3,
-                           .eos = "</s>",
-                           .n_eos = 4,
+                           .tokens = {{"<s>", 3}, {"</s>", 4}},
                            .system =
                                c->system ? "Be kind, and be brief. " : NULL,
                            .messages = c->message ? &message : messages,
@@ -239,9 +236,7 @@ static void no_function_takes_a_message_for_the_template(void) {
                  EXPRESSIONS[i].text);
         CHECK(!jinja_render(&(JinjaInput){.path = "test",
                                           .template = template,
-                                          .bos = "<s>",
-                                          .n_bos = 3,
-                                          .eos = "",
+                                          .tokens = {{"<s>", 3}, {"", 0}},
                                           .messages = messages,
                                           .n = 2},
                             &text),

@@ -22,9 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                     messages[] = {m, m, m};
     if (!jinja_render(&(JinjaInput){.path = "fuzz",
                                     .template = template,
-                                    .bos = "<s>",
-                                    .n_bos = 3,
-                                    .eos = "",
+                                    .tokens = {{"<s>", 3}, {"", 0}},
                                     .messages = messages,
                                     .n = 3,
                                     .opens_answer = true},

@@ -576,6 +576,35 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
         }
 }
 
+/* The padding token and <unk> are variables of a template, undefined if the
+ * tokenizer has none. */
+static void special_tokens_are_variables(void) {
+    static const char template[] =
+        "{% for name in [pad_token, unk_token] %}{{ name if name is defined else 'none' }}|{% endfor %}";
+    static const struct {
+        int pad, unk;
+        const char *text;
+    } cases[] = {{-1, -1, "none|none|"},
+                 {2, -1, "</s>|none|"},
+                 {-1, 2, "none|</s>|"},
+                 {1, 2, "<s>|</s>|"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_plain(&o, &chat, template, NULL), "does not open");
+        o.t.pad = cases[i].pad;
+        o.t.pieces.unk = cases[i].unk;
+        CHECK(
+            !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
+            "does not render");
+        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "%s, not %s",
+              text_of(&o.t, &tokens), cases[i].text);
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
 /* --think sets enable_thinking; without it the variable is undefined. */
 static void think_sets_a_variable(void) {
     static const char template[] =
@@ -615,4 +644,5 @@ void suite_template(void) {
     TEST(messages_contain_no_end_tokens);
     TEST(bos_of_the_template_or_of_the_tokenizer);
     TEST(think_sets_a_variable);
+    TEST(special_tokens_are_variables);
 }
