@@ -120,6 +120,15 @@ static bool find_tokenizer(char *path, const char *model_path) {
     return file_exists(path) || file_exists(strcpy(path, "tokenizer.bin"));
 }
 
+/* Names the file that was not found, and those that norma does not read. */
+static int refuse_tokenizer(const char *path, const char *folder) {
+    char others[PATH_MAX] = "";
+    /* tekken.json, tokenizer.model, vocab.json */
+    list_files(folder, "[tv][eo][kc]*[bnr].[jm]*", others);
+    return fail("no tokenizer: %s not found%s%s; name one with -z", path,
+                *others ? ", norma does not read " : "", others);
+}
+
 int model_open_tokenizer(Tokenizer *t, const Model *model,
                          const char *model_path, const char *path,
                          TokenizerUse use) {
@@ -139,9 +148,7 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
                                        needed);
         path = found;
         if (!find_tokenizer(found, model_path))
-            return needed ? fail("no tokenizer: %s not found; name one with -z",
-                                 found)
-                          : 0;
+            return needed ? refuse_tokenizer(found, model_path) : 0;
     }
     const char *ending = strrchr(path, '.');
     const bool json = ending && !strcmp(ending, ".json");

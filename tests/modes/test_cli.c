@@ -502,7 +502,17 @@ static void a_folder_is_a_model(void) {
     unlink(inside("out/hf.gguf"));
     CHECK_RUN("hf -m info");
     CHECK(strstr(out, "format          Hugging Face folder\n"), "%s", out);
-    check_refused(1, "hf/tokenizer.json not found", "hf -i Once");
+    check_refused(1, "hf/tokenizer.json not found; name", "hf -i Once");
+    static const char *const others[] = {"tekken.json", "tokenizer.model",
+                                         "vocab.json"};
+    for (int i = 0; i < 3; i++) {
+        char path[64], message[128];
+        snprintf(path, sizeof path, "hf/%s", others[i]);
+        snprintf(message, sizeof message, "norma does not read %s; name", path);
+        write_file(path, "");
+        check_refused(1, message, "hf -i Once");
+        unlink(inside(path));
+    }
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
 
