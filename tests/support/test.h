@@ -66,8 +66,8 @@ int stderr_show(void);
 const char *stderr_text(void);
 
 /* Whether NORMA_FAST is set: fewer cases, for valgrind. Whether the loops that
- * `make test` shortens run in full: if NORMA_THOROUGH is set, as in .ci/run for
- * clang. */
+ * `make test` shortens run in full: if NORMA_THOROUGH is set, as in .ci/run
+ * --all. */
 bool test_fast(void);
 bool test_thorough(void);
 
