@@ -4,8 +4,8 @@
  * that the decoder runs. All three work on the last axis, each token
  * separately, so a token's result does not depend on the rest of the batch.
  * RMSNorm and LayerNorm have statistics of the token; DyT has none. model.c
- * places the norms in the model; fused, half-precision and backward forms are
- * in lab/. docs/norms.md explains normalization.
+ * places the norms in the model; fused and backward forms are in lab/, one in
+ * half precision is in tests/support/. docs/norms.md explains normalization.
  * Tests: norm, plain, textbook.
  */
 #include "norm.h"

@@ -137,7 +137,8 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
     const Tokenizer none = {.n_before = model->bos >= 0,
                             .bos = model->bos,
                             .eos = model->eos,
-                            .eot = -1};
+                            .eot = -1,
+                            .pad = -1};
     *t = none;
     if (use == TOKENIZER_UNUSED)
         return 0;
