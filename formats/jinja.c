@@ -38,7 +38,7 @@ typedef enum {
 
 typedef struct Value {
     Kind kind;
-    uint32_t n; /* bytes of a string, items of a list */
+    uint32_t n; /* bytes of a string, items of a list, number of a function */
     union {
         int64_t number; /* of a boolean or an integer, which has 32 bits */
         /* of a string: [n]; of a macro: its parameters in the template */
@@ -812,8 +812,6 @@ static Value call_macro(Value macro, Value given) {
     run_block(true);
     scope = outer;
     cursor = after;
-    live = true;
-    breaks = false;
     return take(start);
 }
 
@@ -1151,15 +1149,14 @@ static void run_statement(void) {
     else if (accept("generation")) {
         run_block(true);
         expect("endgeneration");
-    } else if (accept("break")) {
-        breaks |= live;
+    } else if (after("break") || accept("continue")) {
+        stop_if(live && !scope.first, "not in a loop");
+        breaks |= accept("break") && live;
         live = false;
-    } else if (accept("continue"))
-        live = false;
-    else if (live)
+    } else if (live)
         stop_at("unsupported statement ", read_name());
     else
-        while (*cursor && !after("%}") && !after("-%}"))
+        while (*cursor && !after("%}"))
             if (after("'") || after("\""))
                 read_string();
             else
@@ -1246,7 +1243,7 @@ static void define_variables(const JinjaInput *in) {
                                          "unk_token"};
     Value *v = &scope.variables, messages = empty;
     for (int i = 0; i < N_GLOBAL; i++)
-        define(v, FUNCTIONS[i].name, (Value){.kind = FUNCTION});
+        define(v, FUNCTIONS[i].name, (Value){FUNCTION, .n = i});
     if (in->system)
         push(&messages, message("system", string_of(in->system)));
     for (int i = 0; i < in->n; i++) {

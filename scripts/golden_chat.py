@@ -20,6 +20,7 @@ from transformers.utils import chat_template_utils
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 SYSTEM = "Be kind, and be brief. "
 USERS = "hello there", "  and you? [yes]\u00e9\n", "ab  abc </ s>"
+CASE = {"turns": 2, "system": False, "open": True, "think": None}
 ANSWERS = "<think>\nHm.\n</think>\n\ngood day", " I am well "
 
 
@@ -87,7 +88,77 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {% for m in messages %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }}{% if loop.revindex == 1 %}<last>{% endif %} {% endfor %}
 {{ messages[0].nothing is defined }} {{ messages[0].nothing }} {% for k in messages[0] %}{{ k }},{% endfor %}
 {% if tools %}{% with %}{% if 1 %}a{% else %}b{% endif %}{% endwith %}{% for a, b in tools.items() %}{{ a }}{% endfor %}{% else %}c{% endif %}
+{{ [1, 0, 2]|length }} {{ ([1] + [2])|length }} {% set a = [1] %}{% set b = a + [2] %}{% set c = a + [3] %}{{ b|join(',') }} {{ c|join(',') }} {{ a|length }}
+{{ [1] + 'a' }}
+{{ 'a' + [1] }}
+{{ 1 + [1] }}
+{{ 'ab' - 'a' }}
+{{ {} + {} }}
+{{ 'b  a'[1:2].strip() }}.{{ '  a'[:1].lstrip() }}.{{ 'a  '[2:].rstrip() }}.{{ 'xx'.strip('x') }}.{{ 'xxx'[:1].lstrip('x') }}.{{ 'xxx'[1:2].rstrip('x') }}.
+{{ ' a '|string }}.{{ ' a '.lstrip() }}.{{ ' a '.rstrip() }}.{{ ' a '|trim }}.{{ 'xax'.lstrip('x') }}.{{ 'xax'.rstrip('x') }}.{{ ''.strip() }}.{{ 'é é'.strip('é') }}.
+{{ -{'a': 1}.a }} {{ -[2][0] }} {{ -{'a': [3]}.a[0] + 1 }}
+{{ not 0 or 1 }} {{ not 0 and 0 }} {{ not (0 and 0) }} {{ not 1 in [1] }} {{ not 'a' is string }} {{ not not 0 == 0 }} {{ 1 - -1 }} {{ 2 * -3 }}
+{% macro f() %}m{% endmacro %}{{ 1 if f else 0 }}{{ f is defined }}{{ f is string }}{{ f is mapping }}{{ f == f }}{{ f == 1 }}{{ f and 1 }} {{ range == range }} {{ range == f }}
+{% macro f() %}m{% endmacro %}{% macro g() %}m{% endmacro %}{{ f == g }} {{ range == namespace }}
+{% for i in range(-5, 6) %}{% for k in range(-5, 6) %}{{ 'aé€b'[i:k] }},{{ [1, 2, 3][i:k]|join }};{% endfor %}{{ 'aé€b'[i:] }},{{ 'aé€b'[:i] }},{{ [1, 2, 3][i:]|join }},{{ [1, 2, 3][:i]|join }} {% endfor %}
+{% for i in range(-5, 6) %}{{ 'aé€b'[i] }},{{ [1, 2, 3][i] }},{{ [1, 2, 3][i] is defined }};{% endfor %}
+{% for i in range(-3, 4) %}{% for k in range(-3, 4) %}{{ range(i, k)|list|length }}{{ range(i, k, 2)|join }},{{ range(i, k, -1)|join }};{% endfor %}{{ range(i)|join }} {% endfor %}
+{% for n in [-1, 0, 1, 2, 3] %}{{ 'a-b--c'.split('-', n)|join('/') }} {{ 'a-b'.split('--', n)|length }} {% endfor %}{{ '-'.split('-')|length }} {{ 'aaa'.split('aa')|join('/') }}
+{{ 'aaa'.replace('aa', 'b') }} {{ 'abab'.replace('ab', '') }}. {{ 'abab'|replace('b', 'ab') }} {{ ''.replace('a', 'b') }}. {{ '-'.join('abc'|list) }} {{ ''.join([]) }}. {{ ','.join(['a']) }}
+{% for s in ['', 'a', 'hELLO wORLD', ' a  b', 'X', 'az AZ', 'a\nb'] %}{{ s|upper }},{{ s|lower }},{{ s|capitalize }},{{ s|title }},{{ s.upper() }},{{ s.lower() }},{{ s.capitalize() }},{{ s.title() }};{% endfor %}
+{% for s in ['', 'a', 'ab', 'abc', 'b', 'c', 'abcd'] %}{{ 'abc'.startswith(s) }}{{ 'abc'.endswith(s) }}{{ s in 'abc' }}{{ 'abc' in s }} {% endfor %}
+{% for v in [0, 1, '', 'a', none, true, false] %}{{ v|default('d') }},{{ v|default('d', true) }},{{ v|default('d', false) }},{{ v|default('d', boolean=true) }};{% endfor %} {{ nothing|default('d', true) }} {{ nothing|default('d', false) }}
+{{ {'a': none}.get('a', 1) }} {{ {'a': 0}.get('a', 1) }} {{ {'a': 1}.get('b') is none }} {{ {1: 'x', 'b': 2}[1] }} {{ {'a': 1, 'a': 2}.a }} {{ 'a' in {'a': 1} }} {{ 1 in {'a': 1} }}
+{% for t in ['defined', 'undefined', 'none', 'string', 'true', 'false', 'mapping'] %}{{ [{'a': 1}, {'a': none}, {'a': 'x'}, {'b': 1}, {'a': true}, {'a': false}, {'a': {}}]|selectattr('a', t)|list|length }}{{ [{'a': 1}, {}, {'a': ''}]|rejectattr('a', t)|list|length }} {% endfor %}
+{{ [{'a': 1}, {'a': 0}]|rejectattr('a')|list|length }} {{ messages|selectattr('role', 'eq', 'assistant')|map(attribute='x')|list|length if false else (messages|selectattr('role', 'eq', 'user')|list)[1].content }} {{ nothing|selectattr('a')|list|length }}
+{% for m in messages %}{% for c in 'ab' %}{{ loop.index }}{{ loop.last }}{{ loop.nextitem }}{{ loop.previtem }}{% endfor %}{{ loop.index }}{{ loop.last }}{{ loop.length }} {% endfor %}
+{% for x in [1, 2, 3, 4] if x % 2 == 0 %}{{ x }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.previtem }}{{ loop.nextitem }} {% else %}e{% endfor %}{% for x in [1] if x > 1 %}{{ x }}{% else %}e{% endfor %}
+{% for x in [1, 2, 3] %}{% if x == 2 %}{% break %}{% endif %}{{ x }}{% else %}e{% endfor %}{% for x in [1, 2, 3] %}{% if x == 2 %}{% continue %}x{% endif %}{{ x }}{% else %}e{% endfor %} {% for x in [1, 2] %}{% for y in [1, 2] %}{% break %}{% endfor %}{{ x }}{% endfor %}
+{% for x in [1, 2] %}{% for y in [1, 2] %}{% continue %}y{% endfor %}{{ x }}{% if x == 2 %}{% for y in [] %}{% else %}z{% endfor %}{% endif %}{% endfor %} {% for x in [1, 2] %}{% for y in [] %}{% break %}{% else %}{% break %}{% endfor %}q{% endfor %}
+{% macro f(x) %}{% for i in x %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}{% endmacro %}{% for y in [1, 2] %}{{ f([1, 2, 3]) }}{{ y }}{% if f([2]) == '' %}e{% endif %}{% endfor %}
+{% for x in [1, 2] %}{% if false %}{% for y in [1] %}{% break %}{% endfor %}{% break %}{% endif %}{{ x }}{% endfor %}{% if false %}{% for x in [1] %}{% for y in [2] %}{% continue %}{% endfor %}{% endfor %}{% else %}e{% endif %}
+{% set x = 1 %}{% for x in [2, 3] %}{{ x }}{% set x = 4 %}{{ x }}{% for y in [5] %}{{ x }}{% set x = y %}{{ x }}{% endfor %}{{ x }} {% endfor %}{{ x }} {% for i in [1] %}{% endfor %}{{ i is defined }}{{ loop is defined }}
+{% macro f(x, y=x) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }} {{ f(1, 2) }} {{ f(y=1, x=2) }} {{ f() }}. {% macro g(a) %}{% set b = a %}{{ b }}{{ z }}{% endmacro %}{% set z = 'Z' %}{{ g(3) }}{{ b is defined }}{{ a is defined }}
+{% macro f(a) %}{{ a }}{% for i in [1, 2] %}{{ i }}{{ a }}{% set a = 9 %}{% endfor %}{{ a }}{% endmacro %}{% set a = 7 %}{% for a in [5] %}{{ f(6) }}{{ a }}{% endfor %}{{ a }}{{ f(f(1)) }}
+{% set ns = namespace(x=1) %}{% macro f() %}{% set ns.x = ns.x + 1 %}{{ ns.x }}{% endmacro %}{{ f() }}{{ f() }}{{ ns.x }} {% set ns.y %}b{{ 1 }}{% endset %}{{ ns.y }} {% set n = namespace() %}{{ n.x is defined }}{% set n.x = [] %}{{ n.x|length }}
+{% if 0 %}a{% elif 0 %}b{% elif 1 %}c{% elif 1 %}d{% else %}e{% endif %} {% if 1 %}a{% if 0 %}b{% else %}c{% endif %}{% elif 1 %}d{% else %}e{% endif %} {% if 0 %}{% if 1 %}a{% else %}b{% endif %}{% else %}c{% endif %}
+{{ 2147483647 }} {{ 0 - 2147483647 - 1 }} {{ 'a' if 0 == false }}{{ true + true }} {{ true * 3 }} {{ -true }} {{ true < 2 }} {{ 7 % 7 }} {{ -7 % 7 }} {{ 0 // 5 }} {{ -1 // 5 }} {{ -5 // -2 }} {{ -5 % -2 }}
+{{ 'a\tb\\n\r\'\"' "c'd" 'e"f' }} {{ '\\' }} {{ "" '' "x" }}. {{ 'a' 'b'|upper }} {{ ('a' 'b').c is defined }} {{ [ ]|length }} {{ ( 1 ) + ( 2 ) }} {{ (1,)|length }} {{ {}|length }} {{ { 'a' : 1 , }['a'] }}
+{{ orange is defined }} {{ notable is defined }} {{ islands is defined }} {{ inner if false }} {{ iffy is defined }} {{ elsewhere is defined }} {{ trueish is defined }} {{ nonesuch is defined }} {{ 1 if notable is not defined else 2 }} {{ forty_2 is defined }}
+{{ ['x', 1, none, true, nothing]|join(',') }} {{ 1 ~ 'a' ~ none ~ nothing ~ false }} {{ [[1], [2, 3]][1]|length }} {{ [[1], [2, 3]][1][1] }} {{ {'a': {'b': [4]}}.a.b[0] }} {{ ('abc'|list)[1:]|join }}
+{% if 1 %}{% break %}{% endif %}a
+{% continue %}a
+{{ 1 < 'a' }}
+{{ messages[0].content.nothing is defined }} {{ 1 .x is defined }} {{ none.x is defined }} {{ [].x is defined }} {{ 'a'.x is defined }} {{ [1]['x'] is defined }} {{ {}[1] is defined }}
 """
+
+
+def generated():
+    """Templates with every pair of operators, every test of every value, and every layout of a tag."""
+    operators = "or and == != < <= > >= + - ~ * % //".split()
+    comparisons = operators[2:8]
+    for one in operators:
+        tags = []
+        for two in operators:
+            if one not in comparisons or two not in comparisons:  # norma refuses chains of comparisons
+                tags += [f"{{{{ {a} {one} 3 {two} 2 }}}}" for a in (5, 0)]
+        yield " ".join(tag for tag in tags if render(tag, CASE) is not None)
+    values = "0 1 -1 '' '0' none true false nothing [] [0] {} {'a':0} range messages loop 'é'".split()
+    for test in "defined undefined none string mapping iterable sequence true false".split():
+        yield " ".join(f"{{{{ {v} is {test} }}}}{{{{ {v} is not {test} }}}}" for v in values)
+    yield " ".join(f"{{{{ 1 if {v} else 0 }}}}{{{{ not {v} }}}}{{{{ 1 if {v} and 2 else 0 }}}}" for v in values)
+    lists = [v for v in values if v[0] in "[{m"]
+    for v in values:
+        others = [w for w in values if v not in lists or w not in lists]
+        yield " ".join(f"{{{{ {v} == {w} }}}}{{{{ {v} != {w} }}}}{{{{ {w} in [{v}] }}}}" for w in others)
+    yield "".join(f"{{{{ {v} }}}},{{{{ '' ~ {v} }}}},{{{{ {v}|string }}}};" for v in values if v not in [*lists, "range"])
+    for before in " ", "\n", "\n \t":
+        for after in " ", "\n", "\n\n ":
+            tags = [f"{{%{a} set x = 1 {b}%}}" for a in ("", "-", "+") for b in ("", "-", "+")]
+            tags += [f"{{#{a} c {b}#}}" for a in ("", "-", "+") for b in ("", "-", "+")]
+            tags += [f"{{{{{a} 1 {b}}}}}" for a in ("", "-") for b in ("", "-")]
+            yield "".join(f"a{before}{tag}{after}b|" for tag in tags)
+
 
 LAYOUTS = [
     "a\n  {% if true %}\n  b\n  {% endif %}\nc\n",
@@ -147,9 +218,8 @@ def main():
         write(folder / "rendered.json", cases)
         return
     write("chat_rendered.json", cases)
-    case = {"turns": 2, "system": False, "open": True, "think": None}
-    snippets = [*SNIPPETS.strip("\n").split("\n"), *LAYOUTS]
-    write("jinja.json", [{"template": template, "text": render(template, case)} for template in snippets])
+    snippets = [*SNIPPETS.strip("\n").split("\n"), *generated(), *LAYOUTS]
+    write("jinja.json", [{"template": template, "text": render(template, CASE)} for template in snippets])
 
 
 if __name__ == "__main__":

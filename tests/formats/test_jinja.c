@@ -336,6 +336,13 @@ static void other_templates_are_refused(void) {
         {"{{ 'a'[1 2] }}", "expected ]"},
         {"{{ - - 1 }}", "expected a name"},
         {"{{ 1 < 2 < 3 }}", "unsupported chain"},
+        {"{{ 1 == 2 != 3 }}", "unsupported chain"},
+        {"{{ 1 != 2 == 3 }}", "unsupported chain"},
+        {"{{ 1 <= 2 >= 3 }}", "unsupported chain"},
+        {"{{ 1 > 2 <= 3 }}", "unsupported chain"},
+        {"{{ 1 in [1] == 2 }}", "unsupported chain"},
+        {"{{ 1 < 2 not in [1] }}", "unsupported chain"},
+        {"{{ 1 + 1 >= 2 > 1 + 1 }}", "unsupported chain"},
         {"{{ '\\x41' }}", "an unsupported escape"},
         {"{{ 'abc'.split() }}", "an argument is no string"},
         {"{{ 'abc'[::2] }}", "an unsupported step"},
@@ -353,6 +360,10 @@ static void other_templates_are_refused(void) {
         {"{{ 1 / 2 }}", "unsupported operator"},
         {"{{ 1 % 0 }}", "divides by zero"},
         {"{{ 2147483647 + 1 }}", "an integer of more than 32 bits"},
+        {"{{ -2147483647 - 2 }}", "an integer of more than 32 bits"},
+        {"{{ 65536 * 32768 }}", "an integer of more than 32 bits"},
+        {"{% break %}", "not in a loop"},
+        {"{% for a in [1] %}{% endfor %}{% continue %}", "not in a loop"},
         {"{{ 99999999999999999999 }}", "an integer of more than 32 bits"},
         {"{{ '\xc3\xa9'|upper }}", "outside ASCII"},
         {"{{ [1] }}", "prints a list"},
@@ -433,6 +444,61 @@ static void hostile_templates_end_by_a_limit(void) {
     }
 }
 
+static void check_length(const char *template, size_t expected) {
+    char *text = render(template, &(Case){.turns = 1}, NULL);
+    CHECK(text && strlen(text) == expected, "'%.80s': %zu bytes, expected %zu",
+          template, text ? strlen(text) : 0, expected);
+    free(text);
+}
+
+/* What is as long or as deep as the limits allow runs; one more is refused.
+ * The text and the expression are two levels. */
+static void templates_reach_the_limits(void) {
+    static const struct {
+        const char *before, *one, *middle, *other, *after, *mention;
+        size_t n, written;
+    } cases[] = {
+        {"", "{% if 1 %}", "a", "{% endif %}", "", "nested too deep",
+         JINJA_DEPTH - 1, 1},
+        {"", "{% for a in 'a' %}", "a", "{% endfor %}", "", "nested too deep",
+         JINJA_DEPTH - 1, 1},
+        {"{{ ", "(", "1", ")", " }}", "nested too deep", JINJA_DEPTH - 2, 1},
+        {"{{ ", "[", "1", "][0]", " }}", "nested too deep", JINJA_DEPTH - 2, 1},
+        {"{{ ", "{1: ", "1", "}[1]", " }}", "nested too deep", JINJA_DEPTH - 2,
+         1},
+        {"{{ ", "not ", "1", "", " }}", "nested too deep", JINJA_DEPTH - 2, 4},
+        {"", "a", "", "", "", "too long", JINJA_TEMPLATE, JINJA_TEMPLATE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int more = 0; more < 2; more++) {
+            const size_t n = cases[i].n + more;
+            char *begin = repeated(cases[i].before, cases[i].one, n,
+                                   cases[i].middle),
+                 *whole = repeated(begin, cases[i].other, n, cases[i].after);
+            if (more)
+                check_refusal(whole, cases[i].mention);
+            else
+                check_length(whole, cases[i].written);
+            free(whole);
+            free(begin);
+        }
+}
+
+/* A text has fewer bytes than half of the output, which also has its marks. */
+static void a_text_fills_the_output(void) {
+    for (int more = 0; more < 2; more++) {
+        char *begin = repeated("{% for a in range(8191) %}", "a", 1024,
+                               "{% endfor %}"),
+             *whole = repeated(begin, "a", 1023 + more, "");
+        if (more)
+            check_refusal(whole, "writes too much text");
+        else
+            check_length(whole, JINJA_OUTPUT / 2 - 1);
+        free(whole);
+        free(begin);
+    }
+}
+
 /* Long chains without nesting are read to their end. */
 static void long_templates_run(void) {
     static const char *const cases[][2] = {
@@ -502,6 +568,8 @@ void suite_jinja(void) {
     TEST(rendering_takes_bounded_memory);
     TEST(other_templates_are_refused);
     TEST(hostile_templates_end_by_a_limit);
+    TEST(templates_reach_the_limits);
+    TEST(a_text_fills_the_output);
     TEST(long_templates_run);
     TEST(changed_templates_end);
 }
