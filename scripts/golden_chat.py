@@ -129,6 +129,7 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {% if 1 %}{% break %}{% endif %}a
 {% continue %}a
 {{ 1 < 'a' }}
+{% macro f(a=raise_exception('no')) %}{{ a }}{% endmacro %}{{ f(1) }}
 {{ messages[0].content.nothing is defined }} {{ 1 .x is defined }} {{ none.x is defined }} {{ [].x is defined }} {{ 'a'.x is defined }} {{ [1]['x'] is defined }} {{ {}[1] is defined }}
 """
 

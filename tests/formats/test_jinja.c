@@ -370,6 +370,10 @@ static void other_templates_are_refused(void) {
         {"{{ messages[0] }}", "prints a list"},
         {"{{ raise_exception('a' ~ 1) }}", "refused: a1"},
         {"{{ 'a' }", "expected }}"},
+        {"a{{", "expected a name"},
+        {"{{ [1]|join('-', 2) }}", "unsupported arguments"},
+        {"{{ 'aa'.replace('a', 'b', 1) }}", "unsupported arguments"},
+        {"{{ 'a'|length(1) }}", "unsupported arguments"},
         {"{{ 'a", "a string without an end"},
         {"{# a", "a comment without an end"},
         {"{% if 1 %}a", "expected"},
@@ -502,8 +506,8 @@ static void a_text_fills_the_output(void) {
 /* Long chains without nesting are read to their end. */
 static void long_templates_run(void) {
     static const char *const cases[][2] = {
-        {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}};
-    for (int i = 0; i < 3; i++) {
+        {"1 + ", "1"}, {"'a' ", "'b'"}, {"1 or ", "1"}, {"not 0 and ", "1"}};
+    for (int i = 0; i < 4; i++) {
         char *template = repeated("{{ ", cases[i][0], 10000, ""),
              *whole = repeated(template, cases[i][1], 1, " }}");
         char *text = render(whole, &(Case){.turns = 1}, NULL);

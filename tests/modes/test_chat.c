@@ -132,7 +132,10 @@ static void conversations_are_saved_and_loaded(void) {
     CHECK(*message("c.json", 1, "assistant") &&
               strcmp(message("c.json", 1, "assistant"), first),
           "/regen: '%s'", first);
-    CHECK(strstr(err, "\"role\" is missing, expected a text"), "%s", err);
+    CHECK(strstr(err, "\"role\" is missing, expected a text") &&
+              strstr(err, "note: a.json: loaded; messages: 2\n") &&
+              strstr(err, "note: a.json: saved; messages: 2\n"),
+          "%s", err);
     CHECK(!strcmp(message("f.json", 0, "system"), "S") &&
               *message("f.json", 2, "assistant"),
           "%s", err);
