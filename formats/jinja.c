@@ -327,7 +327,7 @@ static uint32_t place(Value v, Value index, int64_t missing) {
     i = i < 0 ? 0 : i > n ? n : i;
     if (v.kind == LIST)
         return (uint32_t)i;
-    for (; i > 0; i--)
+    for (; i; i--)
         at = next_character(v, at);
     return (uint32_t)at;
 }
@@ -412,8 +412,7 @@ static Value apply(int op, Value a, Value b) {
     case '*': return integer(x * y);
     }
     stop_if(op == '/' || op == '^', "unsupported operator / or **");
-    if (!y)
-        stop_at("divides by zero", undefined);
+    stop_if(!y, "divides by zero");
     const int64_t rest = (x % y + y) % y; /* has the sign of y */
     return integer(op == 'd' ? (x - rest) / y : rest);
 }
@@ -428,7 +427,11 @@ static int option;
 
 static Value call_function(Value name, Value on, Value with, bool is_test);
 
+/* Of keyword arguments only one after others is taken, by its position:
+ * default(value, boolean=true). */
 static Value arg(size_t i) {
+    stop_if(!i && args.n && args.items->key.kind,
+            "an unsupported keyword argument");
     return i < args.n ? args.items[i].value : undefined;
 }
 
@@ -564,7 +567,7 @@ static Value to_list(void) {
 static Value reverse(Value v) {
     Value list = empty;
     v = iterate(v);
-    for (size_t i = v.n; i > 0; i--)
+    for (size_t i = v.n; i; i--)
         push(&list, v.items[i - 1].key);
     return list;
 }
@@ -576,9 +579,9 @@ static Value end_item(void) {
 }
 
 static Value or_default(void) {
-    const bool is_used =
-        self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self));
-    return !is_used ? self : args.n ? arg(0) : constant("");
+    const Value other = args.n ? arg(0) : constant("");
+    return self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self)) ? other
+                                                                         : self;
 }
 
 static Value get(void) {
@@ -593,7 +596,7 @@ static Value choose(void) {
                 name = string_arg(0), test = arg(1);
     const bool has_test = args.n > 1, rejects = option;
     Value with = empty, list = empty;
-    push(&with, arg(2));
+    add(&with, undefined, arg(2));
     for (size_t i = 0; i < from.n; i++) {
         const Value v = from.items[i].key, member = get_member(v, name);
         const bool passes = is_true(
@@ -1053,9 +1056,9 @@ static void set_loop(Value *loop, Value items, size_t index) {
     define(loop, "depth0", integer(0)); /* of recursive loops */
     define(loop, "depth", integer(1));
     define(loop, "length", integer(n));
-    define(loop, "first", boolean(i == 0));
+    define(loop, "first", boolean(!i));
     define(loop, "last", boolean(i + 1 == n));
-    define(loop, "previtem", i > 0 ? items.items[i - 1].key : undefined);
+    define(loop, "previtem", i ? items.items[i - 1].key : undefined);
     define(loop, "nextitem", i + 1 < n ? items.items[i + 1].key : undefined);
 }
 
