@@ -143,8 +143,8 @@ static bool is_number(Value v) {
 
 static bool is_true(Value v) {
     if (v.kind == MAP)
-        return v.map->n > 0;
-    return is_number(v) ? v.number != 0 : v.n > 0 || v.kind >= MACRO;
+        return v.map->n;
+    return is_number(v) ? v.number != 0 : v.n || v.kind >= MACRO;
 }
 
 static void add(Value *list, Value key, Value value) {
@@ -412,7 +412,8 @@ static Value apply(int op, Value a, Value b) {
     case '*': return integer(x * y);
     }
     stop_if(op == '/' || op == '^', "unsupported operator / or **");
-    stop_if(!y, "divides by zero");
+    if (!y) /* not stop_if(): static analysis follows this */
+        stop_at("divides by zero", undefined);
     const int64_t rest = (x % y + y) % y; /* has the sign of y */
     return integer(op == 'd' ? (x - rest) / y : rest);
 }
