@@ -193,9 +193,10 @@ static bool equal(Value a, Value b) {
 /* The last item with this key from `from` on; NULL if there is none. */
 static Item *find(Value list, Value key, size_t from) {
     size_t i = list.n;
-    while (i > from && !equal(list.items[i - 1].key, key))
-        i--;
-    return i > from ? &list.items[i - 1] : NULL;
+    while (i-- > from)
+        if (equal(list.items[i].key, key))
+            return &list.items[i];
+    return NULL;
 }
 
 static void set(Value *list, Value key, Value value, size_t from) {
@@ -450,9 +451,8 @@ static void check_arguments(size_t max) {
 static bool is_stripped(Value character) {
     size_t n;
     work(0);
-    if (args.n)
-        return contains(string_arg(0), character);
-    return is_white_space(utf8_read(character.text, character.n, &n));
+    return args.n ? contains(string_arg(0), character)
+                  : is_white_space(utf8_read(character.text, character.n, &n));
 }
 
 enum { LEFT = 1, RIGHT = 2 };
@@ -1154,7 +1154,8 @@ static void run_statement(void) {
         run_block(true);
         expect("endgeneration");
     } else if (after("break") || accept("continue")) {
-        stop_if(live && !scope.first, "not in a loop");
+        stop_if(live && !find(scope.variables, string_of("loop"), scope.first),
+                "not in a loop");
         breaks |= accept("break") && live;
         live = false;
     } else if (live)
