@@ -195,7 +195,7 @@ static Item *find(Value list, Value key, size_t from) {
     size_t i = list.n;
     while (i-- > from)
         if (equal(list.items[i].key, key))
-            return &list.items[i];
+            return list.items + i;
     return NULL;
 }
 
