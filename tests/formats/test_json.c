@@ -440,6 +440,17 @@ static void depth_has_a_limit(void) {
     }
 }
 
+/* A text beyond the limit is refused before a byte of it is read. */
+static void size_has_a_limit(void) {
+    JsonFile json;
+    stderr_hide();
+    const int status = json_parse(&json, "x", "[", (size_t)JSON_BYTES + 1);
+    CHECK(stderr_show() == 1 && status == -1 &&
+              strstr(stderr_text(), "x: 1073741825 bytes of JSON"),
+          "status %d: %s", status, stderr_text());
+    json_close(&json);
+}
+
 /* A vocabulary as in tokenizer.json. */
 static char *vocabulary(int n) {
     char *text = NULL;
@@ -627,6 +638,7 @@ void suite_json(void) {
     TEST(kinds_of_values);
     TEST(integers_and_reals);
     TEST(depth_has_a_limit);
+    TEST(size_has_a_limit);
     TEST(large_objects_are_read);
     TEST(unread_values_are_not_judged);
     TEST(memory_is_proportional_to_values_and_text);
