@@ -477,8 +477,7 @@ static Value strip(void) {
  * second one says. */
 static Value split(void) {
     const Value separator = string_arg(0), max = arg(1);
-    Value rest = to_string(self);
-    Value list = empty;
+    Value rest = to_string(self), list = empty;
     stop_if(!separator.n, "an empty separator");
     work(rest.n);
     for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0;
@@ -550,10 +549,9 @@ static Value change_case(void) {
 /* endswith if the option is set. */
 static Value starts_with(void) {
     const Value s = to_string(self), prefix = string_arg(0);
-    if (s.n < prefix.n)
-        return boolean(false);
     const size_t from = option ? s.n - prefix.n : 0;
-    return boolean(equal(part(s, from, from + prefix.n), prefix));
+    return boolean(s.n >= prefix.n &&
+                   equal(part(s, from, from + prefix.n), prefix));
 }
 
 static Value length(void) {
@@ -628,9 +626,9 @@ static Value date(void) {
     char today[64];
     const Value format = concatenate(arg(0), undefined);
     work(sizeof today + format.n);
-    return concatenate(
-        string(today, format_today(today, sizeof today, format.text)),
-        undefined);
+    const size_t n = format_today(today, sizeof today, format.text);
+    stop_if(!n && format.n, "a date of more than 63 bytes");
+    return concatenate(string(today, n), undefined);
 }
 
 static Value range(void) {
@@ -754,8 +752,7 @@ static void end_tag(const char *symbol) {
          sign == '-' && *cursor && is_white_space(utf8_read(cursor, 4, &n));
          cursor += n)
         work(0);
-    if (sign != '-' && sign != '+' && *symbol != '}' && *cursor == '\n')
-        cursor++;
+    cursor += sign != '-' && sign != '+' && *symbol != '}' && *cursor == '\n';
 }
 
 static Value read_name(void) {
@@ -1277,8 +1274,7 @@ static void copy_template(const char *template) {
     for (const char *s = template; *s; s++)
         if (*s != '\r' || s[1] != '\n')
             write_own(s, 1);
-    if (n_text && text[n_text - 1] == '\n')
-        n_text--;
+    n_text -= n_text && text[n_text - 1] == '\n';
     source = cursor = take(0).text;
 }
 
@@ -1288,9 +1284,8 @@ int jinja_render(const JinjaInput *in, JinjaText *out) {
     scope = (Scope){0};
     n_text = jinja_steps = 0;
     n_bytes = OUTPUT;
-    depth = 0;
+    depth = breaks = false;
     live = true;
-    breaks = false;
     text = allocate(2, MEMORY);
     if (!text)
         return -1;

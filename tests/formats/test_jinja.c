@@ -325,6 +325,8 @@ static void other_templates_are_refused(void) {
     static const char *const cases[][2] = {
         {"\n{{ x|tojson }}",
          "line 2 of the chat template: unsupported function, filter, method or test tojson"},
+        {"{{ strftime_now('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') }}",
+         "a date of more than 63 bytes"},
         {"{{ 'a'.format(1) }}", "test format"},
         {"{{ cycler(1) }}", "test cycler"},
         {"{{ 1 is divisibleby(2) }}", "test divisibleby"},
@@ -361,6 +363,8 @@ static void other_templates_are_refused(void) {
         {"{% if 0 %}{% with 'a", "a string without an end"},
         {"{% if 0 %}{% with a", "expected %}"},
         {"{{ 'a' * 3 }}", "expected a number"},
+        {"{{ 3 - 1 ~ 'x' }}", "expected a number"},
+        {"{{ 3 + 1 ~ 'x' }}", "expected a number"},
         {"{{ 1 / 2 }}", "unsupported operator"},
         {"{{ 1 % 0 }}", "divides by zero"},
         {"{{ 2147483647 + 1 }}", "an integer of more than 32 bits"},

@@ -225,6 +225,46 @@ static void an_empty_prompt_ends_a_chat(void) {
           "status %d, %s", status, err);
 }
 
+/* Pieces of an answer that together spell a control piece stay what they are in
+ * the next prompt. */
+static void an_answer_spells_no_special_token(void) {
+    static GgufFile file;
+    static const HashModel tiny = {16, 16, 1, 2, 1, 1600, 64, false, 9};
+    char marker[5] = "<x>", answer[10] = "";
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 2; i++) {
+        gguf_make(&file, &tiny, 0);
+        gguf_add_tokenizer(&file, 1600, &(GgufPiece){marker, 3}, 1);
+        gguf_set_text(&file, "tokenizer.chat_template",
+                      "{% for m in messages %}{{ m.content }}{% endfor %}");
+        gguf_write(&file, inside("spells.gguf"));
+        gguf_free(&file);
+        setup.input = "aa ba\naa\n";
+        CHECK_RUN("spells.gguf -m chat -n 6 -t 0 --verbose-prompt");
+        if (i == 0)
+            snprintf(answer, sizeof answer, "%.9s", out);
+        memcpy(marker, answer + 3, 4);
+        CHECK(strlen(answer) == 9 && !strchr(answer, '\n') &&
+                  !strncmp(out, answer, 9),
+              "'%s', then '%s'", answer, out);
+    }
+    CHECK(!strstr(err, "   1599  '"), "'%s' is a token: %s", marker, err);
+}
+
+/* Dropped turns do not count in the next conversation. */
+static void a_cleared_conversation_begins_anew(void) {
+    static const char *const typed[] = {
+        "hello there\n",   "and now\n", "what else\n",
+        "the end\n",       "/clear\n",  "hello\n",
+        "/save cl.json\n", "/bye\n",    NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "-c 90") == 0, "status %d, %s", status, err);
+    CHECK(strstr(err, "; dropped the oldest turns: 2\n"), "%s", err);
+    CHECK(!strcmp(message("cl.json", 0, "user"), "hello") &&
+              *message("cl.json", 1, "assistant"),
+          "'%s', %s", message("cl.json", 0, "user"), err);
+}
+
 /* A stop string at the beginning of a long token: the token's bytes are not in
  * the answer. (The token is so long that a write beyond the answer ends the
  * program.) */
@@ -440,8 +480,8 @@ static void a_full_context_drops_the_oldest_turns(void) {
          (s = strstr(s, "\"tokens\": 30, \"finish_reason\": \"length\"}\n"));
          s++)
         answers++;
-    for (const char *s = err; (s = strstr(s, "; dropped the oldest turns: "));
-         s++)
+    for (const char *s = err;
+         (s = strstr(s, "; dropped the oldest turns: 1\n")); s++)
         notes++;
     CHECK(answers == 4 && notes >= 1 &&
               strstr(err, "too small for the message"),
@@ -490,9 +530,11 @@ void suite_chat(void) {
     TEST(prompts_are_conversations);
     TEST(an_empty_prompt_ends_a_chat);
     TEST(an_answer_ends_in_a_long_token);
+    TEST(an_answer_spells_no_special_token);
     TEST(zero_bytes_are_refused);
     if (test_fast())
         return;
+    TEST(a_cleared_conversation_begins_anew);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);
     TEST(conversations_are_saved_and_loaded);
