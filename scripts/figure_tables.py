@@ -3,7 +3,7 @@
     python scripts/figure_tables.py depth                           gradients by depth, in PyTorch
     python scripts/figure_tables.py massive gemma-3-270m.gguf       vectors of a published model, in numpy
 
-Each replaces its own table. `depth` is statements 28, 47 and 64 of docs/norms.md at every depth; `massive` is the input
+Each replaces its own table. `depth` is statements 32, 35 and 36 of docs/norms.md at every depth; `massive` is the input
 and gamma of three norms of Gemma 3 270M. (The figure of learning rates reads docs/experiment.csv itself.)
 """
 

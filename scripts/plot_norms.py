@@ -44,7 +44,7 @@ CHINESE = {
     "inside:  x / sqrt(mean(x²) + eps)": "根号里：x / sqrt(mean(x²) + eps)",
     "outside:  x / (RMS(x) + eps)": "根号外：x / (RMS(x) + eps)",
     "The larger the input, the smaller its gradient": "输入越大，梯度越小",
-    "statement 21, 10 tokens of dim 8": "第 21 条，10 个 dim 为 8 的 token",
+    "statement 22, 10 tokens of dim 8": "第 22 条，10 个 dim 为 8 的 token",
     "layer and norm": "层与归一化",
     "residual stream at the norm's input": "输入的残差流",
     "The residual stream grows with depth": "残差流随深度增长",
@@ -226,7 +226,7 @@ def draw_gradient(axes):
         for name in ("x times", "RMS of dx")
     )
     x, dy = (np.sqrt((uniform(7, tensor, (10, 8)).astype(float) ** 2).mean()) for tensor in (3, 4))
-    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=translate("statement 21, 10 tokens of dim 8"))
+    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=translate("statement 22, 10 tokens of dim 8"))
     axes.set(xlabel=translate("RMS of the input token"), ylabel="|dx| / |dy|")
     axes.set_title(translate("The larger the input, the smaller its gradient"))
 

@@ -199,7 +199,7 @@ def table(model, texts):
 
 
 def swaps(model, texts):
-    """Statement 30: the price of other norms; and of LayerNorm at one site, with its correlation with |mean| / RMS."""
+    """Statement 34: the price of other norms; and of LayerNorm at one site, with its correlation with |mean| / RMS."""
     plain = np.array([model.nll(text).mean() for text in texts])
 
     def price(kind):

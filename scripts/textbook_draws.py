@@ -86,7 +86,7 @@ def places_with_attention(layers=LAYERS, draws=40):
 
 
 def gradients_of_parameters():
-    print("\n# the 12 matrices of statement 47: |dL/dW| / |loss| of the first and of the last, mean and standard error")
+    print("\n# the 12 matrices of statement 35: |dL/dW| / |loss| of the first and of the last, mean and standard error")
     for place in "pre", "post", "inside", "sandwich":
         found = []
         for draw in range(DRAWS):

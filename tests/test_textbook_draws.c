@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 64: four places of a norm, with attention -------------------------- */
+/* ---- four places of a norm, with attention ------------------------------- */
 
 enum { WIDTH = 64, N_HEADS = 4, PER_HEAD = WIDTH / N_HEADS, HIDDEN = 256 };
 enum { LENGTH = 32, LAYERS = 12, N_DRAWS = 40 };
@@ -358,7 +358,7 @@ void four_places_with_attention(void) {
           2 * LAYERS, 1, 2);
 }
 
-/* ---- 54: weights before a norm, in training ----------------------------- */
+/* ---- weights before a norm, in training ---------------------------------- */
 
 enum { SIDE = DIM, N_WEIGHTS = SIDE * SIDE, STEPS = 2000, TRAININGS = 20 };
 

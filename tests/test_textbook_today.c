@@ -1,4 +1,4 @@
-/* test_textbook_today.c: the numbered statements of docs/norms.md from 39 on:
+/* test_textbook_today.c: more numbered statements of docs/norms.md:
  * shapes, placement, weights before a norm, norms of today's models, and the
  * answers to the exercises.
  *
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 39 to 45: shapes ---------------------------------------------------- */
+/* ---- shapes -------------------------------------------------------------- */
 
 /* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last
  * two axes. */
@@ -278,7 +278,7 @@ static void the_ratio_is_eps(void) {
           u, error_of_draws(&uniform), g, error_of_draws(&gaussian));
 }
 
-/* ---- 46: the notes' own loss -------------------------------------------- */
+/* ---- the notes' own loss ------------------------------------------------- */
 
 /* Mean and variance (with n - 1, as torch.var) of dL/dx for L = mean((norm(x) -
  * target)^2). */
@@ -335,7 +335,7 @@ static void the_loss_of_the_notes(void) {
           sqrt(rms / N), DIM - 1, DIM - 2, DIM - 3, 8.0 / 6, 8.0 / 5);
 }
 
-/* ---- 47, 48: where norms are placed ------------------------------------- */
+/* ---- where norms are placed ---------------------------------------------- */
 
 enum { BREADTH = 64, DEEP = 12 };
 typedef enum { PRE, POST, INSIDE, SANDWICH, N_PLACES } Place;
@@ -514,7 +514,7 @@ static void a_post_norm_bounds_the_branch(void) {
     HOLDS(4, sizes[0], sizes[1], rms_of(end, BREADTH), DEEP);
 }
 
-/* ---- 49: QK-norm -------------------------------------------------------- */
+/* ---- QK-norm ------------------------------------------------------------- */
 
 static void qk_norm_bounds_the_scores(void) {
     static const int heads[] = {64, 128};
@@ -552,7 +552,7 @@ static void qk_norm_bounds_the_scores(void) {
           100 * extra / (2 * dim), 2 * 128);
 }
 
-/* ---- 50 to 53: when the mean is small; large elements; folding ---------- */
+/* ---- when the mean is small; large elements; folding --------------------- */
 
 typedef enum { UNIFORM, NORMAL, LAPLACE, CAUCHY, DOMINATED } Distribution;
 
@@ -761,7 +761,7 @@ static void folding_widens_a_block(void) {
     }
 }
 
-/* ---- 54, 55: weights before a norm -------------------------------------- */
+/* ---- weights before a norm ----------------------------------------------- */
 
 /* dw[DIM][DIM] = dL/dW for y = rmsnorm(W x), L = sum(v y). */
 static void weight_gradient(float *dw, const float *w, const float *x,
@@ -829,7 +829,7 @@ static void curvature_falls_with_the_square(void) {
     HOLDS(2, 1, 4, 0);
 }
 
-/* ---- 56, 57: no norm; names --------------------------------------------- */
+/* ---- no norm; names ------------------------------------------------------ */
 
 static void a_tanh_for_a_norm(void) {
     static const double scales[] = {0.1, 1, 10};
@@ -856,7 +856,7 @@ static void names_that_mislead(void) {
           1001 / sqrt(dot(shifted, shifted, 4) / 4));
 }
 
-/* ---- 58 to 61: the answers to the exercises ----------------------------- */
+/* ---- the answers to the exercises ---------------------------------------- */
 
 static void answer_by_hand(void) {
     const float x[] = {3, 4}, dy[] = {1, 0};
@@ -898,7 +898,7 @@ static void answer_of_the_spike(void) {
     HOLDS(0, -10, 99, -sqrt(99));
 }
 
-/* ---- 66 to 68: the answers to more exercises ----------------------------- */
+/* ---- the answers to more exercises --------------------------------------- */
 
 /* sum(dy x / (RMS(x) + eps)) */
 static double weighted_outside(const double x[DIM], const float *dy,
@@ -959,7 +959,7 @@ static void answer_of_the_part(void) {
     HOLDS(1, 2, 0.01, 4096, ceil(n));
 }
 
-/* ---- 62, 63: a model with LayerNorm as one with RMSNorm, and rotations --- */
+/* ---- a model with LayerNorm as one with RMSNorm, and rotations ----------- */
 
 typedef struct {
     double up[DEEP][BREADTH][BREADTH], down[DEEP][BREADTH][BREADTH],

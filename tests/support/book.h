@@ -13,7 +13,7 @@ typedef struct {
 #define STATEMENT(f)                                                           \
     { #f, f }
 
-/* A chapter and its tests, in the chapter's order, in up to two tables. */
+/* A chapter and its tests, in up to two tables. */
 typedef struct {
     const char *chapters[2]; /* English, Chinese */
     /* file of numbers that no test computes: lines "STATEMENT: ...", 0 for
