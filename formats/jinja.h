@@ -21,7 +21,8 @@ enum {
 /* Text whose bytes have an origin: mark i is true if byte i comes from the
  * template or the program, false if it comes from a message. */
 typedef struct {
-    /* [n] and a zero byte, owned. The marks are in the same memory. */
+    /* [n], owned; of a rendered text with a zero byte. The marks are in the
+     * same memory. */
     char *text;
     bool *marks; /* [n] */
     size_t n;

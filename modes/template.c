@@ -65,16 +65,16 @@ static JinjaText *add(Conversation *c, const char *role, const char *text,
         realloc(c->messages, ((size_t)c->n + 1) * sizeof *messages);
     if (messages)
         c->messages = messages;
-    /* the text and a zero byte, the marks, the role */
-    char *copy = messages ? calloc(1, 2 * n + 1 + strlen(role) + 1) : NULL;
+    /* the text, the marks, the role */
+    char *copy = messages ? calloc(1, 2 * n + strlen(role) + 1) : NULL;
     if (!copy) {
         fail("out of memory");
         return NULL;
     }
     if (n)
         memcpy(copy, text, n);
-    messages[c->n] = (JinjaText){copy, (bool *)copy + n + 1, n,
-                                 strcpy(copy + 2 * n + 1, role)};
+    messages[c->n] =
+        (JinjaText){copy, (bool *)copy + n, n, strcpy(copy + 2 * n, role)};
     return &messages[c->n++];
 }
 

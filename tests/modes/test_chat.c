@@ -316,6 +316,17 @@ static void zero_bytes_are_refused(void) {
           out);
 }
 
+static void two_slashes_begin_a_message(void) {
+    static const char *const typed[] = {"//hello\n", "/nothing\n",
+                                        "/save s.json\n", "/bye\n", NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    CHECK(strstr(err, "no command: /nothing; "), "%s", err);
+    CHECK(!strcmp(message("s.json", 0, "user"), "/hello") &&
+              !*message("s.json", 2, "user"),
+          "'%s'", message("s.json", 0, "user"));
+}
+
 /* TERM at the prompt leaves the terminal with its first settings. */
 static void a_signal_restores_the_terminal(void) {
     static const int signals[] = {SIGTERM, SIGHUP, SIGQUIT};
@@ -325,8 +336,9 @@ static void a_signal_restores_the_terminal(void) {
         setup.interrupt = AT_PROMPT;
         setup.signal = signals[i];
         run("%s -m chat", model);
-        CHECK(status == KILLED + signals[i] && suspended_echo,
-              "status %d, echo %d", status, suspended_echo);
+        CHECK(status == KILLED + signals[i] && suspended_echo && !prompts_echo,
+              "status %d, echo %d, at the prompt %d", status, suspended_echo,
+              prompts_echo);
     }
 }
 
@@ -380,6 +392,7 @@ static void ctrl_z_suspends_a_chat(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
     CHECK(suspended_echo, "the terminal was not set back");
+    CHECK(!prompts_echo, "the terminal was not set again");
     CHECK(!strcmp(message("i.json", 2, "user"), "and now") &&
               *message("i.json", 3, "assistant"),
           "'%s': %s", message("i.json", 2, "user"), err);
@@ -538,6 +551,7 @@ void suite_chat(void) {
     if (test_fast())
         return;
     TEST(a_cleared_conversation_begins_anew);
+    TEST(two_slashes_begin_a_message);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);
     TEST(conversations_are_saved_and_loaded);

@@ -445,6 +445,17 @@ static void many_bad_lines_are_counted(void) {
             err,
             "note: many.txt: messages about 2 more lines are not shown; lines that could not run: 7\n"),
         "%s", err);
+    /* a file of llama2.c runs, with a note */
+    static const HashModel tiny = {16, 16, 1, 2, 1, 300, 64, false, 9};
+    hashmodel_write(&tiny, inside("notes.bin"), 0, 0);
+    hashtokenizer_write(inside("notes.tok"), tiny.vocab_size);
+    CHECK_RUN("notes.bin -z notes.tok -n 3 --prompts many.txt");
+    CHECK(
+        strstr(err, "line 5: -n 3 includes") && !strstr(err, "line 6:") &&
+            strstr(
+                err,
+                "about 2 more lines are not shown; lines that could not run: 0\n"),
+        "%s", err);
     write_lines("many.jsonl", "{\"prompt\": \"a\"}\n", "{}\n", 6);
     run("spm.gguf -n 8 --prompts many.jsonl");
     CHECK(status == 1 && lines_of(err) == 7 && strstr(err, "line 6: ") &&

@@ -28,7 +28,7 @@ Setup setup;
 int status;
 char out[1 << 20], err[1 << 16], folder[PATH_MAX];
 size_t n_out;
-bool suspended_echo;
+bool suspended_echo, prompts_echo;
 
 void binary_folder(const char *name) {
     if (!realpath(temporary(""), folder))
@@ -155,6 +155,18 @@ static bool is_time(pid_t pid, int output) {
     return false;
 }
 
+static bool has_echo(int terminal) {
+    struct termios settings;
+    return !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+}
+
+/* After Ctrl-Z the program needs a moment. */
+static void look_at_prompt(int terminal) {
+    for (int i = 0; i < 200 && has_echo(terminal); i++)
+        usleep(10000);
+    prompts_echo |= has_echo(terminal);
+}
+
 static void interrupt(pid_t pid, int output, int terminal) {
     /* the pipe may be full before the program blocks on it */
     /* each takes 0.2 s */
@@ -164,6 +176,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         if (n < times)
             usleep(10000);
     }
+    if (setup.interrupt == AT_PROMPT)
+        look_at_prompt(terminal);
     if (setup.interrupt != AT_PROMPT || setup.signal)
         kill(pid, setup.signal ? setup.signal : SIGINT);
     else if (write(terminal, "\x03", 1) != 1)
@@ -186,12 +200,6 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times,
     return false;
 }
 
-static void look_at(int terminal) {
-    struct termios settings;
-    suspended_echo =
-        !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
-}
-
 /* Waits until the program has stopped itself, looks at its terminal, and lets
  * it go on. */
 static void resume(pid_t pid, int terminal) {
@@ -199,7 +207,7 @@ static void resume(pid_t pid, int terminal) {
     while (!stopped.si_pid &&
            !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
         usleep(10000);
-    look_at(terminal);
+    suspended_echo = has_echo(terminal);
     kill(pid, SIGCONT);
 }
 
@@ -213,6 +221,7 @@ static void type_lines(pid_t pid, int terminal) {
             return;
         for (const char *s = err; (s = strstr(s, "Assistant: ")); s++)
             n_answers++;
+        look_at_prompt(terminal);
         stat(inside("stdout"), &st);
         if (write(terminal, line, (size_t)(end - line)) < 0)
             return;
@@ -262,6 +271,7 @@ int run(const char *format, ...) {
         (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
+    prompts_echo = false;
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {
@@ -286,7 +296,7 @@ int run(const char *format, ...) {
     close(input[0]);
     close(input[1]);
     if (setup.terminal && setup.interrupt)
-        look_at(terminal);
+        suspended_echo = has_echo(terminal);
     if (setup.terminal)
         close(terminal);
     status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);

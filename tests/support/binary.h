@@ -49,6 +49,8 @@ extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
 /* after Ctrl-Z, or at the end, the terminal had its first settings */
 extern bool suspended_echo;
+/* at a prompt it had them, too */
+extern bool prompts_echo;
 extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
 /* Makes a folder, in which all following runs start. */
