@@ -268,6 +268,26 @@ static void a_cleared_conversation_begins_anew(void) {
           err);
 }
 
+/* A BOS with the id 0 begins an empty prompt; a vocabulary without BOS and EOS
+ * needs a text. */
+static void an_empty_prompt_needs_a_first_token(void) {
+    static const HashModel tiny = {16, 16, 1, 2, 1, 300, 64, false, 9};
+    static GgufFile file;
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int first = 0; first < 2; first++) {
+        gguf_make(&file, &tiny, 0);
+        gguf_add_tokenizer(&file, 300, NULL, 0);
+        gguf_set_int(&file, "tokenizer.ggml.bos_token_id", first ? -1 : 0);
+        gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1);
+        gguf_write(&file, inside("first.gguf"));
+        gguf_free(&file);
+        run("first.gguf -n 5 -t 0 -i ''");
+        CHECK(first ? status == 1 && strstr(err, "the prompt is empty")
+                    : status == 0 && n_out > 1,
+              "BOS %d: status %d, %s", first ? -1 : 0, status, err);
+    }
+}
+
 /* A stop string at the beginning of a long token: the token's bytes are not in
  * the answer. (The token is so long that a write beyond the answer ends the
  * program.) */
@@ -545,6 +565,7 @@ void suite_chat(void) {
     TEST(prompts_are_messages);
     TEST(prompts_are_conversations);
     TEST(an_empty_prompt_ends_a_chat);
+    TEST(an_empty_prompt_needs_a_first_token);
     TEST(an_answer_ends_in_a_long_token);
     TEST(an_answer_spells_no_special_token);
     TEST(zero_bytes_are_refused);
