@@ -127,6 +127,7 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {{ orange is defined }} {{ notable is defined }} {{ islands is defined }} {{ inner if false }} {{ iffy is defined }} {{ elsewhere is defined }} {{ trueish is defined }} {{ nonesuch is defined }} {{ 1 if notable is not defined else 2 }} {{ forty_2 is defined }}
 {{ ['x', 1, none, true, nothing]|join(',') }} {{ 1 ~ 'a' ~ none ~ nothing ~ false }} {{ [[1], [2, 3]][1]|length }} {{ [[1], [2, 3]][1][1] }} {{ {'a': {'b': [4]}}.a.b[0] }} {{ ('abc'|list)[1:]|join }}
 {% set a = [1, 2, 3, 4] %}{% set b = [5, 6, 7, 8] %}{% for x in b %}{{ loop.previtem }}{{ loop.nextitem }}{% endfor %}{% for x in a %}{{ loop.previtem }}{{ loop.nextitem }}{% endfor %}
+{{ {'a': 1, 'b': 2}|join(',') }} {{ nothing|join(',') }} {{ ['a']|join(nothing) }} {{ {'a': 1}|list|join }} {{ 1 ~ 2 * 3 }} {{ 'a' ~ 2 + 3 if false }}
 {{ strftime_now('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx') }}-{{ strftime_now('') }}-{{ ''.endswith('a') }}{{ 'a'.endswith('ba') }}{{ 'a'.startswith('ab') }}
 {% if 1 %}{% break %}{% endif %}a
 {% continue %}a

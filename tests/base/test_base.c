@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -394,6 +395,43 @@ static void reading_past_a_file_is_fatal(void) {
     }
     CHECK(dies_after(write_bytes("numbers"), -BYTES % 4 + 4),
           "bytes after %d bytes are readable", BYTES);
+}
+
+static void do_nothing(int signal_number) {
+    (void)signal_number;
+}
+
+/* A signal ends a write to a full pipe after some of its bytes. */
+static void an_interrupted_write_goes_on(void) {
+    enum { SIZE = 1 << 16 };
+    static char text[SIZE], read_back[SIZE];
+    int ends[2];
+    for (int i = 0; i < SIZE; i++)
+        text[i] = (char)(i * 7 + i / 256);
+    CHECK(!pipe(ends), "no pipe");
+    fcntl(ends[1], F_SETPIPE_SZ, 4096);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = do_nothing}, NULL);
+    const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {0};
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setitimer(ITIMER_REAL, &often, NULL);
+        const int status = write_whole(ends[1], text, SIZE);
+        setitimer(ITIMER_REAL, &never, NULL);
+        _exit(status ? 1 : 0);
+    }
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t got = 1; got > 0 && n < SIZE; n += (size_t)got) {
+        usleep(5000);
+        got = read(ends[0], read_back + n, SIZE - n);
+        if (got < 0)
+            break;
+    }
+    close(ends[0]);
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "status %d", status);
+    CHECK(n == SIZE && !memcmp(text, read_back, SIZE), "%zu bytes", n);
+    signal(SIGALRM, SIG_DFL);
 }
 
 static void an_output_is_complete_or_missing(void) {
@@ -927,6 +965,7 @@ void suite_base(void) {
     if (!test_fast())
         /* valgrind reports the expected crash */
         TEST(reading_past_a_file_is_fatal);
+    TEST(an_interrupted_write_goes_on);
     TEST(an_output_is_complete_or_missing);
     TEST(files_of_the_program_s_folder_are_found);
     TEST(a_file_is_not_a_terminal);

@@ -873,6 +873,7 @@ static void a_dump_has_every_norm(void) {
         char *bytes = logits_of(arguments, &size);
         CHECK(bytes && size == plain_size && !memcmp(bytes, plain, size),
               "%s: other logits: %s", ways[i], err);
+        CHECK(strstr(err, "--dump writes 0.0 MB"), "%s", err);
         CHECK(files_in("out/d") == 14 && files_in("out") == 1, "%s: %d files",
               ways[i], files_in("out/d"));
         check_dump("out/d", &m, ids, 7, (const float *)(void *)bytes);

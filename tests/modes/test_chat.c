@@ -540,6 +540,24 @@ static void n_limits_an_answer_at_the_end_of_the_context(void) {
     }
 }
 
+/* A prompt that fills the context leaves no room; with one position more, an
+ * answer has a token. */
+static void a_prompt_may_fill_the_context(void) {
+    CHECK(open_model(), "models/stories.gguf is missing");
+    setup.input = "hello there\n";
+    CHECK_RUN("%s -m chat -n 1 -t 0 --verbose-prompt", model);
+    int tokens = 0;
+    for (const char *s = err; (s = strstr(s, "  '")); s++)
+        tokens++;
+    for (int more = 0; more < 2; more++) {
+        setup.input = "hello there\n";
+        run("%s -m chat -t 0 -c %d", model, tokens + more);
+        CHECK(tokens > 5 && status == !more && (n_out > 1) == more,
+              "%d tokens, -c %d: status %d, '%s', %s", tokens, tokens + more,
+              status, out, err);
+    }
+}
+
 /* Messages of a file are rendered by the template, and each is answered as in a
  * conversation of its own. */
 static void prompts_are_messages(void) {
@@ -562,6 +580,7 @@ static void prompts_are_messages(void) {
 void suite_chat(void) {
     TEST(a_full_context_drops_the_oldest_turns);
     TEST(n_limits_an_answer_at_the_end_of_the_context);
+    TEST(a_prompt_may_fill_the_context);
     TEST(prompts_are_messages);
     TEST(prompts_are_conversations);
     TEST(an_empty_prompt_ends_a_chat);
