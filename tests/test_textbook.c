@@ -342,6 +342,68 @@ static void the_variance_is_biased(void) {
 
 /* ---- scale --------------------------------------------------------------- */
 
+/* y = norm(W x) for TOKENS tokens of dim DIM, without eps. A token's norm
+ * (NormKind), or BatchNorm (NORM_NONE), which normalizes a feature. */
+static void norm_of_product(double y[TOKENS][DIM], double w[DIM][DIM],
+                            double x[TOKENS][DIM], NormKind kind) {
+    const bool batch = kind == NORM_NONE;
+    const int lines = batch ? DIM : TOKENS, n = batch ? TOKENS : DIM;
+    for (int t = 0; t < TOKENS; t++)
+        for (int i = 0; i < DIM; i++) {
+            y[t][i] = 0;
+            for (int k = 0; k < DIM; k++)
+                y[t][i] += w[i][k] * x[t][k];
+        }
+    for (int line = 0; line < lines; line++) {
+        double mean = 0, square = 0;
+        for (int i = 0; i < n && kind != NORM_RMS; i++)
+            mean += (batch ? y[i][line] : y[line][i]) / n;
+        for (int i = 0; i < n; i++) {
+            double *value = batch ? &y[i][line] : &y[line][i];
+            *value -= mean;
+            square += *value * *value / n;
+        }
+        for (int i = 0; i < n; i++)
+            *(batch ? &y[i][line] : &y[line][i]) /= sqrt(square);
+    }
+}
+
+/* The table of invariances: six changes of W and of the tokens. */
+static void check_invariances(void) {
+    static const NormKind kinds[] = {NORM_LAYER, NORM_RMS, NORM_NONE};
+    static const bool unchanged[6][3] = {
+        {true, true, true}, {true, false, false}, {false, false, true},
+        {true, true, true}, {false, false, true}, {true, true, false}};
+    for (int change = 0; change < 6; change++)
+        for (int kind = 0; kind < 3; kind++) {
+            double w[DIM][DIM], x[TOKENS][DIM], y[2][TOKENS][DIM], most = 0;
+            for (int after = 0; after < 2; after++) {
+                for (int i = 0; i < DIM; i++)
+                    for (int k = 0; k < DIM; k++) {
+                        w[i][k] = normal(51, DIM * i + k);
+                        if (after && (change == 0 || (change == 2 && i == 3)))
+                            w[i][k] *= 3;
+                        if (after && change == 1)
+                            w[i][k] += normal(52, k);
+                    }
+                for (int t = 0; t < TOKENS; t++)
+                    for (int k = 0; k < DIM; k++) {
+                        x[t][k] = normal(53, DIM * t + k);
+                        if (after && (change == 3 || (change == 5 && t == 4)))
+                            x[t][k] *= 3;
+                        if (after && change == 4)
+                            x[t][k] += normal(54, k);
+                    }
+                norm_of_product(y[after], w, x, kinds[kind]);
+            }
+            for (int t = 0; t < TOKENS; t++)
+                for (int i = 0; i < DIM; i++)
+                    most = fmax(most, fabs(y[0][t][i] - y[1][t][i]));
+            CHECK(unchanged[change][kind] ? most < 1e-12 : most > 0.1,
+                  "change %d, norm %d: %g", change, kind, most);
+        }
+}
+
 static void both_norms_ignore_the_scale(void) {
     enum { N = 64 };
     float x[N], scaled[N], y[2][N], z[2][N];
@@ -371,6 +433,7 @@ static void both_norms_ignore_the_scale(void) {
     rmsnorm(z[0], doubled, ONES, 4, 0);
     CHECK(!memcmp(y[0], z[0], sizeof doubled), "[2, 4, 6, 8]: %.9g, not %.9g",
           z[0][0], y[0][0]);
+    check_invariances();
     HOLDS(0, 6, 1, 2, 3, 4, 8);
 }
 
