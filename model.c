@@ -250,7 +250,7 @@ static bool is_decode(const Step *steps, int n) {
 }
 
 const float *model_forward(Session *s, const Step *steps, int n) {
-    const double start = now();
+    const double start = clock_seconds();
     Chunk *c = &s->chunk;
     if (admit(s, steps, n))
         return NULL;
@@ -270,7 +270,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
         c->out += (size_t)c->n_requested * s->model->config.vocab_size;
     }
     probe_end(s->probe);
-    s->seconds = now() - start;
+    s->seconds = clock_seconds() - start;
     return c->logits;
 }
 

@@ -9,6 +9,6 @@ uint64_t nanoseconds(void) {
     return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-double now(void) {
+double clock_seconds(void) {
     return 1e-9 * (double)nanoseconds();
 }

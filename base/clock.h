@@ -4,4 +4,4 @@
 #include <stdint.h>
 
 uint64_t nanoseconds(void);
-double now(void); /* in seconds */
+double clock_seconds(void); /* in seconds */

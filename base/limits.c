@@ -46,8 +46,8 @@ Limits limits_of(const char *root) {
                 number_in(folder, "memory.stat", "active_file ", 0) +
                 number_in(folder, "memory.stat", "inactive_file ", 0);
             /* pages of files can be released */
-            min.memory = smaller(
-                min.memory, max - smaller(max, used - smaller(used, pages)));
+            min.memory = min_size(
+                min.memory, max - min_size(max, used - min_size(used, pages)));
             /* of each period; "max" or, in version 1, -1: no limit */
             const size_t quota = number_in(
                 folder, old ? "cpu.cfs_quota_us" : "cpu.max", "", SIZE_MAX);
@@ -55,7 +55,7 @@ Limits limits_of(const char *root) {
             const size_t period =
                 number_in(folder, old ? "cpu.cfs_period_us" : "cpu.max",
                           old ? "" : key, 1);
-            min.processors = smaller(min.processors, (quota - 1) / period + 1);
+            min.processors = min_size(min.processors, (quota - 1) / period + 1);
             end = strrchr(group, '/');
             if (end)
                 *end = '\0';
@@ -66,8 +66,8 @@ Limits limits_of(const char *root) {
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
         const size_t mapped =
             number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
-        min.memory = smaller(min.memory,
-                             limit.rlim_cur - smaller(limit.rlim_cur, mapped));
+        min.memory = min_size(min.memory, limit.rlim_cur -
+                                              min_size(limit.rlim_cur, mapped));
     }
 #endif
     return min;

@@ -22,7 +22,7 @@ enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
  * times as fast (docs/notebook.md). */
 void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
-    if (!multiply(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
+    if (!multiply_sizes(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
         return NULL;
     const size_t unit = bytes < 16 * PAGE   ? CACHE_LINE
                         : bytes < HUGE_PAGE ? PAGE
@@ -69,7 +69,7 @@ void memory_advise(const void *data, size_t bytes, bool soon) {
     /* the kernel reads only the beginning of a longer range ahead */
     const size_t step = soon ? 1 << 17 : end - first;
     for (uintptr_t at = first; at < end; at += step) /* may fail */
-        advise_pages((void *)at, smaller(end - at, step),
+        advise_pages((void *)at, min_size(end - at, step),
                      soon ? MADV_WILLNEED : MADV_DONTNEED);
 }
 

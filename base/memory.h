@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 /* *product = a * b. Returns false on overflow. */
-static inline bool multiply(size_t a, size_t b, size_t *product) {
+static inline bool multiply_sizes(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);
 }
 
-static inline size_t smaller(size_t a, size_t b) {
+static inline size_t min_size(size_t a, size_t b) {
     return a < b ? a : b;
 }
 

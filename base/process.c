@@ -166,7 +166,7 @@ void terminal_discard(void) {
 
 int usual_threads(void) {
     const int max = omp_get_max_threads();
-    int share = (int)smaller(max, limits_of("").processors);
+    int share = (int)min_size(max, limits_of("").processors);
     if (omp_get_num_procs() >= sysconf(_SC_NPROCESSORS_ONLN))
         share /= n_ranks_here;
     return getenv("OMP_NUM_THREADS") ? max : share > 1 ? share : 1;

@@ -57,7 +57,7 @@ const ModelFamily FAMILIES[] = {
     {"seed_oss", "seed_oss", 0, BIASES | ODD_HEADS, SEED | MLP_BIASES, 10000, 524288, .head_size = 128},
     {"hunyuan-dense", "hunyuan_v1_dense", HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | BIASES,
      ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
-    {"cohere2", "cohere2", LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL | NEIGHBOURS | STORED_WINDOW, PERIODIC_WINDOWS,
+    {"cohere2", "cohere2", LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL_SUBLAYERS | NEIGHBOURS | STORED_WINDOW, PERIODIC_WINDOWS,
      TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN | STRICT, 10000, 8192, 1e-5f, .window = 4096, .period = 4},
     {"arcee", "arcee", NO_GATE | NEIGHBOURS, ROPE_FACTORS | ODD_HEADS, ATTENTION_BIAS | MLP_BIASES,
      10000, 4096, 1e-5f, .activation = ACTIVATION_RELU2},
@@ -115,7 +115,7 @@ const Key KEYS[] = {
     {CONFIG(residual_scale), "residual_scale", "residual_multiplier", .needs = SCALES},
     {CONFIG(attention_scale), "attention.scale", "attention_multiplier", .needs = SCALES},
     {CONFIG(logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .required = true, .divides = true},
-    {CONFIG(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL, .required = true},
+    {CONFIG(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL_SUBLAYERS, .required = true},
     {CONFIG(attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .needs = SCORE_CAP},
     {CONFIG(logit_cap), "final_logit_softcapping", "final_logit_softcapping", .needs = LOGIT_CAP},
     {AT(finetuned), "rope.scaling.finetuned"},
@@ -170,7 +170,7 @@ static const struct {
 /* clang-format on */
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
-                               Value name) {
+                               StoredValue name) {
     for (const ModelFamily *f = FAMILIES; f->hf; f++) {
         const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
         if (known && string_is(name.string, known))
@@ -182,7 +182,7 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
         if (strstr(UNSUPPORTED[i].names, word))
             o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
                              key, word, UNSUPPORTED[i].has);
-    refuse(o, key, name, "one of the families in docs/models.md");
+    refuse_stored(o, key, name, "one of the families in docs/models.md");
     return NULL;
 }
 

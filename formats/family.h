@@ -106,7 +106,7 @@ extern const ModelFamily FAMILIES[];
 /* Finds a family by its name. Returns NULL and prints a message if it is
  * unknown. */
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
-                               Value name);
+                               StoredValue name);
 
 /* Whether models of the family have this part (all of them or none). A mixture
  * of experts also has routers; its layers without a router are dense. */

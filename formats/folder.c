@@ -25,12 +25,12 @@ typedef struct {
         *file; /* the text model's object (NULL: none), the file's */
 } Sources;
 
-static Value value_of(const Json *json) {
+static StoredValue value_of(const Json *json) {
     static const ValueKind kinds[] = {/* by JsonKind */
                                       VALUE_NULL,   VALUE_BOOL, VALUE_REAL,
                                       VALUE_STRING, VALUE_LIST, VALUE_LIST};
-    Value v = {.kind = json ? kinds[json->kind] : VALUE_MISSING,
-               .integer = json_true(json)};
+    StoredValue v = {.kind = json ? kinds[json->kind] : VALUE_MISSING,
+                     .integer = json_true(json)};
     v.string = (String){json_shown(json), strlen(json_shown(json))};
     if (json_integer(json, &v.integer))
         v.kind = VALUE_INTEGER;
@@ -48,7 +48,7 @@ static const Json *find(const Reader *r, const char *key) {
     return value ? value : json_get(options->file, key);
 }
 
-static Value get(const Reader *r, const char *key) {
+static StoredValue get(const Reader *r, const char *key) {
     return value_of(find(r, key));
 }
 
@@ -234,7 +234,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     if ((size_t)c->rope.dims > r->widest)
         return;
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
-    const Value v = value_of(json_get(rope, key));
+    const StoredValue v = value_of(json_get(rope, key));
     const String type = v.string;
     const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
@@ -313,8 +313,8 @@ static void read_rope(Reader *r) {
         rope = full;
     JSON_EACH(item, rope, JSON_OBJECT)
         if (item[1].kind == JSON_OBJECT)
-            refuse(&r->origin, item->text, value_of(item + 1),
-                   "a value for all layers");
+            refuse_stored(&r->origin, item->text, value_of(item + 1),
+                          "a value for all layers");
     static const char key[] = "original_max_position_embeddings";
     /* of two, that of the model counts, unless each type of layer has its
      * own */
@@ -387,7 +387,7 @@ static void read_switches(Reader *r) {
     if (r->options & QKV_BIASES)
         r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
-        const Value v = get(r, s->key);
+        const StoredValue v = get(r, s->key);
         if (s->needs && !(r->options & s->needs))
             continue;
         if (s->biases > 0)
@@ -401,9 +401,9 @@ static void read_switches(Reader *r) {
         refuse_key(r, "mlp_only_layers", "an empty list");
     const Json *quantization = get_object(r, "quantization_config");
     if (quantization)
-        refuse(&r->origin, "quantization_config",
-               value_of(json_get(quantization, "quant_method")),
-               "none: norma reads F32, F16 and BF16");
+        refuse_stored(&r->origin, "quantization_config",
+                      value_of(json_get(quantization, "quant_method")),
+                      "none: norma reads F32, F16 and BF16");
 }
 
 static int read_model(Reader *r) {

@@ -41,7 +41,7 @@ static const Header DEFAULTS = {
 
 /* ---- keys --------------------------------------------------------------- */
 
-static Value get(const Reader *r, const char *key) {
+static StoredValue get(const Reader *r, const char *key) {
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
     return gguf_get(r->source, name);
@@ -70,9 +70,9 @@ static void check_key(Reader *r, String key) {
         if (!strstr(NEUTRAL_KEYS[value], word))
             continue;
         word[n - 1] = '\0';
-        const Value v = get(r, word + 1);
+        const StoredValue v = get(r, word + 1);
         if (v.kind > VALUE_REAL || v.real != value)
-            refuse(&r->origin, word + 1, v, "%d", value);
+            refuse_stored(&r->origin, word + 1, v, "%d", value);
         return;
     }
     if (!r->origin.status)
@@ -87,7 +87,7 @@ static void read_rope(Reader *r) {
     Config *c = &h->config;
     const bool is_yarn = string_is(h->scaling, "yarn");
     const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    const Value extrapolates = get(r, "rope.scaling.yarn_ext_factor");
+    const StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         refuse_field(r, config.rope.dims,
                      "an even number up to the head size %d", c->head_size);
@@ -123,8 +123,8 @@ static void read_local_rope(Reader *r) {
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (f->has & LOCAL_ROPE && r->header.window > 0 && f->local_base > 0 &&
         amplitude != 1)
-        refuse(&r->origin, "rope.scaling.attn_factor",
-               (Value){.real = amplitude}, "1");
+        refuse_stored(&r->origin, "rope.scaling.attn_factor",
+                      (StoredValue){.real = amplitude}, "1");
 }
 
 /* ---- layers ------------------------------------------------------------- */

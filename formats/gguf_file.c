@@ -54,7 +54,7 @@ String gguf_next_string(const GgufValue *array, const uint8_t **at) {
         return (String){"", 0};
     copy_once(&n, *at, sizeof n);
     const String s = {(const char *)*at + sizeof n,
-                      smaller(n, left - sizeof n)};
+                      min_size(n, left - sizeof n)};
     *at += sizeof n + s.n;
     return s;
 }
@@ -114,11 +114,11 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
 }
 
 /* A bool is read as an integer. */
-Value gguf_element(const GgufValue *v, int i) {
+StoredValue gguf_element(const GgufValue *v, int i) {
     const size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
     if (v->type == GGUF_STRING)
-        return (Value){VALUE_STRING, .string = gguf_next_string(v, &at)};
+        return (StoredValue){VALUE_STRING, .string = gguf_next_string(v, &at)};
     union {
         uint64_t u64;
         int8_t i8;
@@ -130,24 +130,25 @@ Value gguf_element(const GgufValue *v, int i) {
     copy_once(&bits, at, bytes);
     const bool single = v->type == GGUF_F32;
     if (single || v->type == GGUF_F64)
-        return (Value){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
+        return (StoredValue){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
     const int64_t integer = v->type == GGUF_I8    ? bits.i8
                             : v->type == GGUF_I16 ? bits.i16
                             : v->type == GGUF_I32 ? bits.i32
                                                   : (int64_t)bits.u64;
-    return (Value){VALUE_INTEGER, .integer = integer, .real = (double)integer};
+    return (StoredValue){VALUE_INTEGER, .integer = integer,
+                         .real = (double)integer};
 }
 
-Value gguf_get(const Gguf *g, const char *key) {
+StoredValue gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v)
-        return (Value){VALUE_MISSING, .string = {"missing", 7}};
+        return (StoredValue){VALUE_MISSING, .string = {"missing", 7}};
     const size_t bytes = v->is_array && v->count && v->type != GGUF_STRING
                              ? v->bytes / v->count
                              : 0;
     if (v->is_array &&
         (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
-        return (Value){VALUE_LIST, .string = {"a list", 6}};
+        return (StoredValue){VALUE_LIST, .string = {"a list", 6}};
     return gguf_element(v, 0);
 }
 
@@ -202,7 +203,7 @@ static int read_tensor(Gguf *g, Stored *e) {
      * more than 4 bytes per weight */
     const size_t matrix =
         tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
-    if (!multiply(matrix, e->dims[0], &e->bytes))
+    if (!multiply_sizes(matrix, e->dims[0], &e->bytes))
         return bad_tensor(e, " has more bytes than any file");
     return 0;
 }
@@ -222,7 +223,7 @@ static int read_tensors(Gguf *g, File *file, uint64_t count) {
         if (read_tensor(g, &g->tensors[g->n_tensors]))
             return -1;
     file->header = g->at;
-    const Value given = gguf_get(g, "general.alignment");
+    const StoredValue given = gguf_get(g, "general.alignment");
     const int64_t alignment =
         given.kind == VALUE_MISSING ? GGUF_ALIGNMENT : given.integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
@@ -247,7 +248,7 @@ int gguf_open(Gguf *g, const char *path, File *file) {
     if (read_number(g, n_tensors) || read_number(g, n_values) ||
         read_values(g, n_values))
         return -1;
-    const Value type = gguf_get(g, "general.type");
+    const StoredValue type = gguf_get(g, "general.type");
     if (type.kind == VALUE_STRING
             ? !string_is(type.string, "model")
             : gguf_find_value(g, "clip.has_vision_encoder") != NULL)

@@ -55,8 +55,8 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 /* The value of a key: VALUE_MISSING if the file does not have it, VALUE_LIST if
  * it is an array, except that an array of equal numbers counts as this number
  * (some converters write a size for each layer). And element i of an array. */
-Value gguf_get(const Gguf *g, const char *key);
-Value gguf_element(const GgufValue *array, int i);
+StoredValue gguf_get(const Gguf *g, const char *key);
+StoredValue gguf_element(const GgufValue *array, int i);
 
 /* Reads the string at *at in an array of strings; moves *at to the next. The
  * string is inside the array, even if another process has changed its length

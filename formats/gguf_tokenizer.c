@@ -121,7 +121,7 @@ static int fill_advice(Loader *l) {
         [ADVICE_REPEAT_LAST] = "general.sampling.penalty_last_n"};
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
-        const Value v = gguf_get(l->g, keys[i]);
+        const StoredValue v = gguf_get(l->g, keys[i]);
         /* negative: off, or all tokens */
         l->t->advice[i] =
             (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL,
@@ -147,7 +147,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
                                  .replaces_mark = scores};
     t->pretokenizer = *p;
     if (normalizer.n && !string_is(normalizer, "nfc"))
-        refuse(&l->origin, key, gguf_get(l->g, key), "nfc");
+        refuse_stored(&l->origin, key, gguf_get(l->g, key), "nfc");
     if (l->origin.status || fill_pieces(l) ||
         (!scores && fill_merges(&t->pieces, l->g)))
         return -1;

@@ -490,7 +490,8 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
-    if (norm->kind != NORM_LAYER || (w->family->has & PARALLEL && !norm->beta))
+    if (norm->kind != NORM_LAYER ||
+        (w->family->has & PARALLEL_SUBLAYERS && !norm->beta))
         return;
     for (int i = 0; i < dim; i++)
         w->row[i] = norm->beta ? norm->beta[i] : 0;

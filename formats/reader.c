@@ -22,7 +22,7 @@
 
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
-    const Value v = r->get(r, name);
+    const StoredValue v = r->get(r, name);
     const bool no_cap =
         v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
     int *size = field;
@@ -233,8 +233,8 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
             gamma[i] += 1;
     norm->gamma = gamma;
     if (may_be_layer && !bare)
-        norm->beta = reader_vector(r, name, ".bias",
-                                   layer && !reader_has(r, PARALLEL), n);
+        norm->beta = reader_vector(
+            r, name, ".bias", layer && !reader_has(r, PARALLEL_SUBLAYERS), n);
     norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps =
         norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;

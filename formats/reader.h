@@ -17,9 +17,9 @@ struct Reader {
     Model *model;
     const ModelFamily *family;
     int options; /* the family's; 0: a GGUF file */
-    Value (*get)(const Reader *r,
-                 const char *key); /* the value of one of KEYS */
-    const void *source;            /* of get() */
+    StoredValue (*get)(const Reader *r,
+                       const char *key); /* the value of one of KEYS */
+    const void *source;                  /* of get() */
     const void *inner; /* an object whose keys come before those of `source` */
     Stored *tensors;   /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
@@ -39,7 +39,7 @@ static inline bool reader_has(const Reader *r, int trait) {
 
 /* Refuses the value of a key, for the given reason. */
 #define refuse_key(r, key, ...)                                                \
-    refuse(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
+    refuse_stored(&(r)->origin, key, (r)->get(r, key), __VA_ARGS__)
 
 /* The same for the key of a field of the header. */
 #define refuse_field(r, field, ...)                                            \

@@ -40,10 +40,10 @@ static int read_tensor(Stored *t, const Json *tensor) {
                           ": shape is %s, expected a list of at most %d sizes",
                           json_shown(shape), MAX_DIMS);
     size_t bytes = TYPES[t->type].bytes;
-    int *dim = t->dims + USED_DIMS - smaller(shape->length, USED_DIMS);
+    int *dim = t->dims + USED_DIMS - min_size(shape->length, USED_DIMS);
     JSON_EACH(size, shape, JSON_ARRAY) {
         if (!json_integer(size, &n) || n < 0 || n > INT_MAX ||
-            !multiply(bytes, n, &bytes))
+            !multiply_sizes(bytes, n, &bytes))
             return bad_tensor(
                 t, ": shape has %s in it, expected the sizes of a tensor",
                 json_shown(size));
@@ -71,7 +71,7 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
     const size_t first = s->n_tensors;
     size_t data = 0; /* bytes of the tensors, which fill the data */
-    memcpy(&size, file->data, smaller(file->size, sizeof size));
+    memcpy(&size, file->data, min_size(file->size, sizeof size));
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail(
             "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",

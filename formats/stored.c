@@ -44,7 +44,7 @@ void *find_by_name(const char *name, const void *items, size_t n, size_t size) {
              : NULL;
 }
 
-void refuse_value(Origin *o, const char *key, Value v) {
+void refuse_value(Origin *o, const char *key, StoredValue v) {
     char number[32];
     if (v.kind == VALUE_INTEGER)
         snprintf(number, sizeof number, "%" PRId64, v.integer);
@@ -59,42 +59,43 @@ void refuse_value(Origin *o, const char *key, Value v) {
     o->status = -1;
 }
 
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min,
+int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
                       int64_t max, int64_t missing) {
     if (v.kind <= VALUE_NULL && missing != REQUIRED)
         return missing;
     if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max)
         return v.integer;
-    refuse(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min, max);
+    refuse_stored(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min,
+                  max);
     return min;
 }
 
-double value_real(Origin *o, const char *key, Value v, double missing) {
+double value_real(Origin *o, const char *key, StoredValue v, double missing) {
     if (v.kind <= VALUE_NULL && !isnan(missing))
         return missing;
     if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 &&
         isfinite(v.real))
         return v.real;
-    refuse(o, key, v, "a positive number");
+    refuse_stored(o, key, v, "a positive number");
     return 1;
 }
 
-float value_float(Origin *o, const char *key, Value v, double missing) {
+float value_float(Origin *o, const char *key, StoredValue v, double missing) {
     const double real = value_real(o, key, v, missing);
     if (!isnormal((float)real) && v.kind > VALUE_NULL)
-        refuse(o, key, v, "a positive number in float32");
+        refuse_stored(o, key, v, "a positive number in float32");
     return (float)real;
 }
 
-bool value_bool(Origin *o, const char *key, Value v, bool missing) {
+bool value_bool(Origin *o, const char *key, StoredValue v, bool missing) {
     if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL)
-        refuse(o, key, v, "true or false");
+        refuse_stored(o, key, v, "true or false");
     return v.kind == VALUE_BOOL ? v.integer : missing;
 }
 
-String value_string(Origin *o, const char *key, Value v) {
+String value_string(Origin *o, const char *key, StoredValue v) {
     if (v.kind > VALUE_NULL && v.kind != VALUE_STRING)
-        refuse(o, key, v, "a string");
+        refuse_stored(o, key, v, "a string");
     return v.kind == VALUE_STRING ? v.string : (String){"", 0};
 }
 

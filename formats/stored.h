@@ -43,35 +43,36 @@ typedef struct {
     double real;     /* of an integer or a real number */
     /* of a string; for other values, their text for messages, or NULL */
     String string;
-} Value;
+} StoredValue;
 
 /* The source of values, for messages. */
 typedef struct {
     const char *path;
     char prefix[32]; /* of keys in messages */
     int status; /* -1 after the first message; later ones are not printed */
-    char expected[512]; /* refuse()'s text after "expected" */
+    char expected[512]; /* refuse_stored()'s text after "expected" */
 } Origin;
 
 /* Prints "path: key is value, expected ..." and sets the status. */
-#define refuse(origin, key, v, ...)                                            \
+#define refuse_stored(origin, key, v, ...)                                     \
     (snprintf((origin)->expected, sizeof(origin)->expected, __VA_ARGS__),      \
      refuse_value(origin, key, v))
-void refuse_value(Origin *o, const char *key, Value v);
+void refuse_value(Origin *o, const char *key, StoredValue v);
 
 #define REQUIRED                                                               \
     INT64_MIN /* `missing` of a required value; NAN for real numbers */
 
 /* Checks a value. Returns it, or `missing` if it is missing or null; after a
  * refusal, a value within the limits. */
-int64_t value_integer(Origin *o, const char *key, Value v, int64_t min,
+int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
                       int64_t max, int64_t missing);
-double value_real(Origin *o, const char *key, Value v,
+double value_real(Origin *o, const char *key, StoredValue v,
                   double missing); /* finite and positive */
 /* positive and normal in float32 */
-float value_float(Origin *o, const char *key, Value v, double missing);
-bool value_bool(Origin *o, const char *key, Value v, bool missing);
-String value_string(Origin *o, const char *key, Value v); /* empty if missing */
+float value_float(Origin *o, const char *key, StoredValue v, double missing);
+bool value_bool(Origin *o, const char *key, StoredValue v, bool missing);
+String value_string(Origin *o, const char *key,
+                    StoredValue v); /* empty if missing */
 
 /* A tensor in a file. */
 typedef struct {

@@ -58,5 +58,5 @@ enum {
     SHARED_EXPERT = 1 << 30,
     /* attention and MLP have one norm, without beta; logits are multiplied by
      * their scale */
-    PARALLEL = 1 << 28,
+    PARALLEL_SUBLAYERS = 1 << 28,
 };

@@ -83,18 +83,18 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
         sum += loop(numbers, share); /* warm-up */
 #pragma omp barrier
 #pragma omp master
-        start = now();
+        start = clock_seconds();
         for (size_t pass = 0; pass < passes; pass++)
             sum += loop(numbers, share);
 #pragma omp barrier
 #pragma omp master
-        end = now();
+        end = clock_seconds();
     }
     return sum > 0 ? (double)(passes * share) * threads / (end - start) : 0;
 }
 
 double read_rate(size_t bytes, int threads) {
-    const size_t used = smaller(bytes, MAX_READ) / sizeof(float),
+    const size_t used = min_size(bytes, MAX_READ) / sizeof(float),
                  share = (used / (size_t)threads / UNIT + 1) * UNIT,
                  n = share * threads;
     float *floats = allocate(n, sizeof *floats);

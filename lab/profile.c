@@ -62,7 +62,7 @@ static void mark(Probe *probe, int layer, Site site) {
     if (site == SITE_WAIT && omp_get_num_threads() == 1)
         return;
     const uint64_t all = nanoseconds() - track->last,
-                   ticks = all - smaller(all, p->reading);
+                   ticks = all - min_size(all, p->reading);
     if (thread == 0 ||
         site != SITE_START) { /* other threads were idle before the start */
         const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
@@ -192,7 +192,7 @@ uint64_t ticks_of_reading(void) {
         const uint64_t start = nanoseconds();
         for (int n = 1; n < 100; n++)
             nanoseconds();
-        min = smaller(min, nanoseconds() - start);
+        min = min_size(min, nanoseconds() - start);
     }
     return min / 100;
 }

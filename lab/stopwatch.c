@@ -19,7 +19,7 @@ int measure(Round *round, void *context, int n_values, double seconds,
     bool narrow;
     if (round(context, values)) /* the warm-up */
         return -1;
-    const double start = now();
+    const double start = clock_seconds();
     do {
         if (round(context, values))
             return -1;
@@ -35,7 +35,7 @@ int measure(Round *round, void *context, int n_values, double seconds,
             narrow = narrow && estimates[v].high - estimates[v].low <=
                                    0.02 * fabs(estimates[v].value);
         }
-        elapsed = now() - start;
+        elapsed = clock_seconds() - start;
         if (on_terminal(stderr))
             fprintf(stderr, "\r%d rounds, %.0f of %.0f s ", n, elapsed,
                     seconds);
@@ -55,11 +55,11 @@ int time_text(const Workload *t, double *seconds) {
         tokens[i] = (int)((i * 7919LL + 3) % s->model->config.vocab_size);
     for (int pos = 0, n = t->prompt; pos < all && !status && !interrupted;
          pos += n, n = 1) {
-        const double start = now();
+        const double start = clock_seconds();
         if (!model_forward_text(s, tokens + pos, n, pos, 1))
             status = -1;
         tune(t->tuning, n);
-        seconds[pos ? DECODE : PREFILL] += now() - start;
+        seconds[pos ? DECODE : PREFILL] += clock_seconds() - start;
     }
     free(tokens);
     return status;

@@ -130,7 +130,7 @@ static int answer(Chat *c) {
     Conversation *talk = &c->talk;
     const JinjaText user = talk->messages[talk->n - 1];
     const int context = run->session.context;
-    const double start = now();
+    const double start = clock_seconds();
     int status = prepare(c, 0);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
@@ -163,7 +163,7 @@ static int answer(Chat *c) {
         stream_write(&run->out, "\n", 1);
     if (o->verbose)
         fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
-                t->ids.n, t->ids.n - t->n_prompt, now() - start);
+                t->ids.n, t->ids.n - t->n_prompt, clock_seconds() - start);
     if (on_terminal(stdin))
         interrupted = 0;
     return stream_close(&run->out) || status < 0 || add_answer(c) ? -1 : 0;

@@ -213,7 +213,8 @@ static void show_statistics(const Generation *g) {
     const Run *run = g->run;
     const Sampling *sampling = &run->options->sampling;
     const long long decoded = g->n_ran - g->n_read;
-    const double end = now(), prefilled = g->prefilled > 0 ? g->prefilled : end;
+    const double end = clock_seconds(),
+                 prefilled = g->prefilled > 0 ? g->prefilled : end;
     if (sampling->temperature > 0)
         fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
@@ -248,18 +249,18 @@ static int generate(Generation *g, const ChatTemplate *template) {
     if (!g->samples)
         return -1;
     g->running[g->parallel] = &g->root;
-    g->start = now();
+    g->start = clock_seconds();
     while (more > 0) {
         if (write_samples(g) || begin_samples(g) || write_samples(g))
             return -1;
         if (g->many && on_terminal(stderr) && !on_terminal(stdout) &&
-            now() - g->shown >= 0.1) {
+            clock_seconds() - g->shown >= 0.1) {
             fprintf(stderr, "texts: %d \r", g->n_written);
-            g->shown = now();
+            g->shown = clock_seconds();
         }
         more = texts_pass(g->run, g->running, g->parallel + 1);
         if (g->prefilled == 0 && sample_at(g, g->n_written)->text.n_rows)
-            g->prefilled = now();
+            g->prefilled = clock_seconds();
         for (int i = 0; i < g->parallel; i++) {
             Text *t = g->running[i];
             if (!t || !t->ended)

@@ -172,12 +172,12 @@ int mode_perplexity(Run *run) {
         text.ids++, text.n--;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
-    const double start = now();
+    const double start = clock_seconds();
     int status = !text.n  ? fail("the text is empty, or one token without BOS: "
                                   "nothing to score")
                  : inputs ? score(run, &text, inputs, nll, "scored")
                           : -1;
-    const double seconds = now() - start;
+    const double seconds = clock_seconds() - start;
     if (!status && text.n)
         status = report(run, nll, text.n);
     if (!status && o->norm_sweep && !interrupted)

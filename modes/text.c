@@ -119,15 +119,15 @@ static void find_stop(const Options *o, Text *t) {
     for (size_t at = t->n_clear; at < b->n; at++)
         for (int i = 0; i < o->n_stops; i++) {
             const size_t size = strlen(o->stops[i]), left = b->n - at;
-            if (memcmp(b->bytes + at, o->stops[i], smaller(size, left)))
+            if (memcmp(b->bytes + at, o->stops[i], min_size(size, left)))
                 continue;
-            clear = smaller(clear, at);
+            clear = min_size(clear, at);
             if (size > left)
                 continue;
             b->n = at;
             t->ended = STOP;
         }
-    t->n_clear = smaller(clear, b->n);
+    t->n_clear = min_size(clear, b->n);
 }
 
 /* Decodes the ids from n_decoded on. After the prompt, a stop string ends the

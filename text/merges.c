@@ -75,18 +75,18 @@ int merges_add_pair(Pieces *p, const char *path, const char *left,
     if (rule.result < 0)
         return fail(
             "%s: merge %d is of '%.*s' and '%.*s', expected pieces whose concatenation is a piece",
-            path, p->n_rules, (int)smaller(n_left, 32), left,
-            (int)smaller(n_right, 32), right);
+            path, p->n_rules, (int)min_size(n_left, 32), left,
+            (int)min_size(n_right, 32), right);
     p->rules[p->n_rules++] = rule;
     return 0;
 }
 
 int merges_add(Pieces *p, const char *path, const char *pair, size_t n) {
     /* a name contains no space, unless it is a single space */
-    size_t n_left = smaller(n, 1);
+    size_t n_left = min_size(n, 1);
     while (n_left < n && pair[n_left] != ' ')
         n_left++;
-    const size_t right = smaller(n_left + 1, n);
+    const size_t right = min_size(n_left + 1, n);
     return merges_add_pair(p, path, pair, n_left, pair + right, n - right);
 }
 

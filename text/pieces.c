@@ -41,7 +41,7 @@ int pieces_find(const Pieces *p, const char *s, size_t n) {
 static int compare_texts(const void *a, const void *b) {
     const Piece *const *first = a, *const *second = b;
     const Piece *x = *first, *y = *second;
-    int order = memcmp(x->text, y->text, smaller(x->length, y->length));
+    int order = memcmp(x->text, y->text, min_size(x->length, y->length));
     if (!order)
         order = x->length - y->length;
     return order ? order : (int)(x - y);

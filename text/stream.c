@@ -13,7 +13,8 @@
 #include <string.h>
 
 void stream_open(Stream *s, FILE *out) {
-    *s = (Stream){.out = out, .terminal = on_terminal(out), .flushed = now()};
+    *s = (Stream){
+        .out = out, .terminal = on_terminal(out), .flushed = clock_seconds()};
 }
 
 /* Writes the held bytes: a character or invalid UTF-8. */
@@ -39,7 +40,7 @@ void stream_write(Stream *s, const char *bytes, int n) {
         if (s->n_held >= utf8_length(s->held[0]))
             write_held(s);
     }
-    const double t = now();
+    const double t = clock_seconds();
     if (s->error || t - s->flushed < interval)
         return;
     if (fflush(s->out))

@@ -12,7 +12,7 @@ typedef struct {
     bool terminal;
     char held[4]; /* [n_held]: bytes of an incomplete character */
     int n_held;
-    double flushed; /* time of the last flush, in seconds of now() */
+    double flushed; /* time of the last flush, in seconds of clock_seconds() */
     int error;      /* errno of the failed write; 0: none */
 } Stream;
 

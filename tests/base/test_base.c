@@ -99,13 +99,15 @@ static void a_long_message_is_cut(void) {
 
 static void overflow_of_products_is_detected(void) {
     size_t product = 1;
-    CHECK(multiply(SIZE_MAX / 3, 3, &product) && product == SIZE_MAX / 3 * 3,
+    CHECK(multiply_sizes(SIZE_MAX / 3, 3, &product) &&
+              product == SIZE_MAX / 3 * 3,
           "%zu", product);
-    CHECK(multiply(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu",
+    CHECK(multiply_sizes(SIZE_MAX, 1, &product) && product == SIZE_MAX, "%zu",
           product);
-    CHECK(multiply(0, SIZE_MAX, &product) && product == 0, "%zu", product);
-    CHECK(!multiply(SIZE_MAX / 2 + 1, 2, &product) &&
-              !multiply(SIZE_MAX, SIZE_MAX, &product),
+    CHECK(multiply_sizes(0, SIZE_MAX, &product) && product == 0, "%zu",
+          product);
+    CHECK(!multiply_sizes(SIZE_MAX / 2 + 1, 2, &product) &&
+              !multiply_sizes(SIZE_MAX, SIZE_MAX, &product),
           "an overflow");
 }
 

@@ -120,12 +120,12 @@ static void close_session(void) {
 static void run_session(double *seconds, float *logits) {
     const size_t row = (size_t)model.config.vocab_size;
     for (int i = 0; i <= DECODED; i++) {
-        const double start = now();
+        const double start = clock_seconds();
         const float *l =
             i ? model_forward_text(&session, &tokens[TOKENS + i - 1], 1,
                                    TOKENS + i - 1, 1)
               : model_forward_text(&session, tokens, TOKENS, 0, 1);
-        seconds[i ? DECODE : PREFILL] += now() - start;
+        seconds[i ? DECODE : PREFILL] += clock_seconds() - start;
         if (logits)
             memcpy(logits + (size_t)i * row, l, row * sizeof *l);
     }

@@ -70,7 +70,7 @@ static const char *program_name(const Suite *s, const char *program) {
 /* Starts a suite in a child process. */
 static void start(Suite *s, const char *program) {
     const char *path = program_name(s, program);
-    s->start = now();
+    s->start = clock_seconds();
     if ((s->process = fork()))
         return;
     const int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -131,7 +131,7 @@ static void report(const Suite *s, int state) {
     n_skipped += counts[2];
     printf("%-6s  %-12s %4d tests %6.1f s\n",
            ended && !counts[1] ? "ok" : "FAILED", s->name,
-           counts[0] + counts[1], now() - s->start);
+           counts[0] + counts[1], clock_seconds() - s->start);
     fflush(stdout);
 }
 

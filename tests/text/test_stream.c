@@ -298,7 +298,9 @@ static void check_early_error(bool flush) {
     FILE *out = fopen("/dev/full", "wb");
     Stream s;
     stream_open(&s, out);
-    s.flushed = flush ? 0 : now() + 1e6; /* long ago, or not for a long time */
+    s.flushed =
+        flush ? 0
+              : clock_seconds() + 1e6; /* long ago, or not for a long time */
     for (int i = 0; i < (flush ? 1 : 20000); i++)
         stream_write(&s, "lost", 4);
     CHECK(s.error != 0, "no error yet");
