@@ -372,6 +372,39 @@ static void no_function_makes_a_special_token(void) {
     close_chat(&o, &chat);
 }
 
+/* User-defined pieces that begin with a visible character match text of the
+ * template, not of a message. */
+static void user_defined_marks_match_in_templates(void) {
+    static const char *const marks[] = {"#", "# ", "#a"};
+    static const char *const templates[] = {"{{ messages[0].content }}",
+                                            "# #a #{{ messages[0].content }}"};
+    for (int i = 0; i < 3; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_chat(&o, NULL, CONTROL), "does not open");
+        Piece *p = &o.t.pieces.list[300];
+        p->text = marks[i];
+        p->length = (int)strlen(marks[i]);
+        p->kind = PIECE_USER;
+        p->raw = true;
+        CHECK(open_template(&o, &chat, "chatml"), "does not open");
+        for (int k = 0; k < 2; k++) {
+            int n = 0;
+            chat.text = templates[k];
+            CHECK(!chat_tokens(&chat, &o.t, NULL, &(Exchange){"x# #a #", NULL},
+                               1, &tokens),
+                  "does not render");
+            for (int t = 0; t < tokens.n; t++)
+                n += tokens.ids[t] == 300;
+            CHECK(k ? n > 0 : !n, "'%s' in '%s': %d times", marks[i],
+                  templates[k], n);
+            free(tokens.ids);
+        }
+        close_chat(&o, &chat);
+    }
+}
+
 /* User-defined runs of spaces in a message match, as they do in other texts. */
 static void user_defined_spaces_match_in_messages(void) {
     Opened o;
@@ -635,6 +668,7 @@ void suite_template(void) {
     TEST(a_template_can_be_a_file);
     TEST(messages_contain_no_markers);
     TEST(no_function_makes_a_special_token);
+    TEST(user_defined_marks_match_in_templates);
     TEST(user_defined_spaces_match_in_messages);
     TEST(a_typed_bos_replaces_no_bos);
     TEST(an_empty_prompt_is_refused);
