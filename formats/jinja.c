@@ -597,6 +597,7 @@ static Value choose(void) {
     Value with = empty, list = empty;
     add(&with, undefined, arg(2));
     for (size_t i = 0; i < from.n; i++) {
+        work(0);
         const Value v = from.items[i].key, member = get_member(v, name);
         const bool passes = is_true(
             has_test ? call_function(test, member, with, true) : member);

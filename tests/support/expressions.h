@@ -85,6 +85,8 @@ static const Expression EXPRESSIONS[] = {
     {"{{ 'a\\n\\t\\'' \"b\" }}", 0},
     {"{% for x in range(9, 0, -3) %}{{ x }}{{ s }}{% endfor %}", 0},
     {"{% for x in l|selectattr('k', 'undefined') %}{{ x }}{% endfor %}", 'i'},
+    {"{{ l|selectattr('k')|list|length }}{{ s }}", 'i'},
+    {"{{ l|rejectattr('k', 'undefined')|list|length }}{{ s }}", 'i'},
     {"{% for x in l|rejectattr('k') %}{{ x }}{% endfor %}", 'i'},
     {"{% for x in l if x %}{{ x }}{{ loop.index }}{% endfor %}", 'i'},
     {"{% for x in [s, a] %}{{ loop.previtem }}{{ loop.nextitem }}{% endfor %}",
