@@ -9,7 +9,7 @@ enum {
     JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
     /* max steps: bytes, characters, items, names and symbols that are compared
      * or read, and blocks of 64 bytes that are copied */
-    JINJA_STEPS = 150000000,
+    JINJA_STEPS = 100000000,
     /* max nesting of statements, calls, parentheses and lists */
     JINJA_DEPTH = 64,
     JINJA_OUTPUT =
