@@ -152,7 +152,7 @@ static int time_kernels(void *context, double *values) {
     return 0;
 }
 
-/* Measures and prints one case. Returns -1 on failure. */
+/* Measures and prints one case. Returns 1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     /* of a measurement, so that starting the threads does not count */
     const double min_ns = 1e6;
@@ -160,7 +160,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     const size_t n = (size_t)tokens * dim; /* floats of each array */
     float *x = allocate(5 * n, sizeof *x);
     if (!x)
-        return -1;
+        return 1;
     const float *gamma = x + 3 * n, *beta = gamma + n;
     Case c = {.dim = dim,
               .tokens = tokens,
@@ -188,7 +188,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
         end_row(o, KERNEL_COLUMNS, estimates, N_KERNELS);
     }
     free(x);
-    return rounds < 0 ? -1 : 0;
+    return rounds < 0;
 }
 
 /* Measures the dims of the model's norms (for q_norm and k_norm a head counts

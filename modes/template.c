@@ -136,8 +136,9 @@ static int read_message(Conversation *c, const char *where,
         free(c->loaded);
         buffer_append(&text, "", 0);
         c->system = c->loaded = text.bytes;
-    } else
-        free(text.bytes);
+        return -text.failed;
+    }
+    free(text.bytes);
     return status;
 }
 

@@ -279,6 +279,7 @@ static void an_empty_prompt_needs_a_first_token(void) {
         gguf_add_tokenizer(&file, 300, NULL, 0);
         gguf_set_int(&file, "tokenizer.ggml.bos_token_id", first ? -1 : 0);
         gguf_set_int(&file, "tokenizer.ggml.eos_token_id", -1);
+        gguf_set(&file, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "", 1);
         gguf_write(&file, inside("first.gguf"));
         gguf_free(&file);
         run("first.gguf -n 5 -t 0 -i ''");

@@ -37,6 +37,7 @@ static const struct {
     {"spm.gguf --prompts one.jsonl -n 12 -t 0 --parallel 1", NULL, false},
     {"spm.gguf -i 'aa ba' -n 10 -s 1 --samples 2 --plain", NULL, false},
     {"-m chat spm.gguf -t 0 -n 40", "aa\nba\n", false},
+    {"-m chat spm.gguf -s 1 -t 0 -n 6 --prompts talk.jsonl", NULL, false},
     {"-m chat bpe -t 0 -n 38 -i a --system b", "c\n", false},
     {"-m perplexity spm.gguf -i 'aa ba ca' --norm-sweep", NULL, false},
     {"-m tokenize words -i 'a text'", NULL, false},
@@ -157,6 +158,11 @@ static void any_allocation_may_fail(void) {
     mkdir(inside("out"), 0700);
     CHECK(samples_write(folder) == 0, "no samples");
     write_file("one.jsonl", "{\"prompt\": \"aa ba\", \"seed\": 3, \"n\": 2}\n");
+    write_file(
+        "talk.jsonl",
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"\"}, "
+        "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+        "\"aa\"}, \"ca\"]}, {\"role\": \"assistant\", \"content\": \"ba\"}]}\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         const int n = count_allocations(c);
         CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status,
