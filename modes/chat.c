@@ -57,10 +57,13 @@ static int render(Chat *c, int n_answer, Tokens *all) {
                strcmp(talk->messages[talk->first].role, "user"));
         free(all->ids);
     }
-    if (talk->first > first)
+    if (talk->first > first) {
+        if (n_answer)
+            fputc('\n', stderr); /* the answer goes on */
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
             context, (talk->first - first + 1) / 2);
+    }
     return all->n >= context;
 }
 
@@ -119,7 +122,7 @@ static int add_answer(Chat *c) {
         memset(m->marks + at, p->kind == PIECE_SPECIAL || p->kind == PIECE_USER,
                n);
     }
-    return m ? 0 : -1;
+    return -!m;
 }
 
 /* Answers the last turn. Returns -1 on failure. */
@@ -137,9 +140,10 @@ static int answer(Chat *c) {
              context);
         c->failed = !on_terminal(stdin);
         conversation_cut(talk, talk->n - 1);
+        return 0;
     }
     if (status)
-        return status < 0 ? -1 : 0;
+        return -1;
     t->bytes.n = t->n_clear = t->n_shown = 0;
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
@@ -154,9 +158,11 @@ static int answer(Chat *c) {
     } while (!status && t->ended == LENGTH && t->max == context &&
              t->ids.n - t->n_prompt != o->steps &&
              !(status = prepare(c, t->ids.n - t->n_prompt)));
-    if (status > 0)
+    if (status > 0) {
+        fputc('\n', stderr);
         note("the context of %d positions is full, and ends the answer",
              context);
+    }
     if (o->json && status >= 0)
         status = text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
     else
@@ -218,9 +224,7 @@ static void save(const Chat *c, const char *path, bool replaces) {
                             : NULL;
     hold_messages(false);
     conversation_close(&old);
-    if (error)
-        fail("%s: %s", path, error);
-    if (error || output_open(&file, path))
+    if (error ? fail("%s: %s", path, error) : output_open(&file, path))
         return;
     fputc('[', file.stream);
     if (talk->system)
@@ -250,6 +254,7 @@ static int command(Chat *c, const char *line) {
         return 1;
     if (!strcmp(line, "/clear")) {
         conversation_cut(talk, 0);
+        note("a new conversation");
     } else if (!strncmp(line, "/load ", 6)) {
         if (load(c, talk, line + 6))
             note("%s: loaded; messages: %d", line + 6, talk->n);
@@ -302,11 +307,10 @@ static int chat(Chat *c) {
     int status = 0;
     if (typed)
         fputs(help, stderr);
-    while (!status && !interrupted) {
-        char *message;
-        size_t size;
-        if ((status = input_read(&in, &message, &size)))
-            break;
+    char *message;
+    size_t size;
+    while (!status && !interrupted &&
+           !(status = input_read(&in, &message, &size))) {
         if (strlen(message) < size)
             note("ignored: a message with a zero byte");
         else if (typed && *message == '/' && message[1] != '/')

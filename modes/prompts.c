@@ -85,11 +85,9 @@ static int read_text(Prompts *p, const char *where) {
     to->size = end ? (size_t)(end - line) : p->size - p->at;
     p->at += to->size + (end != NULL);
     /* the output ends with its own newline */
-    if (o->prompt_file && to->size && line[to->size - 1] == '\n')
-        to->size--;
-    if ((o->prompts || o->prompt_file) && to->size &&
-        line[to->size - 1] == '\r')
-        to->size--;
+    to->size -= o->prompt_file && to->size && line[to->size - 1] == '\n';
+    to->size -= (o->prompts || o->prompt_file) && to->size &&
+                line[to->size - 1] == '\r';
     conversation_close(&p->talk);
     p->talk.system = o->system;
     if (p->json) {
@@ -127,11 +125,12 @@ static int check_tokens(Prompts *p, const char *where) {
     const Run *run = p->run;
     Tokens *ids = &p->prompt.ids;
     const int first = run_first_token(run), context = run->session.context;
-    if (!ids->n && first < 0)
-        return fail(
-            "%s: the prompt is empty, and the model has no BOS; pass a text with -i",
-            where);
-    if (!ids->n && tokens_add(ids, first))
+    if (!ids->n &&
+        (first < 0
+             ? fail(
+                   "%s: the prompt is empty, and the model has no BOS; pass a text with -i",
+                   where)
+             : tokens_add(ids, first)))
         return -1;
     if (ids->n > context)
         return fail("%s: %d positions do not fit in a context of %d", where,

@@ -262,7 +262,9 @@ static void a_cleared_conversation_begins_anew(void) {
     CHECK(talk(typed + 5, "-t 0 -c 90") == 0, "status %d, %s", status, err);
     snprintf(answer, sizeof answer, "%s", message("cl.json", 1, "assistant"));
     CHECK(talk(typed, "-t 0 -c 90") == 0, "status %d, %s", status, err);
-    CHECK(strstr(err, "; dropped the oldest turns: 2\n"), "%s", err);
+    CHECK(strstr(err, "; dropped the oldest turns: 2\n") &&
+              strstr(err, "note: a new conversation\n"),
+          "%s", err);
     CHECK(*answer && !strcmp(message("cl.json", 1, "assistant"), answer),
           "'%s', expected '%s': %s", message("cl.json", 1, "assistant"), answer,
           err);
@@ -525,6 +527,16 @@ static void a_full_context_drops_the_oldest_turns(void) {
           "%d answers, %d notes: %s%s", answers, notes, out, err);
 }
 
+/* A note in the middle of an answer begins a line. */
+static void a_note_begins_a_line(void) {
+    static const char *const typed[] = {"hello there\n", "and now\n", "/bye\n",
+                                        NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "-n 30 -c 90") == 0, "status %d, %s", status, err);
+    CHECK(strstr(err, "Assistant: \nnote: the context of 90 positions is full; dropped"),
+          "%s", err);
+}
+
 /* -n limits an answer also where it ends exactly with the context. */
 static void n_limits_an_answer_at_the_end_of_the_context(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -592,6 +604,7 @@ void suite_chat(void) {
     if (test_fast())
         return;
     TEST(a_cleared_conversation_begins_anew);
+    TEST(a_note_begins_a_line);
     TEST(two_slashes_begin_a_message);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);
