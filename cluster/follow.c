@@ -30,7 +30,7 @@ static void mirror(SessionChange change, int a, int b, const Step *steps) {
 }
 
 Mirror *follow_mirror(void) {
-    return n_ranks > 1 && own_rank == 0 ? mirror : NULL;
+    return n_ranks > 1 && !own_rank ? mirror : NULL;
 }
 
 void follow_end(int status) {

@@ -100,7 +100,7 @@ static void read_experts(Reader *r) {
     h->n_experts =
         value_integer(&r->origin, count, get(r, count), !(r->options & EXPERTS),
                       MAX_EXPERTS, mixtral ? 8 : REQUIRED);
-    if (h->n_experts == 0)
+    if (!h->n_experts)
         return;
     h->n_experts_used =
         get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
@@ -161,7 +161,7 @@ static double get_real(Reader *r, const char *key, double missing) {
 
 /* The same; 0 means that the key is missing, as for transformers. */
 static double real_or(Reader *r, const char *key, double missing) {
-    return get(r, key).real == 0 ? missing : get_real(r, key, missing);
+    return get(r, key).real ? get_real(r, key, missing) : missing;
 }
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
@@ -269,7 +269,7 @@ static int rotating_dims(Reader *r) {
         get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
     const int dims =
         partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
-    if (rotating == 0 && partial < 1)
+    if (!rotating && partial < 1)
         refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
         refuse_key(r, "partial_rotary_factor",
@@ -493,5 +493,5 @@ int folder_read_model(Model *m, const char *folder) {
         note("%s: only its text model is used", folder);
     json_close(&json);
     safetensors_close(&weights);
-    return failed ? -1 : 0;
+    return -failed;
 }

@@ -117,9 +117,9 @@ static void read_local_rope(Reader *r) {
     Config *c = &r->header.config;
     const double amplitude =
         c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
-    if (c->local_base == 0)
+    if (!c->local_base)
         c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
-    if (f->local_base == 0 && c->local_base != c->rope.base)
+    if (!f->local_base && c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (f->has & LOCAL_ROPE && r->header.window > 0 && f->local_base > 0 &&
         amplitude != 1)
@@ -195,7 +195,7 @@ static int read_model(Reader *r) {
         return -1;
     read_rope(r);
     read_local_rope(r);
-    if (h->query_scale != 0)
+    if (h->query_scale)
         reader_end_context(r, h->yarn_context, BY_QUERIES);
     /* the file does not say which layers have the window; within the window,
      * all layers are the same */
@@ -203,7 +203,7 @@ static int read_model(Reader *r) {
         h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);
-    if (h->config.rope.yarn.factor == 0) {
+    if (!h->config.rope.yarn.factor) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
         m->rope_factors = read_factors(
@@ -244,7 +244,7 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         return o.status;
     const size_t n = strlen(path);
     snprintf(name, sizeof name, "-of-%05d.gguf", count);
-    if (n < ENDING || strcmp(path + n - 14, name) != 0)
+    if (n < ENDING || strcmp(path + n - 14, name))
         return fail(
             "%s: is a part of a split model, or several joined; its parts must be named NAME-00001%s and so on",
             path, name);
@@ -294,5 +294,5 @@ int gguf_read_model(Model *m, const char *path) {
                 .header = DEFAULTS};
     failed = failed || (r.n_tensors ? read_model(&r) : read_vocabulary(&g, m));
     gguf_close(&g);
-    return failed ? -1 : 0;
+    return -failed;
 }

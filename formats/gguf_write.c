@@ -69,7 +69,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         if (part_norm(&at))
             *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
                 part_norm(&at)->eps;
-    if (h.rms_eps == 0)
+    if (!h.rms_eps)
         h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers;
          layer < model->layers + c->n_layers; layer++) {
@@ -80,7 +80,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     }
     if (!h.window && (a->has & DEFAULT_WINDOW))
         h.window = c->context;
-    if (c->logit_scale == 0)
+    if (!c->logit_scale)
         c->logit_scale = 1;
     if (model->long_factors) {
         h.yarn_context = model->config.context;
@@ -541,10 +541,10 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
     const PartRows part = part_rows(&at, family_fuses(w->family, at.part));
     const bool finer = at.part->owner == OF_MODEL &&
                        w->form.type == TYPE_Q4_0 && !w->form.pure;
-    const Type type = at.part->routes        ? TYPE_F32
-                      : t->cols % block != 0 ? TYPE_F16
-                      : finer                ? TYPE_Q8_0
-                                             : w->form.type;
+    const Type type = at.part->routes   ? TYPE_F32
+                      : t->cols % block ? TYPE_F16
+                      : finer           ? TYPE_Q8_0
+                                        : w->form.type;
     if (part.first
             ? w->out != NULL
             : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
@@ -573,7 +573,7 @@ static void write_tensors(Writer *w) {
     const bool longrope = w->family->options & LONGROPE;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
-        if (at.expert == 0)
+        if (!at.expert)
             (part_norm(&at) ? write_norm : write_weight)(
                 w, family_part_name(w->family, name, &at, NAME_GGUF), at);
     PartAt first = parts_of(m);
@@ -718,8 +718,8 @@ static bool same_factors(const Model *m, const Model *back) {
 }
 
 static float score_scale(const Config *c) {
-    return c->attention_scale != 0 ? c->attention_scale
-                                   : 1 / sqrtf((float)c->head_size);
+    return c->attention_scale ? c->attention_scale
+                              : 1 / sqrtf((float)c->head_size);
 }
 
 /* The first part, key or trait in which the model read back differs; NULL:
@@ -888,5 +888,5 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
     free(w.rules);
     free(w.scores);
     free(w.row);
-    return failed ? -1 : 0;
+    return -failed;
 }

@@ -381,9 +381,9 @@ enum { CONDITIONAL, OR, NOT = 3, COMPARISON, FILTER = 8, MEMBER };
 static bool contains(Value list, Value v) {
     if (list.kind == STRING && v.kind == STRING) {
         work(list.n);
-        return memmem(list.text, list.n, v.text, v.n) != NULL;
+        return memmem(list.text, list.n, v.text, v.n);
     }
-    return find(iterate(list), v, 0) != NULL;
+    return find(iterate(list), v, 0);
 }
 
 static int64_t number_of(Value v) {
@@ -480,8 +480,7 @@ static Value split(void) {
     Value rest = to_string(self), list = empty;
     stop_if(!separator.n, "an empty separator");
     work(rest.n);
-    for (int64_t left = max.kind == INTEGER ? max.number : -1; left != 0;
-         left--) {
+    for (int64_t left = max.kind == INTEGER ? max.number : -1; left; left--) {
         const char *at = memmem(rest.text, rest.n, separator.text, separator.n);
         if (!at)
             break;

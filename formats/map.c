@@ -35,7 +35,7 @@ int map_model_file(File *file, const char *path) {
     for (const struct Other *other = OTHERS; other->begin; other++) {
         const size_t n = strlen(other->begin);
         if (file->size < n ||
-            strncasecmp((const char *)file->data, other->begin, n) != 0)
+            strncasecmp((const char *)file->data, other->begin, n))
             continue;
         file_unmap(file);
         return fail("%s: %s", path, other->what);

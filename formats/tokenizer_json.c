@@ -148,7 +148,7 @@ static int check_model(const Loader *l, const Json *model) {
         const Json *value = json_get(model, unused[i]);
         double number = 1;
         json_real(value, &number);
-        if (!json_null(value) && !json_is(value, "") && number != 0)
+        if (!json_null(value) && !json_is(value, "") && number)
             return refuse(l, unused[i], value, "none");
     }
     return 0;
@@ -346,8 +346,7 @@ static int read_processor(Loader *l, const Json *processor) {
 
 static int read_file(Tokenizer *t, const char *path, Read *read) {
     Loader l = {.t = t, .path = path};
-    const int status =
-        json_open(&l.json, path) || read(&l, l.json.values) ? -1 : 0;
+    const int status = -(json_open(&l.json, path) || read(&l, l.json.values));
     if (l.adds_after)
         note("%s adds tokens after every text; norma does not", path);
     json_close(&l.json);

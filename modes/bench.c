@@ -11,7 +11,6 @@
 #include "lab/machine.h"
 #include "lab/profile.h"
 #include "lab/stopwatch.h"
-#include "lab/tune.h"
 #include "modes/common.h"
 #include "session.h"
 

@@ -73,13 +73,8 @@ static int prepare(Chat *c, int n_answer) {
     Text *t = &c->text;
     Tokens all;
     int status = render(c, n_answer, &all), same = 0;
-    if (!status && c->run->options->verbose_prompt) {
-        Stream err;
-        stream_open(&err, stderr);
-        for (int i = 0; i < all.n; i++)
-            run_show_piece(c->run, &err, all.ids[i]);
-        status = stream_close(&err);
-    }
+    if (!status)
+        status = run_show_prompt(c->run, &all);
     if (!status) {
         while (same < t->n_ran && same < all.n - 1 &&
                all.ids[same] == t->ids.ids[same])
@@ -172,7 +167,7 @@ static int answer(Chat *c) {
                 t->ids.n, t->ids.n - t->n_prompt, clock_seconds() - start);
     if (on_terminal(stdin))
         interrupted = 0;
-    return stream_close(&run->out) || status < 0 || add_answer(c) ? -1 : 0;
+    return -(stream_close(&run->out) || status < 0 || add_answer(c));
 }
 
 static int take_turn(Chat *c, const char *message) {
@@ -319,7 +314,7 @@ static int chat(Chat *c) {
             status = take_turn(c, message + (typed && *message == '/'));
     }
     input_close(&in);
-    return status < 0 ? -1 : 0;
+    return -(status < 0);
 }
 
 int mode_chat(Run *run) {

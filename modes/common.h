@@ -58,6 +58,10 @@ const char *run_token_text(const Run *run, int previous, int token, int *n);
  * backslashes as \xNN (tokenize.c). */
 void run_show_piece(const Run *run, Stream *out, int token);
 
+/* With --verbose-prompt, shows the tokens of a prompt on stderr. Returns -1 and
+ * a message on failure. */
+int run_show_prompt(const Run *run, const Tokens *prompt);
+
 /* Sets and returns run->piece, the max steps of the next forward pass, so that
  * it takes about 0.2 s and Ctrl-C ends the mode soon. n: the steps of the last
  * pass; 0: none. */

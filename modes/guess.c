@@ -51,7 +51,7 @@ void guesser_learn(Guesser *g, int n_right) {
         g->wait = g->wait > 1 ? g->wait / 2 : 1;
     } else if (g->next > 1 && 2 * n_right < g->n) {
         g->next /= 2;
-    } else if (n_right == 0) {
+    } else if (!n_right) {
         g->pause = g->wait;
         g->wait = min_int(2 * g->wait, MAX_WAIT);
     }

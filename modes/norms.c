@@ -362,7 +362,7 @@ static int measure_model(Run *run, double seconds) {
     if (rounds > 0 && !interrupted)
         report(run, &t, estimates, rounds);
     free(t.kinds.bytes);
-    return rounds < 0 ? -1 : 0;
+    return -(rounds < 0);
 }
 
 int mode_norms(Run *run) {
@@ -371,5 +371,5 @@ int mode_norms(Run *run) {
     if (o->model && measure_model(run, o->seconds - kernels))
         return -1;
     ends_soon = true;
-    return measure_kernels(run, kernels) || stdout_finish() ? -1 : 0;
+    return -(measure_kernels(run, kernels) || stdout_finish());
 }

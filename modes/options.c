@@ -90,7 +90,8 @@ static const Option OPTIONS[] = {
      "tokens that --repeat-penalty looks back on [64; 0: all]"},
     {"    --sampling llama2c", CHOICE, WRITES, INTO(sampling_of),
      "ignore the sampling that the model's files recommend"},
-    {"-s, --seed N", UINT64, WRITES, RANGE(sampling.seed, 0, 0x1p64),
+    {"-s, --seed N", UINT64, WRITES,
+     RANGE(sampling.seed, 0, 0x1.fffffffffffffp63),
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
@@ -133,7 +134,7 @@ static const Option OPTIONS[] = {
      "JSON instead of a table; generate, chat: an object\nfor each text, one per line"},
     {.usage = "Logits and convert:"},
     {"-o, --output FILE", STRING, IN_logits | IN_convert, INTO(output),
-     "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file"},
+     "logits: the file, float32 [tokens, vocabulary];\nconvert: the GGUF file (\"-\": standard output)"},
     {"-q, --type f32|f16|bf16|q8_0|q4_0", CHOICE, IN_convert, INTO(type),
      "convert: type of the weights"},
     {"    --center", TRUE, IN_convert, INTO(center),
@@ -230,7 +231,8 @@ static const Mode *find_mode(const char *name) {
     for (int i = 0; i < N_MODES; i++)
         if (!name || !strcmp(MODE_TABLE[i].name, name))
             return &MODE_TABLE[i];
-    fail("mode is '%s', expected one of %s", name, mode_names(ALL));
+    fail("mode is '%s', expected one of %s; a model stands before the options",
+         name, mode_names(ALL));
     return NULL;
 }
 
@@ -354,6 +356,8 @@ static int check_options(Options *o, const bool *given) {
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage(
             "-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->output && !strcmp(o->output, "-"))
+        o->output = "/dev/stdout";
     if (o->threads > MAX_THREADS)
         return bad_usage("OMP_NUM_THREADS is %d, expected at most %d",
                          o->threads, MAX_THREADS);

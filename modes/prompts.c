@@ -163,7 +163,8 @@ static int read_prompt(Prompts *p) {
         snprintf(where, sizeof where, "%.200s: line %d", p->name, to->line);
     hold_messages(p->n_reported >= MAX_REPORTS);
     int status = read_text(p, where) ? 1 : encode(p);
-    if (!status && check_tokens(p, where))
+    if (!status &&
+        (check_tokens(p, where) || run_show_prompt(p->run, &to->ids)))
         status = 1;
     hold_messages(false);
     return status;

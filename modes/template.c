@@ -109,7 +109,7 @@ static int read_text(Buffer *to, const char *where, const Json *text) {
                     json_shown(text));
     buffer_append(to, "\n", to->n > 0);
     buffer_append(to, text->text, text->length);
-    return to->failed ? -1 : 0;
+    return -to->failed;
 }
 
 static int read_message(Conversation *c, const char *where,
@@ -255,7 +255,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
             c->text = BUILT_IN[i].text;
     if (!c->text)
         c->text = c->file = file_read(name, &size);
-    return !c->text || guard_pieces(t) || find_end(c, t) ? -1 : 0;
+    return -(!c->text || guard_pieces(t) || find_end(c, t));
 }
 
 void chat_template_close(ChatTemplate *c) {

@@ -18,7 +18,6 @@
 #include "text/stream.h"
 #include "tokenizer.h"
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,7 +197,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
             left += add_steps(run, texts[i]);
     const int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed)
-        return steps->failed ? -1 : 0;
+        return -steps->failed;
     const float *next = model_forward(
         &run->session, (const Step *)(const void *)steps->bytes, n_steps);
     if (!next) /* Ctrl-C ends a pass of plain.c */

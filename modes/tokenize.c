@@ -22,6 +22,14 @@ void run_show_piece(const Run *run, Stream *out, int token) {
     stream_write(out, "'\n", 2);
 }
 
+int run_show_prompt(const Run *run, const Tokens *prompt) {
+    Stream err;
+    stream_open(&err, stderr);
+    for (int i = 0; run->options->verbose_prompt && i < prompt->n; i++)
+        run_show_piece(run, &err, prompt->ids[i]);
+    return stream_close(&err);
+}
+
 int mode_tokenize(Run *run) {
     const bool json = run->options->json, verbose = run->options->verbose;
     Tokens tokens;
@@ -47,5 +55,5 @@ int mode_tokenize(Run *run) {
     if (json || !verbose)
         puts(json ? "]}" : "");
     free(tokens.ids);
-    return stream_close(&out) || stdout_finish() ? -1 : 0;
+    return -(stream_close(&out) || stdout_finish());
 }

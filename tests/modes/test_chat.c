@@ -533,8 +533,11 @@ static void a_note_begins_a_line(void) {
                                         NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "-n 30 -c 90") == 0, "status %d, %s", status, err);
-    CHECK(strstr(err, "Assistant: \nnote: the context of 90 positions is full; dropped"),
-          "%s", err);
+    CHECK(
+        strstr(
+            err,
+            "Assistant: \nnote: the context of 90 positions is full; dropped"),
+        "%s", err);
 }
 
 /* -n limits an answer also where it ends exactly with the context. */
@@ -579,6 +582,11 @@ static void prompts_are_messages(void) {
     CHECK_RUN("%s -m chat --prompts p.txt -t 0 -n 60", model);
     char both[1 << 14];
     memcpy(both, out, sizeof both);
+    int shown = 0;
+    CHECK_RUN("%s -m chat --prompts p.txt -t 0 -n 2 --verbose-prompt", model);
+    for (const char *s = err; (s = strstr(s, "  '")); s++)
+        shown++;
+    CHECK(shown > 20, "%d tokens: %s", shown, err);
     for (int i = 0; i < 2; i++) {
         setup.input = i ? "and now\n" : "hello there\n";
         CHECK_RUN("%s -m chat -t 0 -n 60", model);

@@ -772,6 +772,11 @@ static void logits_are_bit_identical_to_the_library_s(void) {
         free(written);
     }
     CHECK(unlink(inside("out/logits")) == 0, "the file is missing");
+    CHECK_RUN("m/model.bin -m logits -o - --tokens %s", list);
+    CHECK(n_out == 40 * MODEL.vocab_size * sizeof(float) &&
+              access(inside("-"), F_OK),
+          "-o -: %zu bytes", n_out);
+    CHECK_RUN("m/model.bin --tokens 1 -n 3 -s 18446744073709549568");
     expect_close(e);
 }
 
@@ -1263,6 +1268,7 @@ static void bad_options_are_refused(void) {
         {"-j", "-2"},
         {"-j", "1025"},
         {"-s", "18446744073709551616"},
+        {"-s", "18446744073709551615"},
         {"-b", "0"},
         {"-b", "65537"},
         {"-c", "0"},
