@@ -11,7 +11,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum { KV_F32, KV_F16 } KvType;

@@ -199,19 +199,26 @@ INLINE vf vcap(vf z, float cap) {
 
 /* ---- float16, bfloat16 -------------------------------------------------- */
 
-/* LANES half floats, widened. */
+/* LANES unsigned 16-bit integers, widened. */
+INLINE vi vload_u16(const void *p) {
+    vh h;
+    memcpy(&h, p, sizeof h);
+    return __builtin_convertvector(h, vi);
+}
+
+/* LANES half floats, widened, by an instruction or as f16_to_f32(). */
 INLINE vf vload_f16(const void *p) {
 #if defined(MM) && defined(__F16C__)
     Halves h;
     memcpy(&h, p, sizeof h);
     return (vf)MM(cvtph_ps)(h);
+#elif defined(__ARM_NEON)
+    return (vf)vcvt_f32_f16((float16x4_t)vld1_u16(p));
 #else
-    vf v = {0};
-    uint16_t h[LANES];
-    memcpy(h, p, sizeof h);
-    for (int i = 0; i < LANES; i++)
-        v[i] = f16_to_f32(h[i]);
-    return v;
+    const vi h = vload_u16(p), magnitude = h & 0x7fff,
+             special = (magnitude > 0x7bff) & 0x7f800000;
+    return (vf)((h ^ magnitude) << 16 | special |
+                (vi)((vf)(magnitude << 13) * 0x1p112f));
 #endif
 }
 
@@ -231,13 +238,6 @@ INLINE void vstore_f16(void *p, vf v) {
 INLINE void vstore_cut(void *p, vf v) {
     const vh h = __builtin_convertvector((vi)v >> 16, vh);
     memcpy(p, &h, sizeof h);
-}
-
-/* LANES unsigned 16-bit integers, widened. */
-INLINE vi vload_u16(const void *p) {
-    vh h;
-    memcpy(&h, p, sizeof h);
-    return __builtin_convertvector(h, vi);
 }
 
 /* The half floats in the low 16 bits of the lanes, widened. */

@@ -6,7 +6,6 @@
 #include "lab/limits.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "kernels/simd.h"
 #include <omp.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
