@@ -272,6 +272,9 @@ static int command(Chat *c, const char *line) {
                : 0;
 }
 
+#define CONTROLS                                                               \
+    "\1\2\3\4\5\6\7\b\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177"
+
 /* ---- the mode ----------------------------------------------------------- */
 
 /* Answers --prompts, or holds a conversation that begins with -i. */
@@ -306,8 +309,12 @@ static int chat(Chat *c) {
     size_t size;
     while (!status && !interrupted &&
            !(status = input_read(&in, &message, &size))) {
-        if (strlen(message) < size)
-            note("ignored: a message with a zero byte");
+        /* the terminal shows something else than the message says */
+        if (strcspn(message, typed ? CONTROLS : "") < size)
+            note(
+                typed
+                    ? "ignored: the message has keys such as arrows; Backspace and Ctrl-U edit it, rlwrap does more"
+                    : "ignored: a message with a zero byte");
         else if (typed && *message == '/' && message[1] != '/')
             status = command(c, message);
         else if (size)

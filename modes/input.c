@@ -32,19 +32,20 @@ static int next_line(Messages *in, size_t *size) {
                        : 0;
 }
 
-/* Removes the marks of a paste from a line. Returns whether a paste goes on in
+/* Removes the marks of pastes from a line. Returns whether a paste goes on in
  * the next line. */
 static bool remove_marks(char *line, size_t *size, bool pasting) {
-    static const char marks[2][7] = {"\033[201~", "\033[200~"};
-    for (int i = 0; i < 2; i++) {
-        const size_t n = strlen(marks[i]);
-        char *mark = memmem(line, *size, marks[i], n);
-        if (!mark)
-            continue;
-        pasting = i;
-        *size -= n;
-        memmove(mark, mark + n, *size - (mark - line));
-    }
+    enum { N = 6 };
+    char *end = line + *size;
+    for (char *at = line; at + N <= end;)
+        if (memcmp(at, "\033[200~", N) && memcmp(at, "\033[201~", N))
+            at++;
+        else {
+            pasting = at[4] == '0';
+            end -= N;
+            memmove(at, at + N, end - at);
+        }
+    *size = end - line;
     return pasting;
 }
 

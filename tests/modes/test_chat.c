@@ -48,6 +48,25 @@ static const char *message(const char *file, int i, const char *role) {
     return content;
 }
 
+/* The marks of a paste may be in one line, and of two pastes. */
+static void a_paste_may_be_a_line(void) {
+    static const char *const typed[] = {
+        "\033[200~one line\033[201~\n",
+        "\033[200~a\033[201~ and \033[200~b\033[201~\n",
+        "\033[200~c\nd\033[201~ then \033[200~e\nf\033[201~\n",
+        "/save p1.json\n",
+        "/bye\n",
+        NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    CHECK(!strcmp(message("p1.json", 0, "user"), "one line"), "%s",
+          message("p1.json", 0, "user"));
+    CHECK(!strcmp(message("p1.json", 2, "user"), "a and b"), "%s",
+          message("p1.json", 2, "user"));
+    CHECK(!strcmp(message("p1.json", 4, "user"), "c\nd then e\nf"), "%s",
+          message("p1.json", 4, "user"));
+}
+
 static void a_paste_is_one_message(void) {
     static const char *const typed[] = {
         "\033[200~one\ntwo words\n\nfour\nfive\033[201~\n",
@@ -339,6 +358,28 @@ static void zero_bytes_are_refused(void) {
           out);
 }
 
+/* Keys that move the cursor show another text than the message has: it is not
+ * sent. */
+static void what_is_not_shown_is_not_sent(void) {
+    static const char *const typed[] = {"hello\033[D\033[DXX\n",
+                                        "\033[A\n",
+                                        "a\001b\n",
+                                        "a\tb\xc3\xa9\n",
+                                        "\033[200~c\033[31md\033[201~\n",
+                                        "/save k.json\n",
+                                        "/bye\n",
+                                        NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    int refused = 0;
+    for (const char *s = err; (s = strstr(s, "has keys such as arrows; ")); s++)
+        refused++;
+    CHECK(refused == 4 &&
+              !strcmp(message("k.json", 0, "user"), "a\tb\xc3\xa9") &&
+              !*message("k.json", 2, "user"),
+          "%d, '%s': %s", refused, message("k.json", 0, "user"), err);
+}
+
 static void two_slashes_begin_a_message(void) {
     static const char *const typed[] = {"//hello\n", "/nothing\n",
                                         "/save s.json\n", "/bye\n", NULL};
@@ -614,6 +655,8 @@ void suite_chat(void) {
     TEST(a_cleared_conversation_begins_anew);
     TEST(a_note_begins_a_line);
     TEST(two_slashes_begin_a_message);
+    TEST(what_is_not_shown_is_not_sent);
+    TEST(a_paste_may_be_a_line);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);
     TEST(conversations_are_saved_and_loaded);
