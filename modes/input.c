@@ -74,7 +74,7 @@ int input_read(Messages *in, char **message, size_t *size) {
             pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {
             note(
-                "ignored: a line that the terminal cut at %d bytes; use \"\"\", /load, a pipe or rlwrap",
+                "ignored: a line that the terminal cut at %d bytes; use a pipe, /load, or shorter lines between \"\"\"",
                 MAX_TYPED);
             terminal_discard();
             m->n = n = 0;
