@@ -161,7 +161,7 @@ static double get_real(Reader *r, const char *key, double missing) {
 
 /* The same; 0 means that the key is missing, as for transformers. */
 static double real_or(Reader *r, const char *key, double missing) {
-    return get(r, key).real ? get_real(r, key, missing) : missing;
+    return get(r, key).real == 0 ? missing : get_real(r, key, missing);
 }
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
@@ -269,7 +269,7 @@ static int rotating_dims(Reader *r) {
         get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
     const int dims =
         partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
-    if (!rotating && partial < 1)
+    if (rotating == 0 && partial < 1)
         refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
         refuse_key(r, "partial_rotary_factor",

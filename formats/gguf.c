@@ -117,9 +117,9 @@ static void read_local_rope(Reader *r) {
     Config *c = &r->header.config;
     const double amplitude =
         c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
-    if (!c->local_base)
+    if (c->local_base == 0)
         c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
-    if (!f->local_base && c->local_base != c->rope.base)
+    if (f->local_base == 0 && c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
     if (f->has & LOCAL_ROPE && r->header.window > 0 && f->local_base > 0 &&
         amplitude != 1)
@@ -195,7 +195,7 @@ static int read_model(Reader *r) {
         return -1;
     read_rope(r);
     read_local_rope(r);
-    if (h->query_scale)
+    if (h->query_scale != 0)
         reader_end_context(r, h->yarn_context, BY_QUERIES);
     /* the file does not say which layers have the window; within the window,
      * all layers are the same */
@@ -203,7 +203,7 @@ static int read_model(Reader *r) {
         h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);
-    if (!h->config.rope.yarn.factor) {
+    if (h->config.rope.yarn.factor == 0) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
         m->rope_factors = read_factors(

@@ -69,7 +69,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         if (part_norm(&at))
             *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
                 part_norm(&at)->eps;
-    if (!h.rms_eps)
+    if (h.rms_eps == 0)
         h.rms_eps = h.layer_eps;
     for (const Layer *layer = model->layers;
          layer < model->layers + c->n_layers; layer++) {
@@ -80,7 +80,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     }
     if (!h.window && (a->has & DEFAULT_WINDOW))
         h.window = c->context;
-    if (!c->logit_scale)
+    if (c->logit_scale == 0)
         c->logit_scale = 1;
     if (model->long_factors) {
         h.yarn_context = model->config.context;
@@ -718,8 +718,8 @@ static bool same_factors(const Model *m, const Model *back) {
 }
 
 static float score_scale(const Config *c) {
-    return c->attention_scale ? c->attention_scale
-                              : 1 / sqrtf((float)c->head_size);
+    return c->attention_scale != 0 ? c->attention_scale
+                                   : 1 / sqrtf((float)c->head_size);
 }
 
 /* The first part, key or trait in which the model read back differs; NULL:

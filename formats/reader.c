@@ -39,11 +39,11 @@ static void read_key(Reader *r, const Key *key, const char *name, void *field) {
         break;
     case KEY_REAL: *real = value_real(o, name, v, *real); break;
     case KEY_FLOAT:
-        *number =
-            no_cap ? 0
-                   : value_float(o, name, v,
-                                 key->required && !*number ? NAN
-                                                           : (double)*number);
+        *number = no_cap ? 0
+                         : value_float(o, name, v,
+                                       key->required && *number == 0
+                                           ? NAN
+                                           : (double)*number);
         if (key->divides)
             *number = 1 / *number;
         break;

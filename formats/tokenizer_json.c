@@ -148,7 +148,7 @@ static int check_model(const Loader *l, const Json *model) {
         const Json *value = json_get(model, unused[i]);
         double number = 1;
         json_real(value, &number);
-        if (!json_null(value) && !json_is(value, "") && number)
+        if (!json_null(value) && !json_is(value, "") && number != 0)
             return refuse(l, unused[i], value, "none");
     }
     return 0;

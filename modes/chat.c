@@ -57,13 +57,10 @@ static int render(Chat *c, int n_answer, Tokens *all) {
                strcmp(talk->messages[talk->first].role, "user"));
         free(all->ids);
     }
-    if (talk->first > first) {
-        if (n_answer)
-            fputc('\n', stderr); /* the answer goes on */
+    if (talk->first > first)
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
             context, (talk->first - first + 1) / 2);
-    }
     return all->n >= context;
 }
 
@@ -153,11 +150,9 @@ static int answer(Chat *c) {
     } while (!status && t->ended == LENGTH && t->max == context &&
              t->ids.n - t->n_prompt != o->steps &&
              !(status = prepare(c, t->ids.n - t->n_prompt)));
-    if (status > 0) {
-        fputc('\n', stderr);
+    if (status > 0)
         note("the context of %d positions is full, and ends the answer",
              context);
-    }
     if (o->json && status >= 0)
         status = text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
     else

@@ -258,7 +258,7 @@ static int generate(Generation *g, const ChatTemplate *template) {
             g->shown = clock_seconds();
         }
         more = texts_pass(g->run, g->running, g->parallel + 1);
-        if (!g->prefilled && sample_at(g, g->n_written)->text.n_rows)
+        if (g->prefilled == 0 && sample_at(g, g->n_written)->text.n_rows)
             g->prefilled = clock_seconds();
         for (int i = 0; i < g->parallel; i++) {
             Text *t = g->running[i];

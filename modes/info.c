@@ -56,7 +56,7 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
     const bool json = run->options->json;
     char text[PATH_MAX];
     for (const Fact *f = facts; f < facts + n; f++) {
-        if (!f->text && !f->number)
+        if (!f->text && f->number == 0)
             continue;
         if (json)
             fputs(f == facts ? before : ", ", stdout);

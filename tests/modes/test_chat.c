@@ -568,19 +568,6 @@ static void a_full_context_drops_the_oldest_turns(void) {
           "%d answers, %d notes: %s%s", answers, notes, out, err);
 }
 
-/* A note in the middle of an answer begins a line. */
-static void a_note_begins_a_line(void) {
-    static const char *const typed[] = {"hello there\n", "and now\n", "/bye\n",
-                                        NULL};
-    CHECK(open_model(), "models/stories.gguf is missing");
-    CHECK(talk(typed, "-n 30 -c 90") == 0, "status %d, %s", status, err);
-    CHECK(
-        strstr(
-            err,
-            "Assistant: \nnote: the context of 90 positions is full; dropped"),
-        "%s", err);
-}
-
 /* -n limits an answer also where it ends exactly with the context. */
 static void n_limits_an_answer_at_the_end_of_the_context(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -653,7 +640,6 @@ void suite_chat(void) {
     if (test_fast())
         return;
     TEST(a_cleared_conversation_begins_anew);
-    TEST(a_note_begins_a_line);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_not_shown_is_not_sent);
     TEST(a_paste_may_be_a_line);
