@@ -68,22 +68,22 @@ static bool has_own_groups(const Session *s, const Layer *layer) {
  * is the number of heads of the preceding projections. */
 static Heads project(const Session *s, const Layer *layer, const Tensor *w,
                      float *rows, int preceding, const Input *in) {
-    const int size = s->model->config.head_size, n_heads = heads_of(s, w);
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    int size = s->model->config.head_size, n_heads = heads_of(s, w);
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     int all = heads_of(s, &layer->wq) + 2 * heads_of(s, &layer->wk);
     if (has_own_groups(s, layer)) {
         all = n_heads;
         preceding = 0;
     }
-    const int first = clamp(all * thread / threads - preceding, n_heads),
-              end = clamp(all * (thread + 1) / threads - preceding, n_heads);
-    const int first_row = tensor_first_row(w);
-    const Heads h = {.rows = rows,
-                     .stride = tensor_all_rows(w),
-                     .size = size,
-                     .first = first,
-                     .n = end - first,
-                     .channel = first_row + first * size};
+    int first = clamp(all * thread / threads - preceding, n_heads),
+        end = clamp(all * (thread + 1) / threads - preceding, n_heads);
+    int first_row = tensor_first_row(w);
+    Heads h = {.rows = rows,
+               .stride = tensor_all_rows(w),
+               .size = size,
+               .first = first,
+               .n = end - first,
+               .channel = first_row + first * size};
     if (h.n > 0)
         matmul_rows(rows + first_row, h.stride, w, first * size, h.n * size, in,
                     s->chunk.n, false);
@@ -98,7 +98,7 @@ static float *head_of(const Heads *h, int i, int t) {
 /* Normalizes each head of n tokens, from `token` on, separately, in place. */
 static void norm_heads(const Session *s, int layer, Site site, const Norm *norm,
                        const Heads *h, int token, int n) {
-    const Vectors heads = {
+    Vectors heads = {
         head_of(h, 0, token), h->stride, n, h->n, h->size, token, h->channel};
     if (norm->kind == NORM_NONE)
         return;
@@ -114,11 +114,10 @@ static void norm_heads(const Session *s, int layer, Site site, const Norm *norm,
  * threads share the tokens. */
 static void norm_rows(const Session *s, const Layer *layer, Site site,
                       const Norm *norm, float *rows, const Tensor *w, int n) {
-    const int dim = tensor_all_rows(w),
-              share = (n - 1) / omp_get_num_threads() + 1;
-    const int first = clamp(omp_get_thread_num() * share, n),
-              count = clamp(n - first, share);
-    const Heads all = {.rows = rows, .stride = dim, .size = dim, .n = 1};
+    int dim = tensor_all_rows(w), share = (n - 1) / omp_get_num_threads() + 1;
+    int first = clamp(omp_get_thread_num() * share, n),
+        count = clamp(n - first, share);
+    Heads all = {.rows = rows, .stride = dim, .size = dim, .n = 1};
     team_gather(s->probe, layer->index, rows, w, n, true);
     /* one token: thread 0, which is observed */
     if (count > 0)
@@ -151,8 +150,8 @@ static void write_heads(const Session *s, int layer, KvKind kind,
 static void attend_queries(const Session *s, const Layer *layer,
                            const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    const int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
-    const size_t positions = s->chunk.capacity.positions;
+    int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
+    size_t positions = s->chunk.capacity.positions;
     float *scores =
         s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();
     Queries a = {.size = c->head_size,
@@ -163,12 +162,11 @@ static void attend_queries(const Session *s, const Layer *layer,
                  .cap = c->attention_cap};
     for (int k = 0; k < count; k++) {
         /* of 3 queries, the last is computed twice */
-        const int i = first + min_int(k, n - 1), t = i / group,
-                  pos = span->pos + t;
-        const size_t step = span->first + t, h = head * group + i % group;
+        int i = first + min_int(k, n - 1), t = i / group, pos = span->pos + t;
+        size_t step = span->first + t, h = head * group + i % group;
         /* heads are counted from this process's first */
-        const size_t at = tensor_first_row(&layer->wq) +
-                          (step * c->n_heads + h) * c->head_size;
+        size_t at = tensor_first_row(&layer->wq) +
+                    (step * c->n_heads + h) * c->head_size;
         a.q[k] = s->chunk.q + at;
         a.out[k] = s->chunk.att + at;
         a.scores[k] = scores + k * positions;
@@ -186,19 +184,17 @@ static void attend_queries(const Session *s, const Layer *layer,
  * see more keys. */
 static void attend_all(const Session *s, const Layer *layer) {
     const Config *c = &s->model->config;
-    const int group = c->n_heads / c->n_kv_heads,
-              kv_heads = heads_of(s, &layer->wk);
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    const bool own = has_own_groups(s, layer);
+    int group = c->n_heads / c->n_kv_heads, kv_heads = heads_of(s, &layer->wk);
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    bool own = has_own_groups(s, layer);
     const Span *end = s->chunk.spans + s->chunk.n_spans;
     int task = 0;
     for (const Span *span = s->chunk.spans; span < end; span++)
         for (int head = 0; head < kv_heads; head++)
             for (int first = 0; first < span->n * group;
                  first += KV_QUERIES, task++) {
-                const int n = min_int(span->n * group - first, KV_QUERIES);
-                const int owner =
-                    own ? head * threads / kv_heads : task % threads;
+                int n = min_int(span->n * group - first, KV_QUERIES);
+                int owner = own ? head * threads / kv_heads : task % threads;
                 if (owner == thread)
                     attend_queries(s, layer, span, head, first, n);
             }
@@ -210,14 +206,13 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn,
                int n) {
     const Chunk *c = &s->chunk;
     const Tensor *wq = &layer->wq, *wk = &layer->wk, *wv = &layer->wv;
-    const bool late_norms = s->model->config.late_head_norms;
-    const int l = layer->index, n_keys = heads_of(s, wk),
-              n_queries = heads_of(s, wq);
+    bool late_norms = s->model->config.late_head_norms;
+    int l = layer->index, n_keys = heads_of(s, wk), n_queries = heads_of(s, wq);
     const Tensor *form = input_weight(wq, input_weight(wk, wv));
     Input in = input_prepare(&c->input, form, xn, n);
-    const Heads k = project(s, layer, wk, c->k, 0, &in);
-    const Heads q = project(s, layer, wq, c->q, n_keys, &in);
-    const Heads v = project(s, layer, wv, c->v, n_keys + n_queries, &in);
+    Heads k = project(s, layer, wk, c->k, 0, &in);
+    Heads q = project(s, layer, wq, c->q, n_keys, &in);
+    Heads v = project(s, layer, wv, c->v, n_keys + n_queries, &in);
     probe_mark(s->probe, l, SITE_QKV);
     if (late_norms) {
         rotate_heads(s, layer->rope, &k, n);

@@ -60,15 +60,15 @@ static void choose(float *p, const Config *c) {
 /* Turns the router's logits of n tokens into slots, sorted by expert. It is
  * little work: one thread calls it. */
 static void fill_slots(Session *s, int n) {
-    const int experts = s->model->config.n_experts;
+    int experts = s->model->config.n_experts;
     Chunk *c = &s->chunk;
     for (int t = 0; t < n; t++)
         choose(c->router + (size_t)t * experts, &s->model->config);
     c->n_used = 0;
     for (int e = 0, end = 0; e < experts; e++) {
-        const int first = end;
+        int first = end;
         for (int t = 0; t < n; t++) {
-            const float weight = c->router[(size_t)t * experts + e];
+            float weight = c->router[(size_t)t * experts + e];
             if (weight != NOT_USED)
                 c->slots[end++] = (Slot){t, weight};
         }
@@ -81,8 +81,8 @@ static void fill_slots(Session *s, int n) {
  * all slots share. */
 static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
     const Chunk *c = &s->chunk;
-    const size_t dim = w->cols;
-    const int n_slots = n * s->model->config.n_experts_used;
+    size_t dim = w->cols;
+    int n_slots = n * s->model->config.n_experts_used;
     if (each_thread_computes(n))
         return input_prepare(&c->input, w, xn, 1);
 #pragma omp for schedule(static) nowait
@@ -97,8 +97,8 @@ static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
  * of an expert. */
 static void down(const Chunk *c, float *x, const Tensor *w, const UsedExpert *e,
                  int first, int count, const Input *in) {
-    const size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
-    const Input slots = input_from(in, e->first);
+    size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
+    Input slots = input_from(in, e->first);
     const Slot *slot = c->slots + e->first;
     float *y = c->expert_rows + e->first * dim + row;
     matmul_rows(y, dim, w, first, count, &slots, e->n, false);
@@ -113,7 +113,7 @@ static void down(const Chunk *c, float *x, const Tensor *w, const UsedExpert *e,
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Chunk *c = &s->chunk;
     const Mlp *m = layer->experts;
-    const int n_slots = n * s->model->config.n_experts_used;
+    int n_slots = n * s->model->config.n_experts_used;
     const Tensor *shared = &layer->mlp.weight;
     const Tensor *router = &layer->router;
     Input in = input_prepare(&c->input, input_weight(shared, router), xn, n);
@@ -127,18 +127,17 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
     const UsedExpert *end = c->used + c->n_used;
     for (const UsedExpert *e = c->used; e < end; e++) {
-        const size_t at = e->first * (size_t)tensor_all_rows(&m->gate);
-        const Input rows =
-            input_from(&in, each_thread_computes(n) ? 0 : e->first);
+        size_t at = e->first * (size_t)tensor_all_rows(&m->gate);
+        Input rows = input_from(&in, each_thread_computes(n) ? 0 : e->first);
         mlp_gate_up(s, &m[e->expert], c->gate + at, c->up + at, &rows, e->n);
     }
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,
                      &m->gate, n_slots);
     in = input_prepare(&c->input, &m->down, c->gate, n_slots);
-    const int rows = m->down.rows, step = matmul_task_rows(&m->down, &in, n);
+    int rows = m->down.rows, step = matmul_task_rows(&m->down, &in, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
-        const int count = min_int(rows - first, step);
+        int count = min_int(rows - first, step);
         for (const UsedExpert *e = c->used; e < end; e++)
             down(c, x, &m[e->expert].down, e, first, count, &in);
     }

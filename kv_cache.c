@@ -37,8 +37,8 @@ static void copy_parts(const KvCache *kv, int part, char *to, int to_blocks,
                        const char *from, int blocks) {
     for (int h = 0; from && h < kv->n_heads; h++)
         for (int i = 0; i < kv->head_size; i += part) {
-            const size_t block = kv_part_width(kv->head_size, part, i) *
-                                 KV_BLOCK * element_bytes(kv);
+            size_t block = kv_part_width(kv->head_size, part, i) * KV_BLOCK *
+                           element_bytes(kv);
             memcpy(to, from, block * blocks);
             to += block * to_blocks;
             from += block * blocks;
@@ -55,7 +55,7 @@ static size_t layer_bytes(const KvCache *kv, int blocks) {
  * blocks. Returns -1 if out of memory. */
 static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
                       int room) {
-    const size_t bytes = layer_bytes(kv, room);
+    size_t bytes = layer_bytes(kv, room);
     char *keys = allocate(2, bytes);
     if (!keys)
         return -1;
@@ -81,12 +81,12 @@ static int layer_room(const KvLayer *layer, int blocks) {
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {
-    const int blocks = blocks_for(n, max);
+    int blocks = blocks_for(n, max);
     int min_blocks = blocks;
     if ((n - 1) / KV_BLOCK < kv->blocks)
         return 0;
     for (KvLayer *l = kv->layers; l < kv->layers + kv->n_layers; l++) {
-        const int room = layer_room(l, blocks);
+        int room = layer_room(l, blocks);
         min_blocks = min_int(min_blocks, room);
         if (room > l->blocks && copy_layer(l, kv, l, room))
             return -1;
@@ -97,7 +97,7 @@ int kv_reserve(KvCache *kv, int n, int max) {
 }
 
 double kv_bytes(const KvCache *kv, int n, int max) {
-    const int blocks = blocks_for(n, max);
+    int blocks = blocks_for(n, max);
     double bytes = 0;
     for (int l = 0; l < kv->n_layers; l++)
         bytes +=
@@ -149,17 +149,16 @@ static void write_part(KvType type, void *cache, size_t at, const float *rows,
 void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
               const float *rows, size_t stride, int n, int pos) {
     const KvLayer *l = &kv->layers[layer];
-    const int size = kv->head_size,
-              part = kind == KV_KEYS ? size : KV_VALUE_PART;
+    int size = kv->head_size, part = kind == KV_KEYS ? size : KV_VALUE_PART;
     for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
-        const int block = (pos + t) / KV_BLOCK % l->blocks; /* of a ring */
-        const size_t start =
+        int block = (pos + t) / KV_BLOCK % l->blocks; /* of a ring */
+        size_t start =
             head * kv_head_elements(size, l->blocks) + (pos + t) % KV_BLOCK;
         count = (pos + t) % LANES || n - t < LANES ? 1 : LANES;
         for (int i = 0; i < size; i += part) {
             void *cache = kind == KV_KEYS ? l->keys : l->values;
-            const size_t at = start + kv_at(size, part, l->blocks, block, i);
-            const int width = kv_part_width(size, part, i);
+            size_t at = start + kv_at(size, part, l->blocks, block, i);
+            int width = kv_part_width(size, part, i);
             if (count == LANES)
                 write_part(kv->type, cache, at, rows + i, stride, width);
             else

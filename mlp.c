@@ -42,29 +42,29 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 static void activate(Activation activation, float *gate, const float *up,
                      float weight, int n) {
     for (int i = 0; i < n; i += LANES) {
-        const int m = min_int(n - i, LANES);
-        const vf activated = activate_vector(activation, vload_n(gate + i, m)),
-                 factor = up ? vload_n(up + i, m) : vset(1);
+        int m = min_int(n - i, LANES);
+        vf activated = activate_vector(activation, vload_n(gate + i, m)),
+           factor = up ? vload_n(up + i, m) : vset(1);
         vstore_n(gate + i, weight * (activated * factor), m);
     }
 }
 
 void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
-    const size_t hidden_dim = tensor_all_rows(&m->gate);
-    const int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
+    size_t hidden_dim = tensor_all_rows(&m->gate);
+    int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
     gate += tensor_first_row(&m->gate);
     up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
-        const int count = min_int(rows - first, step);
+        int count = min_int(rows - first, step);
         matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
         if (up)
             matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
         for (int t = 0; t < n; t++) {
-            const size_t at = t * hidden_dim + first;
+            size_t at = t * hidden_dim + first;
             /* of a shared expert: the sigmoid */
-            const float weight =
+            float weight =
                 m->weight.data ? 1 / (1 + expf(-s->chunk.shared[t])) : 1;
             activate(s->model->config.activation, gate + at,
                      up ? up + at : NULL, weight, count);
@@ -75,7 +75,7 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     const Chunk *c = &s->chunk;
-    const int l = layer->index;
+    int l = layer->index;
     const Tensor *up = m->up.data ? &m->up : &m->gate;
     Input in = input_prepare(&c->input, input_weight(&m->gate, up), xn, n);
     mlp_gate_up(s, m, c->gate, c->up, &in, n);

@@ -55,9 +55,9 @@ static bool has_mlp_norm(const Layer *layer) {
  * after the first addition to x: by the MLP, or by a shared expert. */
 static const float *norm_site(Session *s, int layer, Site site,
                               const Norm *norm, const float *x, int n) {
-    const int dim = s->model->config.dim;
+    int dim = s->model->config.dim;
     const Layer *l = &s->model->layers[layer == NO_LAYER ? 0 : layer];
-    const bool is_read_later =
+    bool is_read_later =
         (site == SITE_ATTN_NORM && !has_mlp_norm(l)) ||
         (site == SITE_MLP_NORM && l->experts && l->mlp.weight.data);
     if (norm->kind == NORM_NONE && !is_read_later)
@@ -76,14 +76,14 @@ static const float *norm_site(Session *s, int layer, Site site,
 /* logits = cap tanh(scale logits / cap), in models with a scale or a cap. */
 static void cap_logits(const Session *s) {
     const Config *c = &s->model->config;
-    const float scale = c->logit_scale != 0 ? c->logit_scale : 1;
-    const int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
+    float scale = c->logit_scale != 0 ? c->logit_scale : 1;
+    int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
     if (scale == 1 && c->logit_cap == 0)
         return;
     team_barrier();
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < n; i += LANES) {
-        const int count = n - i < LANES ? (int)(n - i) : LANES;
+        int count = n - i < LANES ? (int)(n - i) : LANES;
         vf z = scale * vload_n(s->chunk.out + i, count);
         if (c->logit_cap != 0)
             z = vcap(z, c->logit_cap);
@@ -95,8 +95,8 @@ static void cap_logits(const Session *s) {
  * down in x, which is not needed again. */
 static const float *requested_rows(const Session *s) {
     const Chunk *c = &s->chunk;
-    const size_t dim = s->model->config.dim;
-    const int n = c->n_requested, first = c->requested[0];
+    size_t dim = s->model->config.dim;
+    int n = c->n_requested, first = c->requested[0];
     if (c->requested[n - 1] - first == n - 1)
         return c->x + first * dim;
 #pragma omp single nowait
@@ -110,10 +110,10 @@ static const float *requested_rows(const Session *s) {
 /* The final norm and the requested logits. */
 static void compute_logits(Session *s) {
     const Model *m = s->model;
-    const int n = s->chunk.n_requested;
+    int n = s->chunk.n_requested;
     const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm,
                                 requested_rows(s), n);
-    const Input in = input_prepare(&s->chunk.input, &m->output, xn, n);
+    Input in = input_prepare(&s->chunk.input, &m->output, xn, n);
     matmul(s->chunk.out, &m->output, &in, n);
     cap_logits(s);
     team_end(s->probe, NO_LAYER, SITE_LOGITS);
@@ -130,9 +130,9 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
                          float *x, const float *xn, Site site,
                          const Norm *post) {
     const Config *c = &s->model->config;
-    const float scale = c->residual_scale != 0 ? c->residual_scale : 1;
-    const int n = s->chunk.n;
-    const int64_t size = (int64_t)n * c->dim;
+    float scale = c->residual_scale != 0 ? c->residual_scale : 1;
+    int n = s->chunk.n;
+    int64_t size = (int64_t)n * c->dim;
     float *branch = s->chunk.branch;
     if (post->kind == NORM_NONE && scale == 1) {
         sublayer(s, layer, x, xn, n);
@@ -154,7 +154,7 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
 static void forward_chunk(void *session) {
     Session *s = session;
     const Model *m = s->model;
-    const int n = s->chunk.n;
+    int n = s->chunk.n;
     float *x = s->chunk.x;
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
@@ -181,9 +181,9 @@ static void forward_chunk(void *session) {
  * one if the work is not worth the barriers. */
 static int chunk_threads(const Session *s, int n) {
     /* bytes of a layer's weights times steps (docs/notebook.md) */
-    const size_t worth_sharing = 1 << 19;
+    size_t worth_sharing = 1 << 19;
     /* the output counts as one more layer */
-    const size_t layers = s->model->config.n_layers + 1;
+    size_t layers = s->model->config.n_layers + 1;
     if (n == 1 && s->decode_threads)
         return s->decode_threads;
     return s->model->decode_bytes / layers < worth_sharing / n ? 1
@@ -219,17 +219,17 @@ static int admit(Session *s, const Step *steps, int n) {
     for (int t = 0; t < n; t++)
         end = steps[t].pos >= end ? steps[t].pos + 1 : end;
     if (end > s->context) {
-        const bool whole = s->context == s->model->config.context;
+        bool whole = s->context == s->model->config.context;
         const char *reason = whole ? s->model->ended_by : NULL;
         return fail("%d positions do not fit in a context of %d%s%s", end,
                     s->context, reason ? ": " : "", reason ? reason : "");
     }
     for (int t = 0; t < n; t++) {
-        const int pos = steps[t].pos, number = steps[t].sequence;
+        int pos = steps[t].pos, number = steps[t].sequence;
         if (session_reserve(s, number + 1))
             return -1;
         Sequence *q = &s->sequences[number];
-        const bool evicts =
+        bool evicts =
             !s->plain && (q->n_ran - 1) / KV_BLOCK >= q->kv.min_blocks;
         if (pos > 0 && pos < q->n_ran - MAX_ROLLBACK && evicts)
             return fail("cannot rewind to position %d: with a sliding window "
@@ -250,7 +250,7 @@ static bool is_decode(const Step *steps, int n) {
 }
 
 const float *model_forward(Session *s, const Step *steps, int n) {
-    const double start = clock_seconds();
+    double start = clock_seconds();
     Chunk *c = &s->chunk;
     if (admit(s, steps, n))
         return NULL;

@@ -33,7 +33,7 @@ static void layernorm_plain(double *y, const double *x, const Norm *norm,
         mean += x[i] / dim;
     for (int i = 0; i < dim; i++)
         variance += (x[i] - mean) * (x[i] - mean) / dim;
-    const double root = sqrt(variance + norm->eps);
+    double root = sqrt(variance + norm->eps);
     for (int i = 0; i < dim; i++)
         y[i] = (x[i] - mean) / root * norm->gamma[i] +
                (norm->beta ? norm->beta[i] : 0);
@@ -70,15 +70,15 @@ INLINE double sum_block(Terms terms, const float *x, float shift, int n) {
     int i = 0;
     for (; i + 4 * SUM_LANES <= n; i += 4 * SUM_LANES) {
         UNROLL(j, 4 * SUM_VECTORS) {
-            const vf d = vload(x + i + j * LANES) - vset(shift);
+            vf d = vload(x + i + j * LANES) - vset(shift);
             sums[j] = add_term(terms, sums[j], d);
         }
     }
     for (; i < n; i += SUM_LANES) {
         UNROLL(j, SUM_VECTORS) {
-            const int m = lanes_left(n - i - j * LANES);
-            const vf d = vload_n(x + i + j * LANES, m) - vset(shift);
-            const vf sum = add_term(terms, sums[j], d);
+            int m = lanes_left(n - i - j * LANES);
+            vf d = vload_n(x + i + j * LANES, m) - vset(shift);
+            vf sum = add_term(terms, sums[j], d);
             /* the lanes after x[n - 1] are 0 - shift */
             sums[j] = vselect(vlane() < m, sum, sums[j]);
         }
@@ -100,7 +100,7 @@ INLINE double sum_terms(Terms terms, const float *x, float shift, int n) {
         return sum;
     sum = 0;
     for (int i = 0; i < n; i++) {
-        const double d = x[i] - (double)shift;
+        double d = x[i] - (double)shift;
         sum += terms == DEVIATIONS ? d : d * d;
     }
     return sum;
@@ -117,8 +117,8 @@ static float inverse_root(double variance, float eps) {
 }
 
 static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
-    const double mean_square = sum_squares(x, dim) / dim;
-    const float scale = inverse_root(mean_square, norm->eps);
+    double mean_square = sum_squares(x, dim) / dim;
+    float scale = inverse_root(mean_square, norm->eps);
 #pragma omp simd
     for (int i = 0; i < dim; i++)
         y[i] = x[i] * scale * norm->gamma[i];
@@ -127,13 +127,12 @@ static void rmsnorm(float *y, const float *x, const Norm *norm, int dim) {
 /* Two passes: E[x^2] - E[x]^2 cancels if the mean is much larger than the
  * deviations. The first pass sums differences from x[0] for the same reason. */
 static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
-    const double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
-    const float shift = (float)mean;
-    const double rest = mean - shift; /* the rounding error of shift */
-    const double variance =
-        sum_terms(SQUARES, x, shift, dim) / dim - rest * rest;
-    const float scale = inverse_root(variance, norm->eps),
-                offset = (float)(rest * scale);
+    double mean = x[0] + sum_terms(DEVIATIONS, x, x[0], dim) / dim;
+    float shift = (float)mean;
+    double rest = mean - shift; /* the rounding error of shift */
+    double variance = sum_terms(SQUARES, x, shift, dim) / dim - rest * rest;
+    float scale = inverse_root(variance, norm->eps),
+          offset = (float)(rest * scale);
     const float *gamma = norm->gamma, *beta = norm->beta;
 #pragma omp simd
     for (int i = 0; i < dim; i++)
@@ -145,9 +144,9 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
  * alpha x (kernels/simd.h). */
 static void dyt(float *y, const float *x, const Norm *norm, int dim) {
     for (int i = 0; i < dim; i += LANES) {
-        const int n = min_int(dim - i, LANES);
-        const vf squashed = vcap(vload_n(x + i, n) * vset(norm->alpha), 1);
-        const vf beta = norm->beta ? vload_n(norm->beta + i, n) : vset(0);
+        int n = min_int(dim - i, LANES);
+        vf squashed = vcap(vload_n(x + i, n) * vset(norm->alpha), 1);
+        vf beta = norm->beta ? vload_n(norm->beta + i, n) : vset(0);
         vstore_n(y + i, vfma(squashed, vload_n(norm->gamma + i, n), beta), n);
     }
 }

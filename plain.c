@@ -100,16 +100,16 @@ static double limit(double z, double cap) {
  * to the position t. q . k then depends on t only by the distance t - s of the
  * two tokens (Su et al. 2021, sec. 3.4). */
 static void rotate(double *head, const Rope *r, int t) {
-    const int pairs = r->dims / 2; /* of the whole head; + Phi-3: of a part */
+    int pairs = r->dims / 2; /* of the whole head; + Phi-3: of a part */
     for (int i = 0; i < pairs; i++) {
         /* base^(-2i / dims) radians per position; + perhaps scaled: rope.c */
-        const double angle = t * r->frequencies[i];
+        double angle = t * r->frequencies[i];
         /* a pair is two neighbours in LLaMA's own files; in those of Hugging
          * Face, whose rows of Wq and Wk have another order, it is i of both
          * halves. Same result. */
         double *a = r->halves ? &head[i] : &head[2 * i],
                *b = r->halves ? &head[i + pairs] : &head[2 * i + 1];
-        const double real = *a * cos(angle) - *b * sin(angle);
+        double real = *a * cos(angle) - *b * sin(angle);
         *b = (*a * sin(angle) + *b * cos(angle)) * r->amplitude;
         *a = real * r->amplitude; /* 1; + YaRN: more */
     }
@@ -118,8 +118,8 @@ static void rotate(double *head, const Rope *r, int t) {
 /* + Qwen 3: a norm of each head of v[n_heads][head_size]; OLMo 2: of all. */
 static void norm_heads(const Token *t, double *v, const Norm *norm,
                        int n_heads) {
-    const int together = t->config->wide_head_norms ? n_heads : 1,
-              size = together * t->config->head_size;
+    int together = t->config->wide_head_norms ? n_heads : 1,
+        size = together * t->config->head_size;
     for (int h = 0; h < n_heads; h += together, v += size)
         norm_plain(v, v, norm, size);
 }
@@ -142,7 +142,7 @@ static void position(const Token *t, const Layer *layer, double *v,
 static double *cached(const Token *t, const Layer *layer, int pos,
                       KvKind kind) {
     const Config *c = t->config;
-    const size_t row = ((size_t)pos * c->n_layers + layer->index) * 2 + kind;
+    size_t row = ((size_t)pos * c->n_layers + layer->index) * 2 + kind;
     return t->cache + row * c->n_kv_heads * c->head_size;
 }
 
@@ -151,7 +151,7 @@ static double *cached(const Token *t, const Layer *layer, int pos,
  * shares a head of keys and values (Ainslie et al. 2023). */
 static void attend_head(const Token *t, const Layer *layer, int h) {
     const Config *c = t->config;
-    const int d = c->head_size, kv_head = h / (c->n_heads / c->n_kv_heads);
+    int d = c->head_size, kv_head = h / (c->n_heads / c->n_kv_heads);
     const double *q = t->q + h * d;
     double *a = t->a + h * d, *p = t->p;
     int first = 0;
@@ -271,7 +271,7 @@ static void add(const Token *t, double *x, double *y, const Norm *post) {
 
 /* x += self_attention(norm(x)), x += feed_forward(norm(x)). */
 static void run_layer(const Token *t, const Layer *layer) {
-    const int dim = t->config->dim;
+    int dim = t->config->dim;
     double *x = t->x, *n = t->n, *y = t->y;
     norm_plain(n, x, &layer->attn_norm, dim);
     self_attention(t, layer, y, n);
@@ -338,7 +338,7 @@ int plain_fork(Session *s, int to, int from) {
     const Config *c = &s->model->config;
     const Sequence *source = &s->sequences[from];
     Sequence *copy = &s->sequences[to];
-    const int n = source->plain_room;
+    int n = source->plain_room;
     if (reserve(copy, c, n))
         return -1;
     for (size_t i = 0; i < cache_size(c, n); i++)
@@ -356,9 +356,8 @@ static int run_step(const Session *s, const Step *step, float *logits) {
                                 &t.down, &t.p_experts, &t.experts, &t.logits};
     enum { N_VECTORS = sizeof vectors / sizeof *vectors };
     /* room for the longest one in each; pages not touched cost nothing */
-    const size_t size = (size_t)c->dim + c->n_heads * c->head_size +
-                        c->hidden_dim + c->expert_dim + c->n_experts +
-                        c->vocab_size + t.pos + 1;
+    size_t size = (size_t)c->dim + c->n_heads * c->head_size + c->hidden_dim +
+                  c->expert_dim + c->n_experts + c->vocab_size + t.pos + 1;
     double *memory = allocate(N_VECTORS + 1, size * sizeof *memory);
     if (!memory || reserve(q, c, t.pos + 1)) {
         free(memory);
@@ -374,7 +373,7 @@ static int run_step(const Session *s, const Step *step, float *logits) {
 }
 
 const float *plain_forward(Session *s, const Step *steps, int n) {
-    const int vocab_size = s->model->config.vocab_size;
+    int vocab_size = s->model->config.vocab_size;
     int rows = 0;
     for (int i = 0; i < n; i++)
         rows += steps[i].logits != NO_LOGITS;

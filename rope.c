@@ -37,9 +37,9 @@ double *yarn_factors(const Rope *r) {
     }
     low = fmax(low, 0);
     high = fmin(high, r->dims - 1);
-    const double width = high == low ? 0.001 : high - low;
+    double width = high == low ? 0.001 : high - low;
     for (int i = 0; factors && i < r->dims / 2; i++) {
-        const double ramp = fmin(fmax((i - low) / width, 0), 1);
+        double ramp = fmin(fmax((i - low) / width, 0), 1);
         factors[i] = 1 / (1 - ramp + ramp / y->factor);
     }
     return factors;
@@ -61,7 +61,7 @@ int rope_open(Rope *r, const double *factors) {
 
 void rope_angles(float *angles, const Rope *r, int pos) {
     for (int i = 0; i < r->dims / 2; i++) {
-        const double angle = pos * r->frequencies[i];
+        double angle = pos * r->frequencies[i];
         angles[2 * i] = (float)(r->amplitude * cos(angle));
         angles[2 * i + 1] = (float)(r->amplitude * sin(angle));
     }
@@ -81,7 +81,7 @@ INLINE void rotate_pairs(float *v, const float *angles, int n, const int step,
 }
 
 void rope_rotate(const Rope *r, float *v, const float *angles) {
-    const int pairs = r->dims / 2;
+    int pairs = r->dims / 2;
     if (r->halves)
         rotate_pairs(v, angles, pairs, 1, pairs);
     else

@@ -35,9 +35,9 @@ static const char *bundled_model(void) {
 static int open_session(Run *run, const Mode *mode) {
     enum { SMALL_MODEL = 64 << 20 /* bytes */ };
     const Options *o = run->options;
-    const KvType kv_type = !o->kv                 ? run->model.kv_type
-                           : strcmp(o->kv, "f32") ? KV_F16
-                                                  : KV_F32;
+    KvType kv_type = !o->kv                 ? run->model.kv_type
+                     : strcmp(o->kv, "f32") ? KV_F16
+                                            : KV_F32;
     if (!o->plain &&
         (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES))
         model_pack(&run->model, o->threads);
@@ -47,14 +47,14 @@ static int open_session(Run *run, const Mode *mode) {
     run->session.plain = o->plain;
     if (o->plain || mode->bit & REWINDS)
         session_keep_all(&run->session);
-    const int context = run->session.context;
+    int context = run->session.context;
     if (o->context > context)
         note("-c %d exceeds the model's context; using %d", o->context,
              context);
     if (o->verbose && run->model.long_factors)
         note("LongRoPE with its %s factors",
              context > run->model.config.context ? "long" : "short");
-    const About about = {o->model, o->norm, run->session.n_threads};
+    About about = {o->model, o->norm, run->session.n_threads};
     if (!own_rank && (o->profile || o->dump) &&
         !(run->profile = profile_open(&run->session, about)))
         return -1;
@@ -78,9 +78,9 @@ static int open_model(Run *run, const Mode *mode) {
         return 1;
     if (o->norm && model_swap_norms(&run->model, o->norm))
         return EXIT_BAD_USAGE;
-    const TokenizerUse use = o->tokens && mode->bit & RUNS_MODEL
-                                 ? TOKENIZER_IF_READABLE
-                                 : mode->tokenizer;
+    TokenizerUse use = o->tokens && mode->bit & RUNS_MODEL
+                           ? TOKENIZER_IF_READABLE
+                           : mode->tokenizer;
     if (!own_rank && model_open_tokenizer(&run->tokenizer, &run->model,
                                           o->model, o->tokenizer, use) < 0)
         return 1;
@@ -96,7 +96,7 @@ static void run_passes(void *run) {
 
 static int run_mode(const Mode *mode, Options *options) {
     Run run = {.options = options};
-    const bool takes_ranks = mode->bit & RUNS_PASSES;
+    bool takes_ranks = mode->bit & RUNS_PASSES;
     if (!takes_ranks && own_rank)
         return 0;
     int status = options->model ? open_model(&run, mode) : 0;
@@ -130,7 +130,7 @@ static int run_mode(const Mode *mode, Options *options) {
 /* The exit status of the program. */
 static int run(char **argv) {
     Options options;
-    const int status = options_parse(&options, argv);
+    int status = options_parse(&options, argv);
     if (status >= 0)
         return status;
     const Mode *mode = options.mode;

@@ -55,7 +55,7 @@ static int argmax(const float *v, int n) {
         vf max = vload(v + i);
         for (int j = LANES; j < BLOCK; j += LANES)
             max = vmax(vload(v + i + j), max);
-        const float largest = vmax_lane(max);
+        float largest = vmax_lane(max);
         if (largest > best)
             best = largest, start = i;
     }
@@ -70,11 +70,11 @@ static int argmax(const float *v, int n) {
 /* Divides the logit of each distinct recent token by the repeat penalty;
  * negative logits are multiplied (Keskar et al. 2019, sec. 4.1). */
 static void penalize(Sampler *s) {
-    const float penalty = s->options.repeat_penalty;
-    const int n = s->n_seen, window = s->options.repeat_last,
-              before = n - min_int(window ? window : n, n);
+    float penalty = s->options.repeat_penalty;
+    int n = s->n_seen, window = s->options.repeat_last,
+        before = n - min_int(window ? window : n, n);
     for (int i = 0; i < s->vocab_size; i++) {
-        const float logit = s->p[i];
+        float logit = s->p[i];
         s->p[i] = s->seen[i] <= before ? logit
                   : logit > 0          ? logit / penalty
                                        : logit * penalty;
@@ -83,14 +83,14 @@ static void penalize(Sampler *s) {
 
 /* p = softmax(p / temperature); max is the maximum of p. */
 static void softmax(float *p, int n, float max, float temperature) {
-    const int end = n / SUM_LANES * SUM_LANES; /* then one by one */
+    int end = n / SUM_LANES * SUM_LANES; /* then one by one */
     vf sums[SUM_VECTORS] = {{0}};
     float sum = 0;
     for (int i = 0; i < n; i += SUM_LANES)
         UNROLL(j, SUM_VECTORS) {
             float *q = p + i + j * LANES;
-            const int m = lanes_left(n - i - j * LANES);
-            const vf e = vexp((vload_n(q, m) - max) / temperature);
+            int m = lanes_left(n - i - j * LANES);
+            vf e = vexp((vload_n(q, m) - max) / temperature);
             if (i < end)
                 sums[j] += e;
             vstore_n(q, e, m);
@@ -117,12 +117,11 @@ static int draw(const float *p, int n, float coin) {
 /* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_truncated(Sampler *s, float coin) {
     const Sampling *o = &s->options;
-    const int n = s->vocab_size,
-              k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
-    const float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
+    int n = s->vocab_size, k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
+    float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
     /* less likely tokens cannot be in the nucleus of all tokens and stay out of
      * the heap */
-    const float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
+    float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
         if (s->p[i] >= min)
@@ -142,7 +141,7 @@ static int draw_truncated(Sampler *s, float coin) {
            !(k == n && popped > top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
     /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
-    const float enough = k < n ? top_p * popped : INFINITY;
+    float enough = k < n ? top_p * popped : INFINITY;
     while (kept < n_popped && !(sum > enough) &&
            !(kept && top[-kept].value < o->min_p * top->value)) {
         s->p[kept] = top[-kept].value;
@@ -153,25 +152,25 @@ static int draw_truncated(Sampler *s, float coin) {
 
 int sampler_next(Sampler *s, const float *logits) {
     const Sampling *o = &s->options;
-    const int n = s->vocab_size;
+    int n = s->vocab_size;
     if (o->temperature == 0 && o->repeat_penalty == 1)
         return argmax(logits, n);
     memcpy(s->p, logits, (size_t)n * sizeof *s->p);
     if (o->repeat_penalty != 1)
         penalize(s);
-    const int best = argmax(s->p, n);
+    int best = argmax(s->p, n);
     if (o->temperature == 0)
         return best;
     /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1) */
     s->state ^= s->state >> 12;
     s->state ^= s->state << 25;
     s->state ^= s->state >> 27;
-    const float coin =
+    float coin =
         (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
     if (!isfinite(s->p[best]))
         return best; /* an infinite logit, or all -infinity */
     softmax(s->p, n, s->p[best], o->temperature);
-    const bool truncates =
+    bool truncates =
         (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
     return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);
 }

@@ -31,12 +31,12 @@ static float *floats(Arena *a, double rows, int columns) {
 static void lay_out(Session *s, Arena *a, Capacity capacity) {
     const Config *c = &s->model->config;
     Chunk *b = &s->chunk;
-    const double steps = capacity.steps, slots = steps * c->n_experts_used,
-                 own_rows = fmax(steps, s->n_threads);
-    const double hidden = fmax(steps * c->hidden_dim, slots * c->expert_dim);
-    const int q_dim = c->n_heads * c->head_size,
-              kv_dim = c->n_kv_heads * c->head_size;
-    const int widest =
+    double steps = capacity.steps, slots = steps * c->n_experts_used,
+           own_rows = fmax(steps, s->n_threads);
+    double hidden = fmax(steps * c->hidden_dim, slots * c->expert_dim);
+    int q_dim = c->n_heads * c->head_size,
+        kv_dim = c->n_kv_heads * c->head_size;
+    int widest =
         larger(larger(c->dim, q_dim), larger(c->hidden_dim, c->expert_dim));
     b->spans = arena_take(a, steps, sizeof *b->spans);
     b->requested = arena_take(a, steps, sizeof *b->requested);
@@ -98,8 +98,8 @@ static int open_sequence(const Session *s, Sequence *q) {
     /* a layer with a window keeps only its positions; the first query of a
      * chunk needs all of them */
     for (int l = 0; l < c->n_layers; l++) {
-        const int window = s->model->layers[l].window;
-        const int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
+        int window = s->model->layers[l].window;
+        int64_t kept = (int64_t)window + s->batch + MAX_ROLLBACK;
         q->kv.layers[l].kept = window > 0 && kept < s->context ? (int)kept : 0;
     }
     return 0;
@@ -131,15 +131,15 @@ int session_fork(Session *s, int to, int from) {
 
 int session_open(Session *s, const Model *model, int n_threads, int batch,
                  int context, KvType kv_type) {
-    const int trained = model->config.context,
-              max = model->long_factors ? model->long_context : trained;
+    int trained = model->config.context,
+        max = model->long_factors ? model->long_context : trained;
     *s = (Session){.model = model,
                    .n_threads = n_threads,
                    .batch = batch,
                    .kv_type = kv_type,
                    .context = min_int(context > 0 ? context : trained, max)};
-    const int status = open_ropes(s);
-    const double max_bytes =
+    int status = open_ropes(s);
+    double max_bytes =
         fmax(MAX_CHUNK_BYTES, MAX_CHUNK_WEIGHTS * (double)model->decode_bytes);
     while (s->n_threads > 1 && chunk_bytes(s, 1) > max_bytes)
         s->n_threads /= 2;
@@ -172,8 +172,8 @@ void session_close(Session *s) {
 /* Makes room for a chunk. A few steps or rows of logits are rounded up, because
  * the number of draft tokens changes from pass to pass. */
 static int reserve_chunk(Session *s, Capacity n) {
-    const Capacity has = s->chunk.capacity;
-    const int few = min_int(s->batch, FEW_STEPS);
+    Capacity has = s->chunk.capacity;
+    int few = min_int(s->batch, FEW_STEPS);
     if (n.steps <= has.steps && n.positions <= has.positions &&
         n.logits <= has.logits)
         return 0;

@@ -53,7 +53,7 @@ typedef struct {
 static int encode_word(void *encoder, const char *s, size_t n) {
     Encoder *e = encoder;
     const Tokenizer *t = e->t;
-    const int whole =
+    int whole =
         t->pretokenizer.whole_words ? pieces_find(&t->pieces, s, n) : -1;
     return whole >= 0 ? tokens_add(e->out, whole)
                       : merges_encode(&t->pieces, s, n, e->out);
@@ -67,17 +67,17 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw) {
     if (!size)
         return 0;
     if (raw) {
-        const bool space = e->prefix == SPACE_ALWAYS;
+        bool space = e->prefix == SPACE_ALWAYS;
         char *normalized = normalize(&e->t->normalizer, text, size, &size);
-        const int status =
-            normalized ? cut_out(e, normalized + !space, size + space, false)
-                       : -1;
+        int status = normalized
+                         ? cut_out(e, normalized + !space, size + space, false)
+                         : -1;
         free(normalized);
         return status;
     }
     /* normalized; the byte before it may be overwritten */
     char *words = (char *)(uintptr_t)text;
-    const bool space =
+    bool space =
         (e->prefix == SPACE_IF_NONE || e->prefix == SPACE_ONCE) && *text != ' ';
     if (space)
         *--words = ' ';
@@ -94,10 +94,8 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
     for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
         while (end_open < size && (end_open < at || e->open[end_open]))
             end_open++;
-        const int id =
-            pieces_match(&e->t->pieces, text + at, end_open - at, raw);
-        const size_t skipped =
-            pieces_skip(&e->t->pieces, id, text, size, at, from);
+        int id = pieces_match(&e->t->pieces, text + at, end_open - at, raw);
+        size_t skipped = pieces_skip(&e->t->pieces, id, text, size, at, from);
         at += skipped;
         if (skipped)
             continue;
@@ -152,9 +150,9 @@ const char *tokenizer_decode(const Tokenizer *t, int previous, int token,
                              int *length) {
     const Piece *p = &t->pieces.list[token];
     const char *text = p->decoded ? p->decoded : p->text;
-    const int n = p->decoded ? p->n_decoded : p->length;
-    const bool drop = previous == t->bos && t->space_prefix != SPACE_NEVER &&
-                      n > 0 && text[0] == ' ';
+    int n = p->decoded ? p->n_decoded : p->length;
+    bool drop = previous == t->bos && t->space_prefix != SPACE_NEVER && n > 0 &&
+                text[0] == ' ';
     *length = n - drop;
     return text + drop;
 }

@@ -11,7 +11,7 @@ void make_printable(char *text) {
     char *to = text;
     size_t n;
     for (const char *c = text, *end = text + strlen(text); c < end; c += n) {
-        const bool printable = utf8_is_printable(utf8_read(c, end - c, &n));
+        bool printable = utf8_is_printable(utf8_read(c, end - c, &n));
         memmove(to, printable ? c : "?", printable ? n : 1);
         to += printable ? n : 1;
     }

@@ -78,7 +78,7 @@ bool is_input(const char *path) {
 
 /* Returns NULL if the file may be read; then it is an input. */
 static const char *refuse_output(const struct stat *st) {
-    const FileId file = {st->st_dev, st->st_ino};
+    FileId file = {st->st_dev, st->st_ino};
     if (is_in(outputs, 2, file))
         return "is also an output of this run; name another file to write";
     if (n_inputs < max_inputs)
@@ -151,7 +151,7 @@ char *file_read(const char *path, size_t *size) {
     Buffer text = {0};
     struct stat st;
     ssize_t got = -1;
-    const int fd =
+    int fd =
         strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     const char *error =
         fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
@@ -184,7 +184,7 @@ static FILE *open_temporary(OutputFile *out, mode_t mode) {
     if (asprintf(&out->temporary, "%s.XXXXXX", out->real) < 0)
         return NULL;
     temporary_file = out->temporary;
-    const int fd = mkostemp(out->temporary, O_CLOEXEC);
+    int fd = mkostemp(out->temporary, O_CLOEXEC);
     if (fd < 0)
         return NULL;
     fchmod(fd, mode);
@@ -217,8 +217,8 @@ static char *follow_links(const char *path) {
 
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
-    const bool exists = stat(path, &st) == 0;
-    const mode_t mask = umask(0);
+    bool exists = stat(path, &st) == 0;
+    mode_t mask = umask(0);
     umask(mask);
     *out = (OutputFile){.path = path};
     if (exists && !S_ISREG(st.st_mode))
@@ -235,7 +235,7 @@ int output_open(OutputFile *out, const char *path) {
 
 int output_close(OutputFile *out, bool keep) {
     FILE *const stream = out->stream;
-    const bool moves = keep && out->temporary;
+    bool moves = keep && out->temporary;
     const char *error =
         fflush(stream) || ferror(stream) || (moves && fsync(fileno(stream)))
             ? strerror(errno)

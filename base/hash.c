@@ -21,8 +21,8 @@ int hash_key(HashKey *key) {
  * of b are used. */
 static uint64_t product(uint64_t a, uint64_t b) {
     const uint64_t prime = ((uint64_t)1 << 61) - 1;
-    const unsigned __int128 ab = (unsigned __int128)a * (b & prime);
-    const uint64_t sum = (ab & prime) + (uint64_t)(ab >> 61);
+    unsigned __int128 ab = (unsigned __int128)a * (b & prime);
+    uint64_t sum = (ab & prime) + (uint64_t)(ab >> 61);
     return (sum & prime) + (sum >> 61);
 }
 

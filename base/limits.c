@@ -34,25 +34,25 @@ Limits limits_of(const char *root) {
         find_line(root, "proc/self/cgroup", key, group);
         group[strcspn(group, ":")] = '/';
         do { /* the group and its parents */
-            const bool old = *group > '/';
+            bool old = *group > '/';
             snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/%s", root, group);
-            const size_t max =
+            size_t max =
                 number_in(folder, old ? "memory.limit_in_bytes" : "memory.max",
                           "", SIZE_MAX);
-            const size_t used = number_in(
+            size_t used = number_in(
                 folder, old ? "memory.usage_in_bytes" : "memory.current", "",
                 0);
-            const size_t pages =
+            size_t pages =
                 number_in(folder, "memory.stat", "active_file ", 0) +
                 number_in(folder, "memory.stat", "inactive_file ", 0);
             /* pages of files can be released */
             min.memory = min_size(
                 min.memory, max - min_size(max, used - min_size(used, pages)));
             /* of each period; "max" or, in version 1, -1: no limit */
-            const size_t quota = number_in(
+            size_t quota = number_in(
                 folder, old ? "cpu.cfs_quota_us" : "cpu.max", "", SIZE_MAX);
             snprintf(key, sizeof key, "%zu ", quota);
-            const size_t period =
+            size_t period =
                 number_in(folder, old ? "cpu.cfs_period_us" : "cpu.max",
                           old ? "" : key, 1);
             min.processors = min_size(min.processors, (quota - 1) / period + 1);
@@ -64,7 +64,7 @@ Limits limits_of(const char *root) {
 #ifdef RLIMIT_AS
     struct rlimit limit;
     if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) {
-        const size_t mapped =
+        size_t mapped =
             number_in(root, "proc/self/statm", "", 0) * sysconf(_SC_PAGESIZE);
         min.memory = min_size(min.memory, limit.rlim_cur -
                                               min_size(limit.rlim_cur, mapped));

@@ -24,9 +24,9 @@ void *allocate_quietly(size_t count, size_t size) {
     size_t bytes;
     if (!multiply_sizes(count, size, &bytes) || bytes > SIZE_MAX - HUGE_PAGE)
         return NULL;
-    const size_t unit = bytes < 16 * PAGE   ? CACHE_LINE
-                        : bytes < HUGE_PAGE ? PAGE
-                                            : HUGE_PAGE;
+    size_t unit = bytes < 16 * PAGE   ? CACHE_LINE
+                  : bytes < HUGE_PAGE ? PAGE
+                                      : HUGE_PAGE;
     void *p = aligned_alloc(unit, (bytes + unit) / unit * unit);
 #ifdef MADV_HUGEPAGE
     /* may fail; 23: MADV_POPULATE_WRITE, Linux 5.14 */
@@ -51,8 +51,8 @@ void *allocate_zeroed(size_t count, size_t size) {
 /* At least one byte after each array stays free; AddressSanitizer
  * reports its use. */
 void *arena_take(Arena *a, double count, size_t size) {
-    const double bytes = count * (double)size,
-                 room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
+    double bytes = count * (double)size,
+           room = (floor(bytes / CACHE_LINE) + 1) * CACHE_LINE;
     char *p = a->memory ? a->memory + (size_t)a->used : NULL;
 #ifdef __SANITIZE_ADDRESS__
     if (p)
@@ -63,11 +63,11 @@ void *arena_take(Arena *a, double count, size_t size) {
 }
 
 void memory_advise(const void *data, size_t bytes, bool soon) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = ((uintptr_t)data + page - 1) / page * page,
-                    end = ((uintptr_t)data + bytes) / page * page;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) / page * page,
+              end = ((uintptr_t)data + bytes) / page * page;
     /* the kernel reads only the beginning of a longer range ahead */
-    const size_t step = soon ? 1 << 17 : end - first;
+    size_t step = soon ? 1 << 17 : end - first;
     for (uintptr_t at = first; at < end; at += step) /* may fail */
         advise_pages((void *)at, min_size(end - at, step),
                      soon ? MADV_WILLNEED : MADV_DONTNEED);
@@ -78,7 +78,7 @@ void buffer_append(Buffer *b, const void *bytes, size_t n) {
         return;
     if (n >= b->room - b->n) {
         /* no overflow: b->n bytes exist */
-        const size_t room = 2 * (b->n + n) + 64;
+        size_t room = 2 * (b->n + n) + 64;
         char *grown = n < SIZE_MAX / 4 ? realloc(b->bytes, room) : NULL;
         if (!grown) {
             fail("out of memory: %zu bytes", n);

@@ -18,7 +18,7 @@ static inline bool heap_before(HeapItem a, HeapItem b) {
 
 /* Sifts heap[i] of n down. */
 static inline void heap_sift_down(HeapItem *heap, int n, int i) {
-    const HeapItem moving = heap[i];
+    HeapItem moving = heap[i];
     for (int child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && heap_before(heap[child + 1], heap[child]))
             child++;
@@ -46,7 +46,7 @@ static inline void heap_push(HeapItem *heap, int n, HeapItem item) {
 /* Moves the top to heap[n - 1] and returns it; heap[0] to heap[n - 2] stay a
  * heap. O(log n). */
 static inline HeapItem heap_pop(HeapItem *heap, int n) {
-    const HeapItem top = heap[0];
+    HeapItem top = heap[0];
     heap[0] = heap[n - 1];
     heap[n - 1] = top;
     heap_sift_down(heap, n - 1, 0);

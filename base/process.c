@@ -99,7 +99,7 @@ static void handle(int signal_number, void (*handler)(int)) {
 
 void handle_signals(void) {
     void (*const end)(int) = own_rank ? SIG_IGN : on_interrupt;
-    const bool ranks = n_ranks > 1;
+    bool ranks = n_ranks > 1;
     signal(SIGXFSZ, SIG_IGN);
     sigaction(SIGBUS,
               &(struct sigaction){.sa_sigaction = on_lost_page,
@@ -137,7 +137,7 @@ void terminal_close(void) {
 
 /* Handles Ctrl-Z. */
 static void on_stop(int signal_number) {
-    const bool was_open = is_open;
+    bool was_open = is_open;
     (void)signal_number;
     terminal_close();
     raise(SIGSTOP);
@@ -165,7 +165,7 @@ void terminal_discard(void) {
 /* ---- threads, clock, streams -------------------------------------------- */
 
 int usual_threads(void) {
-    const int max = omp_get_max_threads();
+    int max = omp_get_max_threads();
     int share = (int)min_size(max, limits_of("").processors);
     if (omp_get_num_procs() >= sysconf(_SC_NPROCESSORS_ONLN))
         share /= n_ranks_here;
@@ -182,7 +182,7 @@ int start_threads(int n) {
 }
 
 size_t format_today(char *to, size_t size, const char *format) {
-    const time_t seconds = time(NULL);
+    time_t seconds = time(NULL);
     struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
     localtime_r(&seconds, &local);
@@ -193,7 +193,7 @@ size_t format_today(char *to, size_t size, const char *format) {
 
 int write_whole(int fd, const char *bytes, size_t n) {
     for (size_t at = 0; at < n;) {
-        const ssize_t written = write(fd, bytes + at, n - at);
+        ssize_t written = write(fd, bytes + at, n - at);
         if (written < 0 && (errno != EINTR || !at))
             return -1;
         if (written > 0)

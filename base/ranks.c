@@ -43,8 +43,8 @@ bool ranks_launched(void) {
 /* Allocates buffers; redirects the standard streams of ranks other than 0 to
  * /dev/null. Returns -1 and a message on failure. */
 static int make_ready(void) {
-    const size_t n = (size_t)n_ranks;
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    size_t n = (size_t)n_ranks;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || (own_rank && (dup2(null, STDIN_FILENO) < 0 ||
                                   dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own_rank, strerror(errno));
@@ -94,7 +94,7 @@ void ranks_abort(void) {
 /* ---- agreeing ----------------------------------------------------------- */
 
 int ranks_agree(int status, uint64_t state) {
-    const Report mine = {status, (int64_t)state};
+    Report mine = {status, (int64_t)state};
     MPI_Request request;
     int done = 0;
     if (n_ranks == 1)
@@ -158,8 +158,8 @@ void *ranks_hear(void) {
  * the rank has no columns. */
 static int exchange(float *y, int n, int columns, int unit, int r, int with,
                     MPI_Request *request) {
-    const int start = ranks_start(columns, unit, r),
-              count = ranks_start(columns, unit, r + 1) - start;
+    int start = ranks_start(columns, unit, r),
+        count = ranks_start(columns, unit, r + 1) - start;
     MPI_Datatype part;
     if (count == 0)
         return 0;
@@ -178,8 +178,8 @@ void ranks_gather(float *y, int n, int columns, int unit, bool all) {
     /* each starts with the next rank, so no rank receives all messages at
      * once */
     for (int i = 1; i < n_ranks; i++) {
-        const int from = (own_rank + n_ranks - i) % n_ranks,
-                  to = (own_rank + i) % n_ranks;
+        int from = (own_rank + n_ranks - i) % n_ranks,
+            to = (own_rank + i) % n_ranks;
         if (all || own_rank == 0)
             n_requests += exchange(y, n, columns, unit, from, from,
                                    &requests[n_requests]);

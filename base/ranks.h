@@ -81,6 +81,6 @@ static inline void ranks_gather(float *y, int n, int columns, int unit,
 /* Index of a rank's first item when ranks share n items in whole units; n for
  * the rank after the last. */
 static inline int ranks_start(int n, int unit, int rank) {
-    const int units = (n - 1) / unit + 1;
+    int units = (n - 1) / unit + 1;
     return rank < n_ranks ? (int)((int64_t)units * rank / n_ranks) * unit : n;
 }

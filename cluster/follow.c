@@ -40,14 +40,14 @@ void follow_end(int status) {
 int follow(Session *s, Tuning *tuning) {
     Message *m;
     while ((m = ranks_hear()) && m->change != END) {
-        const bool fork = m->change == SESSION_FORK;
+        bool fork = m->change == SESSION_FORK;
         if (fork ? session_fork(s, m->a, m->b)
                  : !model_forward(s, m->steps, m->a))
             ranks_abort();
         tune(tuning, fork ? 0 : m->a);
         free(m);
     }
-    const int status = m ? m->a : 0;
+    int status = m ? m->a : 0;
     free(m);
     return status;
 }

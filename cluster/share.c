@@ -33,11 +33,10 @@ static void gather(const Share *share, float *y, int n, bool everywhere) {
 /* Divides the rows of a weight (their number is `size`) and keeps only this
  * rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
-    const int rows = part_size(&m->config, size),
-              unit = unit_rows(&m->config, size);
-    const int first = ranks_start(rows, unit, own_rank);
+    int rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
+    int first = ranks_start(rows, unit, own_rank);
     m->shares[size] = (Share){first, rows, unit, gather};
-    const size_t weights = (size_t)first * w->cols;
+    size_t weights = (size_t)first * w->cols;
     w->data = (const char *)w->data + type_bytes(w->type, weights);
     /* NOLINTNEXTLINE */
     if (w->type == TYPE_I8)
@@ -52,7 +51,7 @@ static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
 int model_share(Model *m) {
     if (n_ranks == 1)
         return 0;
-    const int min_rows = min_int(m->config.dim, m->config.vocab_size);
+    int min_rows = min_int(m->config.dim, m->config.vocab_size);
     if (n_ranks > min_rows)
         return fail("%d ranks cannot share a weight of %d rows", n_ranks,
                     min_rows);
@@ -77,23 +76,23 @@ static uint64_t program_hash(void) {
     const char *path = program_path();
     if (!path || file_map(&file, path))
         return 0;
-    const uint64_t hash = same_hash(file.data, file.size);
+    uint64_t hash = same_hash(file.data, file.size);
     file_unmap(&file);
     return hash;
 }
 
 uint64_t model_hash(const Model *m) {
     const Config *c = &m->config;
-    const double numbers[] = {c->dim,        c->hidden_dim,
-                              c->n_layers,   c->n_heads,
-                              c->n_kv_heads, c->head_size,
-                              c->vocab_size, c->context,
-                              c->n_experts,  c->n_experts_used,
-                              c->rope.base,  m->layers->attn_norm.eps};
+    double numbers[] = {c->dim,        c->hidden_dim,
+                        c->n_layers,   c->n_heads,
+                        c->n_kv_heads, c->head_size,
+                        c->vocab_size, c->context,
+                        c->n_experts,  c->n_experts_used,
+                        c->rope.base,  m->layers->attn_norm.eps};
     uint64_t hash = same_hash(numbers, sizeof numbers);
     for (const File *file = m->files; file < m->files + m->n_files; file++) {
-        const uint64_t words[] = {hash, file->size,
-                                  same_hash(file->data, file->header)};
+        uint64_t words[] = {hash, file->size,
+                            same_hash(file->data, file->header)};
         hash = same_hash(words, sizeof words);
     }
     return hash;
@@ -102,12 +101,12 @@ uint64_t model_hash(const Model *m) {
 int model_agree(int status, const Session *s, const char *norms) {
     if (n_ranks == 1 || status)
         return ranks_agree(status, 0);
-    const uint64_t state[] = {program_hash(),
-                              processor_has_tiles(),
-                              model_hash(s->model),
-                              s->batch,
-                              s->context,
-                              s->kv_type,
-                              norms ? same_hash(norms, strlen(norms)) : 0};
+    uint64_t state[] = {program_hash(),
+                        processor_has_tiles(),
+                        model_hash(s->model),
+                        s->batch,
+                        s->context,
+                        s->kv_type,
+                        norms ? same_hash(norms, strlen(norms)) : 0};
     return ranks_agree(0, same_hash(state, sizeof state));
 }

@@ -191,8 +191,8 @@ bool family_has_part(const ModelFamily *f, const Part *part) {
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {
-    const bool qkv = weight->feed == QKV_FEED,
-               gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
+    bool qkv = weight->feed == QKV_FEED,
+         gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
     return (qkv && f->has & FUSED) || (gate_up && f->has & FUSED_MLP);
 }
 
@@ -205,7 +205,7 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
         if (!other ||
             !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA]))
             continue;
-        const bool by_trait =
+        bool by_trait =
             f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
         if (by_trait || f->options & OTHER_NAMES[i].option)
             snprintf(name, PART_NAME, other, at->layer, at->expert);
@@ -219,7 +219,7 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
     if (!f->special_layers)
         return;
     c->embedding_scale = sqrtf((float)c->dim);
-    const int head_size = c->dim / c->n_heads;
+    int head_size = c->dim / c->n_heads;
     c->attention_scale =
         c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
 }
@@ -235,9 +235,9 @@ void family_set_layer(const ModelFamily *f, int window, bool slides,
 
 void family_set_gguf_layer(const ModelFamily *f, int window,
                            const int64_t *flag, Layer *layer) {
-    const bool by_period = f->may & PERIODIC_WINDOWS,
-               last = f->period && (layer->index + 1) % f->period == 0;
-    const bool usual = flag ? *flag : !last;
+    bool by_period = f->may & PERIODIC_WINDOWS,
+         last = f->period && (layer->index + 1) % f->period == 0;
+    bool usual = flag ? *flag : !last;
     family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS,
                      by_period || usual, layer);
 }

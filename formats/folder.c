@@ -85,8 +85,8 @@ static const Json *get_list(Reader *r, const char *key) {
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
-    const bool mixtral = r->options & (MIXTRAL_EXPERTS | GRANITE_EXPERTS),
-               switched = r->options & MINIMIND;
+    bool mixtral = r->options & (MIXTRAL_EXPERTS | GRANITE_EXPERTS),
+         switched = r->options & MINIMIND;
     if (!(r->options & (ALL_EXPERTS | EXPERTS)) ||
         (switched && !get_bool(r, "use_moe", false)))
         return;
@@ -111,7 +111,7 @@ static void read_experts(Reader *r) {
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
-    const bool some_without_rope = r->options & NO_ROPE_LAYERS;
+    bool some_without_rope = r->options & NO_ROPE_LAYERS;
     const Json *types =
         r->options & LAYER_TYPES ? get_list(r, "layer_types") : NULL;
     const Json *ropes =
@@ -121,16 +121,16 @@ static void read_layers(Reader *r) {
         period = get_int(r, "sliding_window_pattern", 1, period);
     if (!ropes && some_without_rope)
         period = get_int(r, "no_rope_layer_interval", 1, period);
-    const int first =
+    int first =
         r->options & WINDOW_ABOVE ? get_int(r, "max_window_layers", 0, 28) : 0;
-    const bool used = r->options & SLIDES_IF_USED
-                          ? get_bool(r, "use_sliding_window", false)
-                          : r->options & SLIDES;
+    bool used = r->options & SLIDES_IF_USED
+                    ? get_bool(r, "use_sliding_window", false)
+                    : r->options & SLIDES;
     int window = 0;
     if (used && get(r, "sliding_window").kind != VALUE_NULL)
         window = get_int(r, "sliding_window", 1, r->family->window);
-    const bool by_type = types || (period && r->options & SLIDES &&
-                                   !reader_has(r, ROPE_IN_WINDOWS));
+    bool by_type = types || (period && r->options & SLIDES &&
+                             !reader_has(r, ROPE_IN_WINDOWS));
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + r->header.config.n_layers; layer++) {
         int64_t rope = !period || (layer->index + 1) % period;
@@ -168,15 +168,15 @@ static double real_or(Reader *r, const char *key, double missing) {
  * `factor`, with a ramp between the two. */
 static void read_llama3(Reader *r, double context) {
     const Rope *out = &r->header.config.rope;
-    const double factor = get_real(r, "factor", NAN);
-    const double low = get_real(r, "low_freq_factor", NAN),
-                 high = get_real(r, "high_freq_factor", NAN);
+    double factor = get_real(r, "factor", NAN);
+    double low = get_real(r, "low_freq_factor", NAN),
+           high = get_real(r, "high_freq_factor", NAN);
     if (high <= low)
         refuse_key(r, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
     for (int i = 0; factors && i < out->dims / 2; i++) {
-        const double turns = context * rope_frequency(out, i) / (2 * M_PI);
-        const double smooth = fmin(fmax((turns - low) / (high - low), 0), 1);
+        double turns = context * rope_frequency(out, i) / (2 * M_PI);
+        double smooth = fmin(fmax((turns - low) / (high - low), 0), 1);
         factors[i] = 1 / ((1 - smooth) / factor + smooth);
     }
 }
@@ -184,8 +184,8 @@ static void read_llama3(Reader *r, double context) {
 static void read_yarn(Reader *r, double context) {
     Rope *out = &r->header.config.rope;
     Yarn *y = &out->yarn;
-    const double mscale = real_or(r, "mscale", 0),
-                 all_dim = real_or(r, "mscale_all_dim", 0);
+    double mscale = real_or(r, "mscale", 0),
+           all_dim = real_or(r, "mscale_all_dim", 0);
     *y = (Yarn){.context = context,
                 .fast = real_or(r, "beta_fast", 32),
                 .slow = real_or(r, "beta_slow", 1),
@@ -204,7 +204,7 @@ static void read_yarn(Reader *r, double context) {
 /* Reads a list of positive factors, one for each rotating pair. */
 static double *read_factors(Reader *r, const char *key) {
     const Json *list = find(r, key), *values = json_members(list, JSON_ARRAY);
-    const int n = r->header.config.rope.dims / 2;
+    int n = r->header.config.rope.dims / 2;
     double *factors =
         values && list->length == (uint32_t)n ? reader_factors(r) : NULL;
     bool positive = factors;
@@ -218,7 +218,7 @@ static double *read_factors(Reader *r, const char *key) {
 
 static void read_longrope(Reader *r, double original) {
     Config *c = &r->header.config;
-    const double factor = get_real(r, "factor", c->context / original);
+    double factor = get_real(r, "factor", c->context / original);
     c->rope.amplitude =
         get_real(r, "attention_factor",
                  factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
@@ -234,9 +234,9 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     if ((size_t)c->rope.dims > r->widest)
         return;
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
-    const StoredValue v = value_of(json_get(rope, key));
-    const String type = v.string;
-    const bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
+    StoredValue v = value_of(json_get(rope, key));
+    String type = v.string;
+    bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
         return;
     /* older names are accepted */
@@ -264,11 +264,10 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
 
 /* The number of elements of a head that rotate. */
 static int rotating_dims(Reader *r) {
-    const double rotating = r->family->rotating;
-    const double partial =
+    double rotating = r->family->rotating;
+    double partial =
         get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
-    const int dims =
-        partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
+    int dims = partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
     if (rotating == 0 && partial < 1)
         refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
@@ -280,8 +279,8 @@ static int rotating_dims(Reader *r) {
 /* RoPE of layers with a sliding window is not scaled. Its base is given by
  * sliding_attention, by rope_local_base_freq, or by the family's default. */
 static void read_local_rope(Reader *r, const Json *sliding) {
-    const double local = r->family->local_base,
-                 usual = local > 0 ? local : r->family->rope_base;
+    double local = r->family->local_base,
+           usual = local > 0 ? local : r->family->rope_base;
     r->inner = sliding;
     const Json *object = json_get(sliding, "rope_theta");
     const Json *type = json_get(sliding, "rope_type");
@@ -289,7 +288,7 @@ static void read_local_rope(Reader *r, const Json *sliding) {
         refuse_key(r, "rope_type", "default, in sliding_attention");
     const char *key = object || !(r->options & GEMMA3) ? "rope_theta"
                                                        : "rope_local_base_freq";
-    const double base = r->header.config.local_base = get_real(r, key, usual);
+    double base = r->header.config.local_base = get_real(r, key, usual);
     if (!object && !(r->options & GEMMA3) && base != usual)
         refuse_key(
             r, key,
@@ -299,7 +298,7 @@ static void read_local_rope(Reader *r, const Json *sliding) {
 /* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type
  * of layer), older files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
-    const bool local = reader_has(r, LOCAL_ROPE);
+    bool local = reader_has(r, LOCAL_ROPE);
     const Json *newer = get_object(r, "rope_parameters"),
                *rope = get_object(r, "rope_scaling");
     const Json *full = local ? json_get(newer, "full_attention") : newer;
@@ -320,7 +319,7 @@ static void read_rope(Reader *r) {
      * own */
     if (get(r, key).kind <= VALUE_NULL || (local && rope == full))
         r->inner = rope;
-    const double original = fmin(
+    double original = fmin(
         fmax(1,
              get_real(r, key,
                       r->options & LONGROPE ? 4096 : r->header.config.context)),
@@ -387,7 +386,7 @@ static void read_switches(Reader *r) {
     if (r->options & QKV_BIASES)
         r->biases = QKV_BIAS;
     for (const struct Switch *s = SWITCHES; s->key; s++) {
-        const StoredValue v = get(r, s->key);
+        StoredValue v = get(r, s->key);
         if (s->needs && !(r->options & s->needs))
             continue;
         if (s->biases > 0)
@@ -414,7 +413,7 @@ static int read_model(Reader *r) {
     if (!f)
         return -1;
     r->options = f->options;
-    const float scale = f->may & SCALES ? 1.0f : 0; /* default */
+    float scale = f->may & SCALES ? 1.0f : 0; /* default */
     *h = (Header){.config = {.attention_scale = scale,
                              .logit_scale = scale,
                              .context = f->context,

@@ -65,12 +65,12 @@ static void check_key(Reader *r, String key) {
             family_has_key(r->family, known))
             return;
     char word[80];
-    const int n = snprintf(word, sizeof word, " %.*s ", SHOWN(key));
+    int n = snprintf(word, sizeof word, " %.*s ", SHOWN(key));
     for (int value = 0; value < 2; value++) {
         if (!strstr(NEUTRAL_KEYS[value], word))
             continue;
         word[n - 1] = '\0';
-        const StoredValue v = get(r, word + 1);
+        StoredValue v = get(r, word + 1);
         if (v.kind > VALUE_REAL || v.real != value)
             refuse_stored(&r->origin, word + 1, v, "%d", value);
         return;
@@ -85,9 +85,9 @@ static void check_key(Reader *r, String key) {
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
-    const bool is_yarn = string_is(h->scaling, "yarn");
-    const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    const StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
+    bool is_yarn = string_is(h->scaling, "yarn");
+    double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
+    StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
     if (c->rope.dims % 2 || c->rope.dims > c->head_size)
         refuse_field(r, config.rope.dims,
                      "an even number up to the head size %d", c->head_size);
@@ -115,7 +115,7 @@ static void read_rope(Reader *r) {
 static void read_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
     Config *c = &r->header.config;
-    const double amplitude =
+    double amplitude =
         c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
     if (c->local_base == 0)
         c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
@@ -134,9 +134,9 @@ static void read_layers(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
     const Header *h = &r->header;
     const Config *c = &h->config;
-    const int window = h->window < 0            ? 0
-                       : h->window < c->context ? (int)h->window
-                                                : c->context;
+    int window = h->window < 0            ? 0
+                 : h->window < c->context ? (int)h->window
+                                          : c->context;
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
     const GgufValue *pattern = window ? gguf_find_value(r->source, name) : NULL;
@@ -149,7 +149,7 @@ static void read_layers(Reader *r) {
     }
     for (Layer *layer = r->model->layers;
          layer < r->model->layers + c->n_layers; layer++) {
-        const int64_t flag =
+        int64_t flag =
             pattern ? gguf_element(pattern, layer->index).integer : 0;
         family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
         if (r->family->options & GRANITE_KEYS && !h->finetuned)
@@ -158,7 +158,7 @@ static void read_layers(Reader *r) {
 }
 
 static double *read_factors(Reader *r, const char *name, bool needed) {
-    const int n = r->header.config.rope.dims / 2;
+    int n = r->header.config.rope.dims / 2;
     const float *stored = reader_vector(r, name, ".weight", needed, n);
     double *factors = stored ? reader_factors(r) : NULL;
     for (int i = 0; factors && i < n; i++)
@@ -182,7 +182,7 @@ static int read_model(Reader *r) {
         h->window = f->window;
     h->norm_weights = !(f->has & RAW_TOPK);
     h->config.rope.halves = !(f->has & NEIGHBOURS);
-    const size_t n = strlen(r->origin.prefix);
+    size_t n = strlen(r->origin.prefix);
     for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
             check_key(r, (String){v->key.text + n, v->key.n - n});
@@ -238,11 +238,11 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
     }; /* bytes of "-00001-of-00003.gguf" */
     Origin o = {.path = path};
     char name[PATH_MAX];
-    const int count = (int)value_integer(
-        &o, "split.count", gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    int count = (int)value_integer(&o, "split.count",
+                                   gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
     if (count < 2)
         return o.status;
-    const size_t n = strlen(path);
+    size_t n = strlen(path);
     snprintf(name, sizeof name, "-of-%05d.gguf", count);
     if (n < ENDING || strcmp(path + n - 14, name))
         return fail(

@@ -49,12 +49,11 @@ static int read_string(Gguf *g, String *s) {
 
 String gguf_next_string(const GgufValue *array, const uint8_t **at) {
     uint64_t n = 0;
-    const size_t left = array->at + array->bytes - *at;
+    size_t left = array->at + array->bytes - *at;
     if (left < sizeof n)
         return (String){"", 0};
     copy_once(&n, *at, sizeof n);
-    const String s = {(const char *)*at + sizeof n,
-                      min_size(n, left - sizeof n)};
+    String s = {(const char *)*at + sizeof n, min_size(n, left - sizeof n)};
     *at += sizeof n + s.n;
     return s;
 }
@@ -115,7 +114,7 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
 
 /* A bool is read as an integer. */
 StoredValue gguf_element(const GgufValue *v, int i) {
-    const size_t bytes = v->bytes / v->count;
+    size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + (size_t)i * bytes;
     if (v->type == GGUF_STRING)
         return (StoredValue){VALUE_STRING, .string = gguf_next_string(v, &at)};
@@ -128,13 +127,13 @@ StoredValue gguf_element(const GgufValue *v, int i) {
         double f64;
     } bits = {0};
     copy_once(&bits, at, bytes);
-    const bool single = v->type == GGUF_F32;
+    bool single = v->type == GGUF_F32;
     if (single || v->type == GGUF_F64)
         return (StoredValue){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
-    const int64_t integer = v->type == GGUF_I8    ? bits.i8
-                            : v->type == GGUF_I16 ? bits.i16
-                            : v->type == GGUF_I32 ? bits.i32
-                                                  : (int64_t)bits.u64;
+    int64_t integer = v->type == GGUF_I8    ? bits.i8
+                      : v->type == GGUF_I16 ? bits.i16
+                      : v->type == GGUF_I32 ? bits.i32
+                                            : (int64_t)bits.u64;
     return (StoredValue){VALUE_INTEGER, .integer = integer,
                          .real = (double)integer};
 }
@@ -143,9 +142,9 @@ StoredValue gguf_get(const Gguf *g, const char *key) {
     const GgufValue *v = gguf_find_value(g, key);
     if (!v)
         return (StoredValue){VALUE_MISSING, .string = {"missing", 7}};
-    const size_t bytes = v->is_array && v->count && v->type != GGUF_STRING
-                             ? v->bytes / v->count
-                             : 0;
+    size_t bytes = v->is_array && v->count && v->type != GGUF_STRING
+                       ? v->bytes / v->count
+                       : 0;
     if (v->is_array &&
         (!bytes || memcmp(v->at, v->at + bytes, v->bytes - bytes)))
         return (StoredValue){VALUE_LIST, .string = {"a list", 6}};
@@ -189,7 +188,7 @@ static int read_tensor(Gguf *g, Stored *e) {
         if (i < 3)
             e->dims[2 - i] = (int)dims[i];
     }
-    const int cols = e->dims[2];
+    int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
         return bad_tensor(
             e,
@@ -201,7 +200,7 @@ static int read_tensor(Gguf *g, Stored *e) {
                           cols, TYPES[e->type].weights, type_name(e->type));
     /* one matrix cannot overflow: rows and cols are below 2^31, and no type has
      * more than 4 bytes per weight */
-    const size_t matrix =
+    size_t matrix =
         tensor_bytes(&(Tensor){.type = e->type, .cols = cols}, e->dims[1]);
     if (!multiply_sizes(matrix, e->dims[0], &e->bytes))
         return bad_tensor(e, " has more bytes than any file");
@@ -211,7 +210,7 @@ static int read_tensor(Gguf *g, Stored *e) {
 /* Every tensor must be inside the file, aligned, and must not overlap
  * another. */
 static int read_tensors(Gguf *g, File *file, uint64_t count) {
-    const size_t first = g->n_tensors;
+    size_t first = g->n_tensors;
     if (check_count(g, count, 8 + 4 + 8 + 4 + 8, "tensors"))
         return -1;
     Stored *tensors =
@@ -223,14 +222,14 @@ static int read_tensors(Gguf *g, File *file, uint64_t count) {
         if (read_tensor(g, &g->tensors[g->n_tensors]))
             return -1;
     file->header = g->at;
-    const StoredValue given = gguf_get(g, "general.alignment");
-    const int64_t alignment =
+    StoredValue given = gguf_get(g, "general.alignment");
+    int64_t alignment =
         given.kind == VALUE_MISSING ? GGUF_ALIGNMENT : given.integer;
     if (alignment < 4 || alignment > 1 << 20 || (alignment & (alignment - 1)))
         return fail("%s: general.alignment is %" PRId64
                     ", expected a power of two from 4 to 1048576",
                     g->path, alignment);
-    const size_t start = (g->at + alignment - 1) / alignment * alignment;
+    size_t start = (g->at + alignment - 1) / alignment * alignment;
     return place_tensors(g->tensors + first, count, file, start, alignment);
 }
 
@@ -248,7 +247,7 @@ int gguf_open(Gguf *g, const char *path, File *file) {
     if (read_number(g, n_tensors) || read_number(g, n_values) ||
         read_values(g, n_values))
         return -1;
-    const StoredValue type = gguf_get(g, "general.type");
+    StoredValue type = gguf_get(g, "general.type");
     if (type.kind == VALUE_STRING
             ? !string_is(type.string, "model")
             : gguf_find_value(g, "clip.has_vision_encoder") != NULL)

@@ -53,8 +53,8 @@ static int fill_pieces(Loader *l) {
     if (!to)
         return -1;
     for (int id = 0; id < l->n; id++) {
-        const String name = gguf_next_string(names, &at);
-        const uint64_t type = types ? gguf_element(types, id).integer : 1;
+        String name = gguf_next_string(names, &at);
+        uint64_t type = types ? gguf_element(types, id).integer : 1;
         Piece *p = &pieces->list[id];
         if (scores)
             p->score = (float)gguf_element(scores, id).real;
@@ -81,7 +81,7 @@ static int fill_merges(Pieces *p, const Gguf *g) {
         return -1;
     const uint8_t *at = merges->at;
     for (uint64_t i = 0; i < merges->count; i++) {
-        const String pair = gguf_next_string(merges, &at);
+        String pair = gguf_next_string(merges, &at);
         if (merges_add(p, g->path, pair.text, pair.n))
             return -1;
     }
@@ -98,7 +98,7 @@ static int64_t get_integer(Loader *l, const char *key, int64_t min,
 /* Reads a token id. `missing`: the result if the key is missing. Published
  * files have ids outside the vocabulary; they count as absent. */
 static int get_token(Loader *l, const char *key, int missing) {
-    const int64_t id = get_integer(l, key, -1, missing);
+    int64_t id = get_integer(l, key, -1, missing);
     if (id < l->n)
         return (int)id;
     note("%s: %s is %lld, and the vocabulary has %d pieces: none is used",
@@ -121,13 +121,13 @@ static int fill_advice(Loader *l) {
         [ADVICE_REPEAT_LAST] = "general.sampling.penalty_last_n"};
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
-        const StoredValue v = gguf_get(l->g, keys[i]);
+        StoredValue v = gguf_get(l->g, keys[i]);
         /* negative: off, or all tokens */
         l->t->advice[i] =
             (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL,
                      v.real < 0 ? 0 : v.real};
     }
-    const String template = get_string(l, template_key);
+    String template = get_string(l, template_key);
     if (l->origin.status || !gguf_find_value(l->g, template_key))
         return l->origin.status;
     return tokenizer_set_chat_template(l->t, template.text, template.n);
@@ -138,8 +138,8 @@ static int fill_advice(Loader *l) {
 static int fill(Loader *l, const Pretokenizer *p) {
     /* norma's own key: GGUF has no standard one */
     static const char key[] = "norma.tokenizer.normalizer";
-    const String normalizer = get_string(l, key);
-    const bool scores = !p->names;
+    String normalizer = get_string(l, key);
+    bool scores = !p->names;
     Tokenizer *t = l->t;
     t->pieces.byte_level = !scores;
     t->normalizer = (Normalizer){.composes = normalizer.n,
@@ -172,11 +172,11 @@ static int fill(Loader *l, const Pretokenizer *p) {
 static int read_tokenizer(Loader *l, bool needed) {
     static const char pre_key[] = "tokenizer.ggml.pre";
     const Pretokenizer *p = PRETOKENIZERS;
-    const String model = get_string(l, "tokenizer.ggml.model");
+    String model = get_string(l, "tokenizer.ggml.model");
     String pre = get_string(l, pre_key);
     if (l->origin.status)
         return -1;
-    const bool byte_level = string_is(model, "gpt2");
+    bool byte_level = string_is(model, "gpt2");
     if (byte_level && (!pre.n || string_is(pre, "default"))) {
         note("%s does not name its pre-tokenizer (%s): GPT-2's is used",
              l->g->path, pre_key);
@@ -200,8 +200,7 @@ int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
     *t = (Tokenizer){
         .pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1, .pad = -1};
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
-    const int found =
-        gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
+    int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
     gguf_close(&g);
     if (found < 0)
         tokenizer_close(t);

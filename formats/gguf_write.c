@@ -64,7 +64,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
                 .n_experts_used = model->config.n_experts_used};
     Config *c = &h.config;
     Rope *rope = &c->rope;
-    const bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
+    bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
     for (PartAt at = parts_of(model); next_part(&at);)
         if (part_norm(&at))
             *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
@@ -158,7 +158,7 @@ static void write_array(Writer *w, const char *key, GgufType type, int n) {
 /* x in float32. Fails if it would become 0, subnormal or infinite, which the
  * reader refuses. */
 static float to_float(Writer *w, const char *name, double x) {
-    const float value = (float)x;
+    float value = (float)x;
     if (!w->status && !isnormal(value))
         w->status = fail("%s: %s would be %g, which float32 cannot represent",
                          w->source, name, x);
@@ -171,7 +171,7 @@ static float to_float(Writer *w, const char *name, double x) {
  * the rank of the first rule that produces it. */
 static int rank_pieces(Writer *w) {
     const Tokenizer *t = w->tokenizer;
-    const int n = t->pieces.n_rules;
+    int n = t->pieces.n_rules;
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
     w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
     if (!w->scores)
@@ -220,9 +220,8 @@ static bool scores_are_rules(const Writer *w, int first) {
 /* An added token may become a control token: in GGUF no space is inserted
  * after it. */
 static PieceKind kind_in_file(const Tokenizer *t, const Piece *p) {
-    const bool becomes_control = !t->pieces.byte_level &&
-                                 p->kind == PIECE_USER && p->raw &&
-                                 t->space_prefix != SPACE_NEVER;
+    bool becomes_control = !t->pieces.byte_level && p->kind == PIECE_USER &&
+                           p->raw && t->space_prefix != SPACE_NEVER;
     return becomes_control ? PIECE_SPECIAL : p->kind;
 }
 
@@ -239,7 +238,7 @@ static bool is_spaces(const Piece *p) {
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
-    const int n = p->n_rules;
+    int n = p->n_rules;
     int first = 0; /* rule that produces text */
     for (int byte = 0; byte < 256; byte++)
         if (p->byte_piece[byte] == p->unk && (!p->byte_level || p->unk >= 0))
@@ -250,9 +249,8 @@ static const char *changed_in_gguf(const Writer *w) {
         return "U+2581, which is a space in GGUF";
     for (int id = 0; id < p->n && !p->byte_level; id++) {
         const Piece *piece = &p->list[id];
-        const bool spaces = is_spaces(piece),
-                   merges = w->scores[id] > -(float)n;
-        const bool follows_space =
+        bool spaces = is_spaces(piece), merges = w->scores[id] > -(float)n;
+        bool follows_space =
             piece->kind == PIECE_USER && (!piece->raw || spaces);
         if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space)
             return "text next to an added token";
@@ -272,7 +270,7 @@ static const char *changed_in_gguf(const Writer *w) {
 static int check_tokenizer(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pretokenizer *p = &t->pretokenizer;
-    const bool byte_level = t->pieces.byte_level;
+    bool byte_level = t->pieces.byte_level;
     if (!t->pieces.rules)
         return 0;
     if (byte_level ? !pretokenizer_names(p)
@@ -304,7 +302,7 @@ static int check_tokenizer(const Writer *w) {
  * byte of a text piece; in others U+2581 for a space, except in user-defined
  * pieces, and without the newlines that llama2.c puts around control pieces. */
 static void write_piece_name(Writer *w, const Piece *p) {
-    const bool byte_level = w->tokenizer->pieces.byte_level;
+    bool byte_level = w->tokenizer->pieces.byte_level;
     char name[2], user[MAX_MATCHED_BYTES];
     if (!byte_level && p->kind == PIECE_USER) {
         memcpy(user, p->text, p->length);
@@ -323,14 +321,14 @@ static void write_piece_name(Writer *w, const Piece *p) {
 /* Writes a string: the name of a piece, or two names with a space between
  * them. Its size is known once it is written. */
 static void write_names(Writer *w, const Piece *first, const Piece *second) {
-    const size_t at = w->head.n;
+    size_t at = w->head.n;
     write_u64(w, 0);
     write_piece_name(w, first);
     if (second) {
         write_bytes(w, " ", 1);
         write_piece_name(w, second);
     }
-    const uint64_t n = w->head.n - at - sizeof n;
+    uint64_t n = w->head.n - at - sizeof n;
     if (!w->head.failed)
         memcpy(w->head.bytes + at, &n, sizeof n);
 }
@@ -353,7 +351,7 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     const Pieces *pieces = &t->pieces;
     write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
     for (int id = 0; id < pieces->n; id++) {
-        const PieceKind kind = kind_in_file(t, &pieces->list[id]);
+        PieceKind kind = kind_in_file(t, &pieces->list[id]);
         write_u32(w, kind != PIECE_CONTROL          ? types[kind]
                      : id == pieces->unk            ? 2
                      : id == t->bos || id == t->eos ? 3
@@ -363,7 +361,7 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 
 static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
-    const bool byte_level = t->pieces.byte_level;
+    bool byte_level = t->pieces.byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
     write_text(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama");
     if (byte_level)
@@ -413,7 +411,7 @@ int model_center(Model *m, const char *path) {
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
         Norm *norm = at.part->cols == SIZE_DIM ? part_norm(&at) : NULL;
-        const bool is_added = at.part->feed == NO_FEED;
+        bool is_added = at.part->feed == NO_FEED;
         if (norm ? is_added || norm->kind != NORM_LAYER || norm->beta
                  : w && is_added && w->bias)
             return fail(
@@ -451,8 +449,8 @@ static void write_padding(Writer *w) {
  * data. */
 static bool begin_tensor(Writer *w, const char *name, const char *suffix,
                          int depth, int rows, int cols, Type type) {
-    const uint64_t dims[] = {cols, rows, depth};
-    const uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
+    uint64_t dims[] = {cols, rows, depth};
+    uint32_t n_dims = depth > 1 ? 3 : rows > 1 ? 2 : 1;
     char full[PART_NAME + 8];
     if (w->out) {
         write_padding(w);
@@ -480,8 +478,8 @@ static void write_vector(Writer *w, const char *name, const char *suffix,
  * bias makes a norm a LayerNorm. */
 static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
-    const int dim = part_size(&w->model->config, at.part->cols);
-    const bool folded = w->form.fold && part_folded(&at);
+    int dim = part_size(&w->model->config, at.part->cols);
+    bool folded = w->form.fold && part_folded(&at);
     if (w->family->has & BARE_NORMS)
         return;
     if (w->form.fold && !folded && w->out &&
@@ -503,7 +501,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
  * in the file. */
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
-    const int i = r % c->head_size;
+    int i = r % c->head_size;
     if (!part->rotates || !c->rope.halves || !(w->family->has & NEIGHBOURS) ||
         i >= c->rope.dims)
         return r;
@@ -513,8 +511,8 @@ static int source_row(const Writer *w, const Part *part, int r) {
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
     const float *gamma = w->form.fold ? part_folded(at) : NULL;
-    const bool center = w->form.center && at->part->feed == NO_FEED,
-               embedding = at->part->owner == OF_MODEL;
+    bool center = w->form.center && at->part->feed == NO_FEED,
+         embedding = at->part->owner == OF_MODEL;
     if (center && !embedding)
         set_means(w, t);
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
@@ -535,16 +533,15 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
  * router stays float32: a quantized router would choose other experts. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
-    const int depth =
-                  at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
-              block = TYPES[w->form.type].weights;
-    const PartRows part = part_rows(&at, family_fuses(w->family, at.part));
-    const bool finer = at.part->owner == OF_MODEL &&
-                       w->form.type == TYPE_Q4_0 && !w->form.pure;
-    const Type type = at.part->routes   ? TYPE_F32
-                      : t->cols % block ? TYPE_F16
-                      : finer           ? TYPE_Q8_0
-                                        : w->form.type;
+    int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
+        block = TYPES[w->form.type].weights;
+    PartRows part = part_rows(&at, family_fuses(w->family, at.part));
+    bool finer = at.part->owner == OF_MODEL && w->form.type == TYPE_Q4_0 &&
+                 !w->form.pure;
+    Type type = at.part->routes   ? TYPE_F32
+                : t->cols % block ? TYPE_F16
+                : finer           ? TYPE_Q8_0
+                                  : w->form.type;
     if (part.first
             ? w->out != NULL
             : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
@@ -562,7 +559,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
 }
 
 static void write_factors(Writer *w, const char *name, const double *factors) {
-    const int n = w->model->config.rope.dims / 2;
+    int n = w->model->config.rope.dims / 2;
     for (int i = 0; i < n; i++)
         w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
     write_vector(w, name, ".weight", n);
@@ -570,7 +567,7 @@ static void write_factors(Writer *w, const char *name, const double *factors) {
 
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
-    const bool longrope = w->family->options & LONGROPE;
+    bool longrope = w->family->options & LONGROPE;
     char name[PART_NAME];
     for (PartAt at = parts_of(m); next_part(&at);)
         if (!at.expert)
@@ -611,11 +608,11 @@ static void write_key(Writer *w, const Key *key) {
         write_name(w, name, text->text, text->n);
         return;
     }
-    const double x = number(key, &w->header);
+    double x = number(key, &w->header);
     if (key->kind <= KEY_INTEGER)
         write_int(w, name, (int)x);
     else {
-        const float value = to_float(w, name, key->divides ? 1 / x : x);
+        float value = to_float(w, name, key->divides ? 1 / x : x);
         begin_value(w, name, GGUF_F32);
         write_bytes(w, &value, sizeof value);
     }
@@ -625,16 +622,16 @@ static void write_key(Writer *w, const Key *key) {
  * there. Not those of another architecture, of another tokenizer, and of how
  * the file is laid out; nor RoPE's scaling, which may have become a tensor. */
 static void copy_keys(Writer *w) {
-    const String given = gguf_get(&w->given, "general.architecture").string;
+    String given = gguf_get(&w->given, "general.architecture").string;
     for (uint64_t i = 0; i < w->given.n_values; i++) {
         const GgufValue *v = &w->given.values[i];
         /* its length is before it, its type and value after it */
         const char *begin = v->key.text - sizeof(uint64_t);
-        const size_t n = (const char *)v->at + v->bytes - begin;
-        const bool own = !strncmp(v->key.text, given.text, given.n),
-                   kept = string_is(given, w->family->gguf) &&
-                          (!string_contains(v->key, ".rope.scaling.") ||
-                           string_contains(v->key, ".finetuned"));
+        size_t n = (const char *)v->at + v->bytes - begin;
+        bool own = !strncmp(v->key.text, given.text, given.n),
+             kept = string_is(given, w->family->gguf) &&
+                    (!string_contains(v->key, ".rope.scaling.") ||
+                     string_contains(v->key, ".finetuned"));
         if (!string_contains(v->key, "split.") &&
             !string_is(v->key, "general.alignment") &&
             !(w->tokenizer && string_contains(v->key, "tokenizer.")) &&
@@ -672,10 +669,9 @@ static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
     const Tensor *w = part_weight(a);
     const Norm *norm = part_norm(a), *back = part_norm(b);
     const Config *c = &a->model->config;
-    const bool is_there = part_is_there(a);
+    bool is_there = part_is_there(a);
     /* no layer is dense in a file with experts */
-    const bool wrong =
-        part->rows == SIZE_EXPERTS && is_there != (c->n_experts > 0);
+    bool wrong = part->rows == SIZE_EXPERTS && is_there != (c->n_experts > 0);
     if (b->part != part || part_is_there(b) != is_there || wrong)
         return false;
     if (w)
@@ -689,10 +685,10 @@ static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
 /* Whether all layers have the same RoPE, and in the context of the file the
  * same windows. */
 static bool same_layers(const Model *m, const Model *back) {
-    const int context = back->config.context;
+    int context = back->config.context;
     for (int l = 0; l < m->config.n_layers; l++) {
         const Layer *a = &m->layers[l], *b = &back->layers[l];
-        const int window = a->window < context ? a->window : 0;
+        int window = a->window < context ? a->window : 0;
         if (a->rope != b->rope ||
             window != (b->window < context ? b->window : 0))
             return false;
@@ -710,7 +706,7 @@ static bool same_factors(const Model *m, const Model *back) {
     if (!m->rope_factors != !back->rope_factors ||
         (m->long_factors && !back->long_factors))
         return false;
-    const bool yarn = m->rope_factors && rope->yarn.factor > 0;
+    bool yarn = m->rope_factors && rope->yarn.factor > 0;
     for (int i = 0; yarn && i < rope->dims / 2; i++)
         if (!is_close(m->rope_factors[i], back->rope_factors[i]))
             return false;
@@ -762,9 +758,8 @@ static const char *tokenizer_difference(const Writer *w,
     const Pieces *p = &t->pieces, *q = &back->pieces;
     for (int id = 0; id < p->n; id++) {
         const Piece *a = &p->list[id], *b = &q->list[id];
-        const bool same_text =
-            is_spaces(a) ||
-            (a->length == b->length && !memcmp(a->text, b->text, a->length));
+        bool same_text = is_spaces(a) || (a->length == b->length &&
+                                          !memcmp(a->text, b->text, a->length));
         /* control pieces of a tokenizer.bin, which match nothing, may match */
         if (a->kind != PIECE_CONTROL &&
             (b->kind != kind_in_file(t, a) || !same_text))
@@ -848,7 +843,7 @@ static int choose_family(Writer *w) {
 
 /* The second pass. */
 static int write_file(Writer *w, const char *path) {
-    const int context = w->header.config.context;
+    int context = w->header.config.context;
     OutputFile file;
     if (output_open(&file, path))
         return -1;
@@ -878,7 +873,7 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
     w.row = allocate(4 * longest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + longest);
     w.means = (double *)(void *)(w.row + 2 * longest);
-    const bool failed =
+    bool failed =
         !w.row ||
         (gguf_is(model->files) && gguf_open(&w.given, source, model->files)) ||
         (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||

@@ -185,7 +185,7 @@ static bool equal(Value a, Value b) {
         work(a.n);
         return !memcmp(a.text, b.text, a.n);
     }
-    const bool same = a.number == b.number && a.n == b.n; /* a pointer, or 0 */
+    bool same = a.number == b.number && a.n == b.n; /* a pointer, or 0 */
     stop_if(!same && a.kind < MACRO, "compares lists or maps");
     return same;
 }
@@ -235,7 +235,7 @@ static void write_own(const char *s, size_t n) {
 /* Takes what was written from `start` on out of the output; a zero byte
  * follows. */
 static Value take(size_t start) {
-    const size_t n = n_text - start;
+    size_t n = n_text - start;
     char *s = get_memory(n + 1);
     copy(s, text + start, n);
     s[n] = '\0';
@@ -272,12 +272,12 @@ static Value to_string(Value v) {
 }
 
 static void put(Value v) {
-    const Value s = to_string(v);
+    Value s = to_string(v);
     write_bytes(s.text, s.n);
 }
 
 static Value concatenate(Value a, Value b) {
-    const size_t start = n_text;
+    size_t start = n_text;
     put(a);
     put(b);
     return take(start);
@@ -320,7 +320,7 @@ static int64_t count(Value v) {
 
 /* Where an item or a character begins. An index may count from the end. */
 static uint32_t place(Value v, Value index, int64_t missing) {
-    const int64_t n = count(v);
+    int64_t n = count(v);
     int64_t i = index.kind == INTEGER ? index.number : missing;
     size_t at = 0;
     if (i < 0)
@@ -335,8 +335,8 @@ static uint32_t place(Value v, Value index, int64_t missing) {
 
 static Value slice(Value v, Value from, Value to) {
     stop_if(v.kind != LIST && v.kind != STRING, "a slice of what is no list");
-    const uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX),
-                   n = end > begin ? end - begin : 0;
+    uint32_t begin = place(v, from, 0), end = place(v, to, INT32_MAX),
+             n = end > begin ? end - begin : 0;
     if (v.kind == STRING)
         return part(v, begin, begin + n);
     if (n)
@@ -352,7 +352,7 @@ static Value get_member(Value v, Value key) {
         return item->value;
     if (key.kind != INTEGER || (v.kind != LIST && v.kind != STRING))
         return undefined;
-    const Value only =
+    Value only =
         slice(v, key, key.number == -1 ? undefined : integer(key.number + 1));
     return !only.n ? undefined : v.kind == STRING ? only : only.items->key;
 }
@@ -404,7 +404,7 @@ static Value apply(int op, Value a, Value b) {
             push(&a, b.items[i].key);
         return a;
     }
-    const int64_t x = number_of(a), y = number_of(b);
+    int64_t x = number_of(a), y = number_of(b);
     switch (op) {
     case '<': return boolean(x < y);
     case '>': return boolean(x > y);
@@ -415,7 +415,7 @@ static Value apply(int op, Value a, Value b) {
     stop_if(op == '/' || op == '^', "unsupported operator / or **");
     if (!y) /* not stop_if(): static analysis follows this */
         stop_at("divides by zero", undefined);
-    const int64_t rest = (x % y + y) % y; /* has the sign of y */
+    int64_t rest = (x % y + y) % y; /* has the sign of y */
     return integer(op == 'd' ? (x - rest) / y : rest);
 }
 
@@ -438,7 +438,7 @@ static Value arg(size_t i) {
 }
 
 static Value string_arg(size_t i) {
-    const Value v = arg(i);
+    Value v = arg(i);
     stop_if(v.kind != STRING, "an argument is no string");
     return v;
 }
@@ -458,7 +458,7 @@ static bool is_stripped(Value character) {
 enum { LEFT = 1, RIGHT = 2 };
 
 static Value strip(void) {
-    const Value s = to_string(self);
+    Value s = to_string(self);
     size_t from = 0, to = s.n;
     for (size_t next; option & LEFT && from < to; from = next) {
         next = next_character(s, from);
@@ -476,7 +476,7 @@ static Value strip(void) {
 /* Splits self at the first argument, at most as often as an integer in the
  * second one says. */
 static Value split(void) {
-    const Value separator = string_arg(0), max = arg(1);
+    Value separator = string_arg(0), max = arg(1);
     Value rest = to_string(self), list = empty;
     stop_if(!separator.n, "an empty separator");
     work(rest.n);
@@ -484,7 +484,7 @@ static Value split(void) {
         const char *at = memmem(rest.text, rest.n, separator.text, separator.n);
         if (!at)
             break;
-        const size_t n = at - rest.text;
+        size_t n = at - rest.text;
         push(&list, part(rest, 0, n));
         rest = part(rest, n + separator.n, rest.n);
     }
@@ -493,7 +493,7 @@ static Value split(void) {
 }
 
 static Value join_items(Value list, Value separator) {
-    const size_t start = n_text;
+    size_t start = n_text;
     list = iterate(list);
     for (size_t i = 0; i < list.n; i++) {
         if (i)
@@ -505,7 +505,7 @@ static Value join_items(Value list, Value separator) {
 
 /* A filter (list|join(separator)) or a method (separator.join(list)). */
 static Value join(void) {
-    const bool is_method = self.kind == STRING;
+    bool is_method = self.kind == STRING;
     check_arguments(1);
     stop_if(is_method && arg(0).kind == STRING, "unsupported join");
     return join_items(is_method ? arg(0) : self, is_method ? self : arg(0));
@@ -525,12 +525,12 @@ enum {
 
 /* The cases of the first and of the other characters are in the option. */
 static Value change_case(void) {
-    const size_t start = n_text;
+    size_t start = n_text;
     put(self);
     work(n_text - start);
     for (size_t i = start; i < n_text; i++) {
-        const uint8_t c = text[i];
-        const bool begins = i > start && !isalpha(text[i - 1]);
+        uint8_t c = text[i];
+        bool begins = i > start && !isalpha(text[i - 1]);
         stop_if(c >= 0x80, "changes the case of a character outside ASCII");
         /* elsewhere the filter and the method differ */
         stop_if(option == TITLE && begins && isalpha(c) &&
@@ -547,8 +547,8 @@ static Value change_case(void) {
 
 /* endswith if the option is set. */
 static Value starts_with(void) {
-    const Value s = to_string(self), prefix = string_arg(0);
-    const size_t from = option ? s.n - prefix.n : 0;
+    Value s = to_string(self), prefix = string_arg(0);
+    size_t from = option ? s.n - prefix.n : 0;
     return boolean(s.n >= prefix.n &&
                    equal(part(s, from, from + prefix.n), prefix));
 }
@@ -577,29 +577,29 @@ static Value end_item(void) {
 }
 
 static Value or_default(void) {
-    const Value other = args.n ? arg(0) : constant("");
+    Value other = args.n ? arg(0) : constant("");
     return self.kind == UNDEFINED || (is_true(arg(1)) && !is_true(self)) ? other
                                                                          : self;
 }
 
 static Value get(void) {
     stop_if(self.kind != MAP, "get of what is no map");
-    const Value v = get_member(self, arg(0));
+    Value v = get_member(self, arg(0));
     return v.kind ? v : args.n > 1 ? arg(1) : none;
 }
 
 /* selectattr; rejectattr if the option is set. */
 static Value choose(void) {
-    const Value from = is_true(self) ? iterate(self) : empty,
-                name = string_arg(0), test = arg(1);
-    const bool has_test = args.n > 1, rejects = option;
+    Value from = is_true(self) ? iterate(self) : empty, name = string_arg(0),
+          test = arg(1);
+    bool has_test = args.n > 1, rejects = option;
     Value with = empty, list = empty;
     add(&with, undefined, arg(2));
     for (size_t i = 0; i < from.n; i++) {
         work(0);
-        const Value v = from.items[i].key, member = get_member(v, name);
-        const bool passes = is_true(
-            has_test ? call_function(test, member, with, true) : member);
+        Value v = from.items[i].key, member = get_member(v, name);
+        bool passes = is_true(has_test ? call_function(test, member, with, true)
+                                       : member);
         if (passes != rejects)
             push(&list, v);
     }
@@ -624,17 +624,17 @@ static Value refuse(void) {
 /* The marks of a date are false: its format may come from a message. */
 static Value date(void) {
     char today[64];
-    const Value format = concatenate(arg(0), undefined);
+    Value format = concatenate(arg(0), undefined);
     work(sizeof today + format.n);
-    const size_t n = format_today(today, sizeof today, format.text);
+    size_t n = format_today(today, sizeof today, format.text);
     stop_if(!n && format.n, "a date of more than 63 bytes");
     return concatenate(string(today, n), undefined);
 }
 
 static Value range(void) {
-    const bool has_start = args.n > 1;
-    const int64_t to = number_of(arg(has_start)),
-                  step = args.n > 2 ? number_of(arg(2)) : 1;
+    bool has_start = args.n > 1;
+    int64_t to = number_of(arg(has_start)),
+            step = args.n > 2 ? number_of(arg(2)) : 1;
     Value list = empty;
     stop_if(!step, "a range with a step of 0");
     for (int64_t i = has_start ? number_of(arg(0)) : 0;
@@ -745,7 +745,7 @@ static void expect(const char *symbol) {
 /* Reads the end of a tag and the white space that belongs to it. */
 static void end_tag(const char *symbol) {
     skip_space();
-    const char sign = *cursor;
+    char sign = *cursor;
     cursor += sign == '-' || sign == '+';
     expect(symbol);
     for (size_t n;
@@ -788,11 +788,11 @@ static void open_scope(void) {
 /* Reads the parameters of a macro, up to ")", and makes them variables. */
 static void read_parameters(Value given) {
     for (size_t i = 0; !accept(")"); i++) {
-        const Value name = read_name();
+        Value name = read_name();
         const Item *item = find(given, name, 0);
         if (!item && i < given.n && !given.items[i].key.kind)
             item = &given.items[i];
-        const Value missing =
+        Value missing =
             accept("=") ? read_level(CONDITIONAL, !item) : undefined;
         if (live)
             add(&scope.variables, name, item ? item->value : missing);
@@ -803,8 +803,8 @@ static void read_parameters(Value given) {
 
 static Value call_macro(Value macro, Value given) {
     const char *after = cursor;
-    const size_t start = n_text;
-    const Scope outer = scope;
+    size_t start = n_text;
+    Scope outer = scope;
     open_scope();
     /* add() copies them */
     scope.variables.room = scope.variables.n = scope.first = scope.n_globals;
@@ -821,9 +821,9 @@ static Value call_macro(Value macro, Value given) {
 /* Reads adjacent strings in quotes. */
 static Value read_string(void) {
     static const char from[] = "ntr\\'\"", to[] = "\n\t\r\\'\"";
-    const size_t start = n_text;
+    size_t start = n_text;
     do {
-        const char quote = *cursor++;
+        char quote = *cursor++;
         for (; *cursor != quote; cursor++) {
             work(0);
             const char *s = cursor;
@@ -851,7 +851,7 @@ static Value read_values(Kind kind, const char *end) {
         /* only parentheses */
         if (kind == LIST && *end == ')' && !items.n && accept(end))
             return value;
-        const bool is_named = kind == FUNCTION && after("=");
+        bool is_named = kind == FUNCTION && after("=");
         if (is_named) {
             cursor = start;
             key = read_name();
@@ -871,9 +871,9 @@ static Value read_values(Kind kind, const char *end) {
 /* Reads a name and arguments: a variable or a function, a member or a method
  * ('.'), a filter ('f') or a test ('?') of v. */
 static Value read_named(int kind, Value v) {
-    const Value name = read_name();
-    const bool is_call = accept("(");
-    const Value given = is_call ? read_values(FUNCTION, ")") : empty;
+    Value name = read_name();
+    bool is_call = accept("(");
+    Value given = is_call ? read_values(FUNCTION, ")") : empty;
     if (!live)
         return undefined;
     if (!kind)
@@ -897,7 +897,7 @@ static Value read_primary(void) {
         return read_string();
     if (isdigit((uint8_t)*cursor)) {
         char *end;
-        const long number = strtol(cursor, &end, 10);
+        long number = strtol(cursor, &end, 10);
         if (*end == '.' && isdigit((uint8_t)end[1])) {
             stop_if(live, "an unsupported fraction");
             strtol(end + 1, &end, 10);
@@ -920,7 +920,7 @@ static Value read_subscript(Value v) {
     Value from = undefined, to = undefined, step = undefined;
     if (!after(":"))
         from = expression();
-    const bool is_slice = accept(":");
+    bool is_slice = accept(":");
     if (is_slice && !after(":") && !after("]"))
         to = expression();
     if (is_slice && accept(":") && !after("]"))
@@ -938,7 +938,7 @@ static Value read_subscript(Value v) {
 /* Reads an operator of this level or a higher one. Returns NULL if none
  * follows: at the end of a tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    const size_t n = sizeof OPERATORS / sizeof *OPERATORS;
+    size_t n = sizeof OPERATORS / sizeof *OPERATORS;
     for (const Operator *o = OPERATORS; o < OPERATORS + n; o++) {
         const char *end = o->level >= level ? after(o->symbol) : NULL;
         if (end && !strchr("%}", *end)) {
@@ -960,14 +960,14 @@ static Value read_right(int level, int code, Value left) {
     if (code == '[')
         return read_subscript(left);
     if (code == '.' && isdigit((uint8_t)*cursor)) {
-        const Value index = read_primary();
+        Value index = read_primary();
         return live ? get_member(left, index) : undefined;
     }
     if (level >= FILTER)
         return read_named(code, left);
-    const bool is_logic = level < NOT,
-               decided = is_logic && is_true(left) == (code == '|');
-    const Value right = read_level(level + 1, !decided);
+    bool is_logic = level < NOT,
+         decided = is_logic && is_true(left) == (code == '|');
+    Value right = read_level(level + 1, !decided);
     if (is_logic)
         return decided ? left : right;
     return live ? apply(code, left, right) : undefined;
@@ -976,13 +976,13 @@ static Value read_right(int level, int code, Value left) {
 static Value read_operand(int level) {
     if (level <= NOT && accept("not")) {
         enter();
-        const Value v = read_level(NOT, true);
+        Value v = read_level(NOT, true);
         depth--;
         return boolean(!is_true(v));
     }
     if (level == MEMBER || !accept("-"))
         return read_primary();
-    const Value v = read_level(MEMBER, true);
+    Value v = read_level(MEMBER, true);
     return live ? apply('-', integer(0), v) : undefined;
 }
 
@@ -1004,8 +1004,8 @@ static Value read_conditional(void) {
     Value result = undefined;
     enter();
     read_level(OR, false);
-    const bool has_condition = accept("if"),
-               chosen = !has_condition || is_true(read_level(OR, true));
+    bool has_condition = accept("if"),
+         chosen = !has_condition || is_true(read_level(OR, true));
     if (has_condition && accept("else"))
         result = read_level(CONDITIONAL, !chosen);
     if (live && chosen) {
@@ -1021,10 +1021,9 @@ static Value read_conditional(void) {
 /* Reads an expression of operators of this level and higher ones. Returns its
  * value if it runs, else undefined. */
 static Value read_level(int level, bool runs) {
-    const bool was_live = live;
+    bool was_live = live;
     live &= runs;
-    const Value v =
-        level == CONDITIONAL ? read_conditional() : read_operation(level);
+    Value v = level == CONDITIONAL ? read_conditional() : read_operation(level);
     runs = live;
     live = was_live;
     return runs ? v : undefined;
@@ -1035,7 +1034,7 @@ static Value read_level(int level, bool runs) {
 static void run_if(void) {
     bool decided = false, is_else = false;
     do {
-        const bool runs =
+        bool runs =
             is_else ? !decided : is_true(read_level(CONDITIONAL, !decided));
         decided |= runs;
         run_block(runs);
@@ -1045,7 +1044,7 @@ static void run_if(void) {
 
 /* Sets the members of a loop's variable. */
 static void set_loop(Value *loop, Value items, size_t index) {
-    const int64_t i = index, n = items.n;
+    int64_t i = index, n = items.n;
     loop->n = 0;
     define(loop, "index0", integer(i));
     define(loop, "index", integer(i + 1));
@@ -1061,14 +1060,14 @@ static void set_loop(Value *loop, Value items, size_t index) {
 }
 
 static void run_for(void) {
-    const Value name = read_name();
-    const bool has_names = after(",");
+    Value name = read_name();
+    bool has_names = after(",");
     while (accept(","))
         read_name();
     expect("in");
     Value over = iterate(read_level(OR, true)), chosen = empty;
     stop_if(has_names && over.n, "unsupported list of names");
-    const Scope outer = scope;
+    Scope outer = scope;
     open_scope();
     if (accept("if")) {
         const char *condition = cursor;
@@ -1083,7 +1082,7 @@ static void run_for(void) {
         read_level(OR, false);
     }
     const char *body = cursor;
-    const Value loop = map_of(empty);
+    Value loop = map_of(empty);
     for (size_t i = 0; i < over.n && !breaks; i++) {
         scope.variables.n = outer.variables.n;
         set_loop(loop.map, over, i);
@@ -1105,9 +1104,8 @@ static void run_for(void) {
 /* Runs `set name = value`, `set namespace.name = value`, or `set name` with a
  * block. */
 static void run_set(void) {
-    const Value name = read_name(),
-                member = accept(".") ? read_name() : undefined;
-    const size_t start = n_text;
+    Value name = read_name(), member = accept(".") ? read_name() : undefined;
+    size_t start = n_text;
     Value value;
     if (accept("="))
         value = expression();
@@ -1117,7 +1115,7 @@ static void run_set(void) {
         value = take(start);
     }
     if (live && member.kind) {
-        const Value space = get_variable(name);
+        Value space = get_variable(name);
         stop_if(space.kind != MAP, "sets a member of what is no namespace");
         set(space.map, member, value, 0);
     } else if (live)
@@ -1125,8 +1123,8 @@ static void run_set(void) {
 }
 
 static void run_macro(void) {
-    const Value name = read_name();
-    const bool runs = live;
+    Value name = read_name();
+    bool runs = live;
     expect("(");
     if (live)
         set(&scope.variables, name, (Value){.kind = MACRO, .text = cursor},
@@ -1180,8 +1178,8 @@ static char read_text(void) {
             (sign != '-' && end[-1] == '\n'))
             break;
     }
-    const bool lines = (kind == '%' || kind == '#') && sign != '+' &&
-                       (end == source || end[-1] == '\n');
+    bool lines = (kind == '%' || kind == '#') && sign != '+' &&
+                 (end == source || end[-1] == '\n');
     if (sign != '-' && !lines)
         end = tag;
     work(tag - start);
@@ -1218,7 +1216,7 @@ static void run_text(void) {
 /* Reads the end of a tag and the text after it. The text runs only if
  * `runs`. */
 static void run_block(bool runs) {
-    const bool was_live = live;
+    bool was_live = live;
     live &= runs;
     end_tag("%}");
     run_text();
@@ -1251,7 +1249,7 @@ static void define_variables(const JinjaInput *in) {
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
         const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
-        const bool drop =
+        bool drop =
             !strcmp(role, "assistant") && in->drops_space && *m->text == ' ';
         push(&messages, message(role, marked(m->text + drop, m->marks + drop,
                                              m->n - drop)));

@@ -166,7 +166,7 @@ static bool expect(Parser *p, char byte, const char *error) {
 static bool read_value(Parser *p);
 
 static bool read_list(Parser *p, JsonKind kind) {
-    const bool object = kind == JSON_OBJECT;
+    bool object = kind == JSON_OBJECT;
     if (p->depth == JSON_DEPTH)
         return syntax_error(p, "lists nested too deeply");
     Json *list = add_value(p, kind, object ? "an object" : "a list");
@@ -236,7 +236,7 @@ int json_open(JsonFile *json, const char *path) {
     File file;
     if (map_model_file(&file, path))
         return -1;
-    const int status = json_parse(json, path, file.data, file.size);
+    int status = json_parse(json, path, file.data, file.size);
     file_unmap(&file);
     return status;
 }
@@ -269,7 +269,7 @@ bool json_is(const Json *value, const char *text) {
 
 const char *json_escape(const char *s, size_t left, size_t *length) {
     static char text[16];
-    const uint32_t code = utf8_read(s, left, length);
+    uint32_t code = utf8_read(s, left, length);
     /* the last one, '/', needs no escape */
     const char *place = memchr(ESCAPED, *s, N_ESCAPES - 1);
     if (place)
@@ -294,9 +294,9 @@ bool json_integer(const Json *value, int64_t *integer) {
 }
 
 bool json_real(const Json *value, double *real) {
-    const double number = json_has_kind(value, JSON_NUMBER)
-                              ? strtod(value->text, NULL)
-                              : INFINITY;
+    double number = json_has_kind(value, JSON_NUMBER)
+                        ? strtod(value->text, NULL)
+                        : INFINITY;
     if (isfinite(number))
         *real = number;
     return isfinite(number);

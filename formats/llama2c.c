@@ -48,7 +48,7 @@ static int read_header(Checkpoint *r) {
     int32_t v[N_INTS];
     bool positive = true;
     memcpy(v, data + (r->version ? 8 : 0), sizeof v);
-    const int shared = r->version ? data[36] : v[VOCAB_SIZE] > 0;
+    int shared = r->version ? data[36] : v[VOCAB_SIZE] > 0;
     if (!r->version && !shared)
         v[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)v[VOCAB_SIZE]);
     for (int i = 0; i < N_INTS; i++)
@@ -101,15 +101,15 @@ static const char *const PARTS[2][N_PARTS] = {
 static void read_part(Checkpoint *r, const char *name, bool counts) {
     const Config *c = &r->model->config;
     PartAt at = {.part = part_named(name), .model = r->model};
-    const int n = at.part->owner == OF_MODEL ? 1 : c->n_layers;
-    const bool grouped = r->group && !at.part->site;
+    int n = at.part->owner == OF_MODEL ? 1 : c->n_layers;
+    bool grouped = r->group && !at.part->site;
     Tensor w = {.type = grouped ? TYPE_I8 : TYPE_F32,
                 .rows = part_size(c, at.part->rows),
                 .cols = part_size(c, at.part->cols),
                 .group = r->group};
-    const double values = (double)w.rows * w.cols;
-    const double bytes = grouped ? values + values / r->group * sizeof(float)
-                                 : values * sizeof(float);
+    double values = (double)w.rows * w.cols;
+    double bytes = grouped ? values + values / r->group * sizeof(float)
+                           : values * sizeof(float);
     if (counts)
         r->at += n * bytes;
     for (; !counts && at.layer < n; at.layer++, r->at += bytes) {
@@ -141,7 +141,7 @@ static void read_parts(Checkpoint *r, bool counts) {
 
 int llama2c_read_model(Model *m, const char *path) {
     File *file = m->files;
-    const bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
+    bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
     Checkpoint r = {.path = path, .file = file, .model = m};
     r.tried = has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint";
     file->header = has_magic ? HEADER_BYTES : V0_HEADER_BYTES;

@@ -33,7 +33,7 @@ int map_model_file(File *file, const char *path) {
     if (file_map(file, path))
         return -1;
     for (const struct Other *other = OTHERS; other->begin; other++) {
-        const size_t n = strlen(other->begin);
+        size_t n = strlen(other->begin);
         if (file->size < n ||
             strncasecmp((const char *)file->data, other->begin, n))
             continue;

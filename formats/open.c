@@ -19,7 +19,7 @@ const char *model_find(const char *path) {
     static char found[PATH_MAX];
     char name[2 * PATH_MAX] = "snapshots/*";
     find_line(path, "refs/main", "", strchr(name, '*'));
-    const size_t n = list_files(path, name, found);
+    size_t n = list_files(path, name, found);
     const char *folder = n ? found : path;
     if (n < 2 && (list_files(folder, "config.json", name) ||
                   !list_files(folder, "*.gguf", found)))
@@ -36,9 +36,9 @@ static void complete(Model *m) {
     size_t expert_bytes = 0;
     for (PartAt at = parts_of(m); next_part(&at);) {
         const Tensor *w = part_weight(&at);
-        const size_t rows = w ? w->rows : 0, cols = part_size(c, at.part->cols);
-        const bool has_vector = w ? w->bias : part_norm(&at)->beta;
-        const size_t vectors = w ? has_vector * rows : (1 + has_vector) * cols;
+        size_t rows = w ? w->rows : 0, cols = part_size(c, at.part->cols);
+        bool has_vector = w ? w->bias : part_norm(&at)->beta;
+        size_t vectors = w ? has_vector * rows : (1 + has_vector) * cols;
         m->parameters += vectors + rows * cols;
         m->decode_bytes += vectors * sizeof(float);
         if (!w)
@@ -132,18 +132,18 @@ static int refuse_tokenizer(const char *path, const char *folder) {
 int model_open_tokenizer(Tokenizer *t, const Model *model,
                          const char *model_path, const char *path,
                          TokenizerUse use) {
-    const int vocab_size = model->config.vocab_size;
+    int vocab_size = model->config.vocab_size;
     char found[PATH_MAX];
-    const Tokenizer none = {.n_before = model->bos >= 0,
-                            .bos = model->bos,
-                            .eos = model->eos,
-                            .eot = -1,
-                            .pad = -1};
+    Tokenizer none = {.n_before = model->bos >= 0,
+                      .bos = model->bos,
+                      .eos = model->eos,
+                      .eot = -1,
+                      .pad = -1};
     *t = none;
     if (use == TOKENIZER_UNUSED)
         return 0;
     if (!path) {
-        const bool needed = use == TOKENIZER_NEEDED;
+        bool needed = use == TOKENIZER_NEEDED;
         if (gguf_is(model->files))
             return gguf_read_tokenizer(t, model->files, model_path, vocab_size,
                                        needed);
@@ -152,11 +152,11 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
             return needed ? refuse_tokenizer(found, model_path) : 0;
     }
     const char *ending = strrchr(path, '.');
-    const bool json = ending && !strcmp(ending, ".json");
-    const bool optional =
+    bool json = ending && !strcmp(ending, ".json");
+    bool optional =
         use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(optional);
-    const int status =
+    int status =
         (json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
     if (!status)

@@ -24,7 +24,7 @@ void model_pack(Model *m, int n_threads) {
     /* sparse files are not packed: their panels could be far larger than their
      * blocks on disk; an eighth of the memory is left for the cache; other
      * ranks on this machine pack at the same time */
-    const size_t available = limits_of("").memory / n_ranks_here;
+    size_t available = limits_of("").memory / n_ranks_here;
     bool sparse = false;
     for (int i = 0; i < m->n_files; i++)
         sparse |= m->files[i].sparse;

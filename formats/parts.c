@@ -93,20 +93,19 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
     }};
 
 int part_size(const Config *c, PartSize size) {
-    const int queries = c->n_heads * c->head_size,
-              keys = c->n_kv_heads * c->head_size;
-    const int sizes[N_PART_SIZES] = {/* in the order of PartSize */
-                                     1,
-                                     c->dim,
-                                     c->hidden_dim,
-                                     queries,
-                                     keys,
-                                     c->wide_head_norms ? queries
-                                                        : c->head_size,
-                                     c->wide_head_norms ? keys : c->head_size,
-                                     c->vocab_size,
-                                     c->n_experts,
-                                     c->expert_dim};
+    int queries = c->n_heads * c->head_size,
+        keys = c->n_kv_heads * c->head_size;
+    int sizes[N_PART_SIZES] = {/* in the order of PartSize */
+                               1,
+                               c->dim,
+                               c->hidden_dim,
+                               queries,
+                               keys,
+                               c->wide_head_norms ? queries : c->head_size,
+                               c->wide_head_norms ? keys : c->head_size,
+                               c->vocab_size,
+                               c->n_experts,
+                               c->expert_dim};
     return sizes[size];
 }
 
@@ -122,7 +121,7 @@ PartAt parts_of(const Model *model) {
 }
 
 static void *field_of(const PartAt *at) {
-    const PartOwner owner = at->part->owner;
+    PartOwner owner = at->part->owner;
     Layer *layer = &at->model->layers[at->layer];
     void *start = owner == OF_EXPERT  ? &layer->experts[at->expert]
                   : owner == OF_MLP   ? &layer->mlp
@@ -167,7 +166,7 @@ PartRows part_rows(const PartAt *at, bool fused) {
         if (p->site || p->owner != at->part->owner ||
             p->feed != at->part->feed || (!fused && p != at->part))
             continue;
-        const int rows = part_size(&at->model->config, p->rows);
+        int rows = part_size(&at->model->config, p->rows);
         if (p < at->part)
             first += rows;
         all += rows;
@@ -222,8 +221,8 @@ bool next_part(PartAt *at) {
 }
 
 char *part_name(char *name, const PartAt *at, Naming naming) {
-    const int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming],
-                           at->layer, at->expert);
+    int n = snprintf(name, PART_NAME, PREFIXES[at->part->owner][naming],
+                     at->layer, at->expert);
     snprintf(name + n, PART_NAME - (size_t)n, "%s", at->part->names[naming]);
     return name;
 }
@@ -240,7 +239,7 @@ int model_map(Model *m, const char *path) {
 }
 
 int model_allocate_layers(Model *m) {
-    const int n = m->config.n_layers;
+    int n = m->config.n_layers;
     m->layers = allocate_zeroed(n, sizeof *m->layers);
     if (!m->layers)
         return -1;

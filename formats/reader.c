@@ -22,9 +22,8 @@
 
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
-    const StoredValue v = r->get(r, name);
-    const bool no_cap =
-        v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
+    StoredValue v = r->get(r, name);
+    bool no_cap = v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
     int *size = field;
     int64_t *integer = field;
     double *real = field;
@@ -126,7 +125,7 @@ void reader_begin(Reader *r) {
     r->model->family = r->family->gguf;
     size_t n = 0; /* floats of all norms and biases */
     for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
-        const size_t cols = t->dims[2];
+        size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1)
             n += cols;
         /* a tensor without rows has no bytes, but may claim columns */
@@ -155,7 +154,7 @@ Stored *reader_find(const Reader *r, const char *name, const char *suffix) {
 static const Stored *find_tensor(Reader *r, const char *name,
                                  const char *suffix, bool needed, int depth,
                                  int rows, int cols) {
-    const int dims[] = {depth, rows, cols};
+    int dims[] = {depth, rows, cols};
     Stored *t = reader_find(r, name, suffix);
     if (r->origin.status || (!t && !needed))
         return NULL;
@@ -219,10 +218,9 @@ static bool is_there(const Reader *r, const PartAt *at, const char *name) {
 /* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some
  * families the bias is optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
-    const int n = part_size(&r->model->config, at->part->cols);
-    const bool bare = reader_has(r, BARE_NORMS),
-               layer = reader_has(r, LAYER_NORMS);
-    const bool may_be_layer =
+    int n = part_size(&r->model->config, at->part->cols);
+    bool bare = reader_has(r, BARE_NORMS), layer = reader_has(r, LAYER_NORMS);
+    bool may_be_layer =
         layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
     Norm *norm = part_norm(at);
     float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
@@ -248,28 +246,25 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
  * as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
-    const int rows = part_size(c, at->part->rows),
-              cols = part_size(c, at->part->cols);
-    const bool gguf = r->naming == NAME_GGUF,
-               expert = at->part->owner == OF_EXPERT;
+    int rows = part_size(c, at->part->rows),
+        cols = part_size(c, at->part->cols);
+    bool gguf = r->naming == NAME_GGUF, expert = at->part->owner == OF_EXPERT;
     Tensor *w = part_weight(at);
     char stack[PART_NAME];
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
-    const bool newer = expert && !gguf && reader_find(r, stack, ""),
-               stacked =
-                   expert && (gguf || newer || r->options & GRANITE_EXPERTS);
-    const bool fused = family_fuses(r->family, at->part);
-    const PartRows part = part_rows(at, fused || (stacked && !gguf));
+    bool newer = expert && !gguf && reader_find(r, stack, ""),
+         stacked = expert && (gguf || newer || r->options & GRANITE_EXPERTS);
+    bool fused = family_fuses(r->family, at->part);
+    PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
         find_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
                     stacked ? c->n_experts : 1, part.all, cols);
     if (!t)
         return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
-    const size_t row =
-                     part.first + (stacked ? (size_t)at->expert * part.all : 0),
-                 begin = row * tensor_bytes(w, 1);
+    size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0),
+           begin = row * tensor_bytes(w, 1);
     w->data = t->data + begin;
     w->offset = t->offset + begin;
     if ((gguf && !expert && !fused && w != &r->model->embedding) ||

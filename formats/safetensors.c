@@ -34,7 +34,7 @@ static int read_tensor(Stored *t, const Json *tensor) {
     t->type = json_is(dtype, "BF16")  ? TYPE_BF16
               : json_is(dtype, "F16") ? TYPE_F16
                                       : TYPE_F32;
-    const bool other = t->type == TYPE_F32 && !json_is(dtype, "F32");
+    bool other = t->type == TYPE_F32 && !json_is(dtype, "F32");
     if (!json_has_kind(shape, JSON_ARRAY) || shape->length > MAX_DIMS)
         return bad_tensor(t,
                           ": shape is %s, expected a list of at most %d sizes",
@@ -69,14 +69,14 @@ static int read_tensor(Stored *t, const Json *tensor) {
 
 static int read_header(Safetensors *s, Shard *shard, File *file) {
     uint64_t size = 0;
-    const size_t first = s->n_tensors;
+    size_t first = s->n_tensors;
     size_t data = 0; /* bytes of the tensors, which fill the data */
     memcpy(&size, file->data, min_size(file->size, sizeof size));
     if (file->size < sizeof size || size > file->size - sizeof size)
         return fail(
             "%s: has %zu bytes, its header needs %llu (truncated, or not a safetensors file?)",
             shard->path, file->size, (unsigned long long)size);
-    const size_t start = file->header = sizeof size + size;
+    size_t start = file->header = sizeof size + size;
     if (json_parse(&shard->header, shard->path, file->data + sizeof size, size))
         return -1;
     const Json *header = shard->header.values;
@@ -109,7 +109,7 @@ static int read_header(Safetensors *s, Shard *shard, File *file) {
 
 static int add_shard(Safetensors *s, Model *m, const char *folder,
                      const char *name) {
-    const size_t size = strlen(folder) + strlen(name) + 2;
+    size_t size = strlen(folder) + strlen(name) + 2;
     Shard *shard = allocate(1, sizeof *shard + size);
     if (!shard)
         return -1;

@@ -18,7 +18,7 @@ bool string_contains(String s, const char *text) {
 
 static int compare_names(const void *a, const void *b) {
     const String *x = a, *y = b;
-    const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
@@ -81,7 +81,7 @@ double value_real(Origin *o, const char *key, StoredValue v, double missing) {
 }
 
 float value_float(Origin *o, const char *key, StoredValue v, double missing) {
-    const double real = value_real(o, key, v, missing);
+    double real = value_real(o, key, v, missing);
     if (!isnormal((float)real) && v.kind > VALUE_NULL)
         refuse_stored(o, key, v, "a positive number in float32");
     return (float)real;
@@ -109,7 +109,7 @@ static int compare_offsets(const void *a, const void *b) {
 
 int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
                   size_t alignment) {
-    const size_t room = start < file->size ? file->size - start : 0;
+    size_t room = start < file->size ? file->size - start : 0;
     uint64_t end = 0;
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     for (Stored *t = tensors; t < tensors + n; t++) {

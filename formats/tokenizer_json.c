@@ -45,7 +45,7 @@ static bool flag(const Json *object, const char *key, bool missing) {
 static int get_id(const Loader *l, const char *what, const Json *value,
                   int *id) {
     int64_t wide = -1;
-    const int n = l->t->pieces.n;
+    int n = l->t->pieces.n;
     if (!json_integer(value, &wide) || wide < 0 || wide >= n)
         return fail("%s: %s has id %.20s, expected one of the model's %d",
                     l->path, what, json_shown(value), n);
@@ -88,8 +88,8 @@ static int read_added(Loader *l, const Json *added, const Json *given) {
     if (get_id(l, name->text, given, &id))
         return -1;
     Piece *p = &l->t->pieces.list[id];
-    const bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
-               normalized = flag(added, "normalized", false);
+    bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
+         normalized = flag(added, "normalized", false);
     if (p->length && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece",
                     l->path, name->text, id);
@@ -204,7 +204,7 @@ static int add_step(Loader *l, const char *pattern) {
 
 static int read_byte_level(Loader *l, const Json *p) {
     Tokenizer *t = l->t;
-    const bool prefix = flag(p, "add_prefix_space", false);
+    bool prefix = flag(p, "add_prefix_space", false);
     l->mixed |= prefix && *t->pretokenizer.steps;
     t->pieces.byte_level = true;
     t->space_prefix = prefix ? SPACE_IF_NONE : SPACE_NEVER;
@@ -244,9 +244,9 @@ static int read_metaspace(Loader *l, const Json *p) {
     const Json *scheme = json_get(p, "prepend_scheme"),
                *mark = json_get(p, "replacement");
     /* the older option */
-    const bool always =
+    bool always =
         scheme ? json_is(scheme, "always") : flag(p, "add_prefix_space", true);
-    const bool first = json_is(scheme, "first");
+    bool first = json_is(scheme, "first");
     if (!json_is(mark, SPACE_MARK))
         return refuse(l, "Metaspace's replacement", mark, "U+2581");
     if (scheme && !always && !first && !json_is(scheme, "never"))
@@ -299,7 +299,7 @@ static int read_pipeline(Loader *l, const Json *root) {
     if (read_each(l, json_get(root, "normalizer"), "normalizers",
                   read_normalizer))
         return -1;
-    const bool prepends = t->space_prefix == SPACE_ALWAYS;
+    bool prepends = t->space_prefix == SPACE_ALWAYS;
     if (read_each(l, json_get(root, "pre_tokenizer"), "pretokenizers",
                   read_pretokenizer))
         return -1;
@@ -332,7 +332,7 @@ static int read_processor(Loader *l, const Json *processor) {
         l->adds_after |= token && after;
         if (after)
             continue;
-        const int id = find_name(l, name, -1);
+        int id = find_name(l, name, -1);
         if (id < 0 || t->n_before == MAX_BEFORE)
             return refuse(l, "a token of TemplateProcessing", name,
                           "a piece, and at most 4 before a text");
@@ -346,7 +346,7 @@ static int read_processor(Loader *l, const Json *processor) {
 
 static int read_file(Tokenizer *t, const char *path, Read *read) {
     Loader l = {.t = t, .path = path};
-    const int status = -(json_open(&l.json, path) || read(&l, l.json.values));
+    int status = -(json_open(&l.json, path) || read(&l, l.json.values));
     if (l.adds_after)
         note("%s adds tokens after every text; norma does not", path);
     json_close(&l.json);
@@ -369,7 +369,7 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
     File file;
     if (map_model_file(&file, path))
         return -1;
-    const int status =
+    int status =
         tokenizer_set_chat_template(t, (const char *)file.data, file.size);
     file_unmap(&file);
     return status;

@@ -96,11 +96,11 @@ INLINE void multiply_group(const int8_t *q, size_t cols, const uint8_t *group) {
  * group is multiplied, the previous one is stored and the one before that is
  * scaled. */
 static void byte_tile_16(vf *sums, Operands o) {
-    const int group = TYPES[o.w->type].group, n_groups = o.n / group,
-              halves = INPUT_GROUP / group;
-    const Layout l = unpacked_layout(o.w->type, group);
-    const size_t cols = o.in->cols, next = o.in->row_groups,
-                 bytes = group_bytes(l.quads, l.mins);
+    int group = TYPES[o.w->type].group, n_groups = o.n / group,
+        halves = INPUT_GROUP / group;
+    Layout l = unpacked_layout(o.w->type, group);
+    size_t cols = o.in->cols, next = o.in->row_groups,
+           bytes = group_bytes(l.quads, l.mins);
     const int8_t *q = o.in->q + (size_t)o.t * cols;
     const InputGroup *x = o.in->groups + (size_t)o.t * next;
     vi dots[2][AMX_TOKENS];
@@ -144,7 +144,7 @@ INLINE vf cut(uint8_t *part, vf x) {
 /* Writes x[cols] as three bfloat16 parts, which sum to x. */
 static void split(uint8_t *parts, const float *x, int cols) {
     for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c += LANES) {
-        const int left = cols - c;
+        int left = cols - c;
         uint8_t *to = parts + c / STEP * PARTS * PART_BYTES + c % STEP * 2;
         vf rest = left >= LANES ? vload(x + c)
                   : left > 0    ? vload_n(x + c, left)
@@ -198,7 +198,7 @@ INLINE void add_step(const uint8_t *panel, const uint8_t *second,
 static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
                            int n_panels, const uint8_t *parts, int n,
                            int cols) {
-    const size_t next_token = parts_bytes(cols);
+    size_t next_token = parts_bytes(cols);
     vf by_part[AMX_PANELS][PARTS][AMX_TOKENS];
     TILE_CLEAR(0);
     TILE_CLEAR(1);
@@ -225,8 +225,8 @@ static void several_tokens(vf *sums, const uint8_t *panels, size_t stride,
 /* Number of panels of w that fit into the second-level cache and into the
  * scratch, for many tokens. */
 static int cached_panels(const Tensor *w) {
-    const int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
-              max = 2 * SCRATCH_PANELS * VBYTES / (2 * LANES);
+    int fit = (int)((1 << 20) / packed_bytes(w, w->cols)),
+        max = 2 * SCRATCH_PANELS * VBYTES / (2 * LANES);
     return fit < AMX_PANELS ? AMX_PANELS
            : fit > max      ? max
                             : fit / AMX_PANELS * AMX_PANELS;
@@ -236,7 +236,7 @@ static int cached_panels(const Tensor *w) {
  * `panels`. */
 static void multiply_block(const Task *p, const uint8_t *panels, size_t stride,
                            int panel, int end, int t, int tokens) {
-    const Input from_t = input_from(p->in, t);
+    Input from_t = input_from(p->in, t);
     for (int n_panels; panel < end;
          panel += n_panels, panels += (size_t)n_panels * stride) {
         vf sums[AMX_PANELS * AMX_TOKENS];
@@ -252,15 +252,15 @@ static void multiply_block(const Task *p, const uint8_t *panels, size_t stride,
 
 /* Multiplies each block of panels by 16 tokens, then by the next 16. */
 static void multiply_bf16(const Task *p) {
-    const int max = p->n == 1 ? 1 : cached_panels(p->w);
+    int max = p->n == 1 ? 1 : cached_panels(p->w);
     int opened = 0;
     for (int panel = p->panel; panel < p->end; panel += max) {
-        const int block_end = p->end - panel < max ? p->end : panel + max;
+        int block_end = p->end - panel < max ? p->end : panel + max;
         size_t stride;
         const uint8_t *panels =
             packed_panels(p, panel, block_end - panel, 0, p->w->cols, &stride);
         for (int t = 0; t < p->n; t += AMX_TOKENS) {
-            const int tokens = min_int(p->n - t, AMX_TOKENS);
+            int tokens = min_int(p->n - t, AMX_TOKENS);
             if (tokens != opened)
                 tiles_open(tokens == 1 ? PARTS : tokens, STEP / 2);
             opened = tokens;
@@ -273,8 +273,8 @@ static void multiply_bf16(const Task *p) {
 /* ---- the unit ----------------------------------------------------------- */
 
 static bool multiply_task(const Task *p) {
-    const bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;
-    const bool bf16 = p->w->type == TYPE_BF16 && p->in->unit_rows;
+    bool bytes = TYPES[p->w->type].group > 0 && p->n >= AMX_TOKENS;
+    bool bf16 = p->w->type == TYPE_BF16 && p->in->unit_rows;
     if (bytes)
         multiply_bytes(p);
     if (bf16)

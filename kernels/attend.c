@@ -48,7 +48,7 @@ INLINE size_t vector_at(const Reading *a, int v, int part, int i) {
 /* The causal mask and the window: the lanes of vector v whose keys query k
  * sees. */
 INLINE vi visible(const Reading *a, int v, int k) {
-    const vi lane = vlane();
+    vi lane = vlane();
     return (lane < a->queries->n_keys[k] - v * LANES) &
            (lane >= a->queries->first_key[k] - v * LANES);
 }
@@ -56,8 +56,8 @@ INLINE vi visible(const Reading *a, int v, int k) {
 /* scores = q . key for `count` vectors of keys, the first at v, `apart` vectors
  * apart. */
 INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
-                          const int count, const int n) {
-    const int size = a->queries->size;
+                          int count, const int n) {
+    int size = a->queries->size;
     vf sums[KV_QUERIES][4];
     size_t at[4];
     UNROLL(j, count)
@@ -84,7 +84,7 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
  * e^(scale (scores - max)). Returns 1 / their sum. */
 static float softmax(const Reading *a, int k) {
     float *const scores = a->queries->scores[k], cap = a->queries->cap;
-    const float scale = cap != 0 ? 1 : a->queries->scale;
+    float scale = cap != 0 ? 1 : a->queries->scale;
     vf max = vset(-INFINITY), sums[SUM_VECTORS] = {{0}};
     for (int v = a->from; v < a->end; v++) {
         vf score = vload(scores + v * LANES);
@@ -95,11 +95,11 @@ static float softmax(const Reading *a, int k) {
         max = vmax(score, max);
         vstore(scores + v * LANES, score);
     }
-    const float largest = vmax_lane(max);
+    float largest = vmax_lane(max);
     for (int v = a->from; v < a->end; v += SUM_VECTORS)
         UNROLL(w, SUM_VECTORS) {
             float *const score = scores + (v + w) * LANES;
-            const vf e = vexp((vload(score) - largest) * scale);
+            vf e = vexp((vload(score) - largest) * scale);
             sums[w] += e;
             vstore(score, e);
         }
@@ -112,8 +112,8 @@ static float softmax(const Reading *a, int k) {
  * NaN. */
 INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
                        KvType type, int first, int v, const bool masked,
-                       const int count, const int n) {
-    const size_t at = vector_at(a, v, KV_VALUE_PART, first);
+                       int count, const int n) {
+    size_t at = vector_at(a, v, KV_VALUE_PART, first);
     vf p[KV_QUERIES];
     vi mask[KV_QUERIES];
     UNROLL(k, n) {
@@ -122,8 +122,7 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
             mask[k] = visible(a, v, k);
     }
     UNROLL(i, count) {
-        const vf value =
-            load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
+        vf value = load_cached(type, a->kv->values, at + (size_t)i * KV_BLOCK);
         UNROLL(k, n)
             sums[k][i] = vfma(p[k], masked ? (vf)((vi)value & mask[k]) : value,
                               sums[k][i]);
@@ -134,7 +133,7 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
  * queries k and `count` elements i from `first` on, all in one part. */
 INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                        int first, const int count, const int n) {
-    const int ends[] = {a->whole, a->whole_end, a->end};
+    int ends[] = {a->whole, a->whole_end, a->end};
     vf sums[KV_QUERIES][KV_VALUE_PART][SUM_VECTORS];
     UNROLL(w, SUM_VECTORS) { /* the w-th vectors of all blocks */
         vf pass[KV_QUERIES][KV_VALUE_PART] = {0};
@@ -150,10 +149,10 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
         /* with count 2, vsum4 gets two sums twice; with 1, one four times */
         UNROLL_NEXT
         for (int i = 0; i < count; i += 4) {
-            const f4 four = vsum4(sums[k][i], sums[k][(i + 1) % count],
-                                  sums[k][(i + 2) % count],
-                                  sums[k][(i + 3) % count], SUM_VECTORS);
-            const f4 scaled = four * scales[k];
+            f4 four = vsum4(sums[k][i], sums[k][(i + 1) % count],
+                            sums[k][(i + 2) % count], sums[k][(i + 3) % count],
+                            SUM_VECTORS);
+            f4 scaled = four * scales[k];
             memcpy(a->queries->out[k] + first + i, &scaled,
                    (size_t)min_int(count, 4) * sizeof(float));
         }
@@ -163,9 +162,9 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
 /* out = softmax(scale q k) v for n queries. The result of a query does not
  * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
-    const int size = a->queries->size, count = VALUE_SUMS / n;
-    const int streams = n == 1 ? 4 : 2; /* concurrent read streams */
-    const int apart = (a->end - a->from) / streams;
+    int size = a->queries->size, count = VALUE_SUMS / n;
+    int streams = n == 1 ? 4 : 2; /* concurrent read streams */
+    int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
     for (; v < a->from + apart; v++)
@@ -199,9 +198,9 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     static void (*const forms[][3])(const Reading *) = {
         [KV_F32] = {attend_1, attend_2, attend_4},
         [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
-    const int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
-              end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
-    const Reading a = {
+    int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
+        end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
+    Reading a = {
         .queries = q,
         .kv = kv,
         .start = (size_t)q->head * kv_head_elements(q->size, kv->blocks),

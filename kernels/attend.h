@@ -59,8 +59,7 @@ static inline int kv_part_width(int head_size, int part, int start) {
  * head. */
 static inline size_t kv_at(int head_size, int part, int blocks, int block,
                            int i) {
-    const int start = i / part * part,
-              width = kv_part_width(head_size, part, start);
+    int start = i / part * part, width = kv_part_width(head_size, part, start);
     return ((size_t)start * blocks + (size_t)block * width + (i - start)) *
            KV_BLOCK;
 }

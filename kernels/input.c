@@ -11,12 +11,11 @@
 void input_lay_out(InputBuffer *buffer, Arena *a, double rows, int cols,
                    int n_threads, bool bf16) {
     buffer->unit = tile_unit();
-    const double n = rows * cols;
+    double n = rows * cols;
     /* the last quad of a row may be incomplete */
     buffer->q = arena_take(a, n + 3 * rows, sizeof *buffer->q);
     buffer->groups = arena_take(a, n, sizeof *buffer->groups);
-    const size_t unit_row =
-        buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
+    size_t unit_row = buffer->unit && bf16 ? buffer->unit->row_bytes(cols) : 0;
     buffer->unit_rows = unit_row ? arena_take(a, rows, unit_row) : NULL;
     /* Half of the scratch is for packed panels, half for unpacked ones; each
      * has room for the panels of any tile (tiles.h). TYPE_I8 with groups of one
@@ -46,8 +45,8 @@ static void convert_row(const Input *in, const Tensor *w) {
 
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
                     int n) {
-    const int thread = omp_get_thread_num(),
-              group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
+    int thread = omp_get_thread_num(),
+        group = w->type == TYPE_I8 ? w->group : INPUT_GROUP;
     Input in = {.buffer = buffer,
                 .x = x,
                 .q = buffer->q,
@@ -67,7 +66,7 @@ Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
     }
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
-        const Input row = input_from(&in, t);
+        Input row = input_from(&in, t);
         convert_row(&row, w);
     }
     team_end(buffer->probe, NO_LAYER,

@@ -80,8 +80,8 @@ INLINE float float_of_bits(uint32_t bits) {
 
 /* Without a branch: a loop of it becomes vector instructions. */
 INLINE float f16_to_f32(uint16_t h) {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff,
-                   special = magnitude >= 0x7c00 ? 0x7f800000u : 0;
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff,
+             special = magnitude >= 0x7c00 ? 0x7f800000u : 0;
     /* changes the exponent's bias; exact. Infinity, NaN: all bits of it */
     return float_of_bits(sign | special |
                          float_bits(float_of_bits(magnitude << 13) * 0x1p112f));
@@ -89,7 +89,7 @@ INLINE float f16_to_f32(uint16_t h) {
 
 /* Rounds to nearest, ties to even; overflow gives infinity. */
 INLINE uint16_t f32_to_f16(float f) {
-    const uint32_t bits = float_bits(f), sign = bits >> 16 & 0x8000;
+    uint32_t bits = float_bits(f), sign = bits >> 16 & 0x8000;
     uint32_t magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00); /* NaN */
@@ -108,7 +108,7 @@ INLINE float bf16_to_f32(uint16_t h) {
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
 INLINE uint16_t f32_to_bf16(float f) {
-    const uint32_t bits = float_bits(f);
+    uint32_t bits = float_bits(f);
     if ((bits & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(bits >> 16 | 64);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

@@ -44,8 +44,8 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
     vf sums[FEW_TOKENS];
     /* about 256 columns stay in the first-level cache */
-    const int whole = w->type == TYPE_I8 ? w->group : 256;
-    const int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
+    int whole = w->type == TYPE_I8 ? w->group : 256;
+    int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
     for (int col = 0; col < w->cols; col += step) {
         Operands o = {.w = w, .in = p->in, .col = col};
         o.n = min_int(w->cols - col, step);
@@ -58,15 +58,15 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
 /* ---- products ----------------------------------------------------------- */
 
 static void panel_rows(const Task *p) {
-    const bool few = p->n <= FEW_TOKENS;
+    bool few = p->n <= FEW_TOKENS;
     /* panels at once; for one token several, because a call costs as much as
      * 200 columns of a panel */
-    const int max = !few           ? TILE_PANELS
-                    : p->n > 1     ? 1
-                    : p->w->panels ? FEW_TOKENS
-                                   : SCRATCH_PANELS;
+    int max = !few           ? TILE_PANELS
+              : p->n > 1     ? 1
+              : p->w->panels ? FEW_TOKENS
+                             : SCRATCH_PANELS;
     for (int panel = p->panel; panel < p->end; panel += max) {
-        const int n = min_int(p->end - panel, max);
+        int n = min_int(p->end - panel, max);
         if (few)
             few_tokens(p, panel, n);
         else
@@ -80,19 +80,19 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
     const InputBuffer *b = in->buffer;
     uint8_t *const scratch =
         b->scratch + (size_t)omp_get_thread_num() * b->scratch_bytes;
-    const Task p = {.y = y,
-                    .stride = stride,
-                    .w = w,
-                    .kernels = KERNELS[w->type],
-                    .row = row,
-                    .n_rows = n_rows,
-                    .panel = row / LANES,
-                    .end = (row + n_rows - 1) / LANES + 1,
-                    .in = in,
-                    .n = n,
-                    .add = add,
-                    .packed = scratch,
-                    .unpacked = scratch + b->scratch_bytes / 2};
+    Task p = {.y = y,
+              .stride = stride,
+              .w = w,
+              .kernels = KERNELS[w->type],
+              .row = row,
+              .n_rows = n_rows,
+              .panel = row / LANES,
+              .end = (row + n_rows - 1) / LANES + 1,
+              .in = in,
+              .n = n,
+              .add = add,
+              .packed = scratch,
+              .unpacked = scratch + b->scratch_bytes / 2};
     if (!b->unit || !b->unit->multiply(&p))
         panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
@@ -102,24 +102,24 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
 
 /* Rows per thread, in whole panels. */
 static int thread_rows(int rows) {
-    const int panels = (rows - 1) / LANES + 1, threads = omp_get_num_threads();
+    int panels = (rows - 1) / LANES + 1, threads = omp_get_num_threads();
     return ((panels - 1) / threads + 1) * LANES;
 }
 
 int matmul_task_rows(const Tensor *w, const Input *in, int n) {
-    const int share = thread_rows(w->rows), panels = share / LANES;
+    int share = thread_rows(w->rows), panels = share / LANES;
     if (n <= FEW_TOKENS)
         return share;
-    const int max = in->buffer->unit ? in->buffer->unit->task_panels(w) : 0;
+    int max = in->buffer->unit ? in->buffer->unit->task_panels(w) : 0;
     if (!max)
         return TILE_PANELS * LANES;
-    const int tasks = (panels - 1) / max + 1; /* per thread */
+    int tasks = (panels - 1) / max + 1; /* per thread */
     return ((panels - 1) / tasks + 1) * LANES;
 }
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n,
                      bool add) {
-    const int step = thread_rows(w->rows);
+    int step = thread_rows(w->rows);
     y += tensor_first_row(w);
 #pragma omp for schedule(static) nowait
     for (int row = 0; row < w->rows; row += step)

@@ -9,7 +9,7 @@
 static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
                       size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
-        const int row = min_int(panel * LANES + j, w->rows - 1);
+        int row = min_int(panel * LANES + j, w->rows - 1);
         rows[j] = data + (size_t)row * row_bytes;
     }
 }
@@ -35,7 +35,7 @@ INLINE void pack_bytes(uint8_t *out, const uint8_t *const *rows, size_t at,
 /* Quad q of group i of a Q6_K block as stored in the file, with low and high
  * bits in different places (quant.c). */
 INLINE vi q6_quad(const vi *words, int i, int q) {
-    const int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
+    int half = i / 8, part = i % 8 / 2, at = i % 2 * 4 + q;
     return bits_at(words[half * 16 + part % 2 * 8 + at], part / 2 * 4, 4) |
            bits_at(words[32 + half * 8 + at], part * 2, 2) << 4;
 }
@@ -48,19 +48,19 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     pack_bytes(out, rows, at + 192, 16);
     out += 4 * VBYTES;
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
-        const vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
-                 c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
-        const vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4,
-                             bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
-                             bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 |
-                                 bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
+        vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
+           c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
+        vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4,
+                       bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
+                       bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 |
+                           bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
         memcpy(out, group, sizeof group);
     }
 }
 
 /* Quad q of group i of a Q3_K block as stored in the file. */
 INLINE vi q3_quad(const vi *words, int i, int q) {
-    const int at = i % 2 * 4 + q;
+    int at = i % 2 * 4 + q;
     return bits_at(words[8 + i / 8 * 8 + at], i / 2 % 4 * 2, 2) |
            bits_at(words[at], i / 2, 1) << 2;
 }
@@ -74,11 +74,10 @@ INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
     pack_bytes(out, rows, at + 96, 12);
     out += 3 * VBYTES;
     for (int i = 0; i < 16; i += 2) {
-        const vi fourth = q3_quad(words, i, 3) | q3_quad(words, i + 1, 3) << 3;
+        vi fourth = q3_quad(words, i, 3) | q3_quad(words, i + 1, 3) << 3;
         for (int q = 0; q < 3; q++, out += VBYTES) {
-            const vi word = q3_quad(words, i, q) |
-                            q3_quad(words, i + 1, q) << 3 |
-                            bits_at(fourth, 2 * q, 2) << 6;
+            vi word = q3_quad(words, i, q) | q3_quad(words, i + 1, q) << 3 |
+                      bits_at(fourth, 2 * q, 2) << 6;
             memcpy(out, &word, sizeof word);
         }
     }
@@ -88,9 +87,9 @@ INLINE void pack_q3(uint8_t *out, const uint8_t *const *rows, size_t at) {
  * vdot to signed bytes. */
 static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows,
                         size_t at, int n) {
-    const int halves = block_halves(type), words = block_words(type),
-              bytes = TYPES[type].bytes;
-    const int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
+    int halves = block_halves(type), words = block_words(type),
+        bytes = TYPES[type].bytes;
+    int halves_at = TYPES[type].at, words_at = halves_at ? 0 : 2 * halves;
     for (; n > 0; n--, at += bytes, out += bytes * LANES) {
         uint8_t *const out_words = out + 2 * halves * LANES;
         for (int i = 0; i < halves; i++)
@@ -114,7 +113,7 @@ static void pack_blocks(uint8_t *out, Type type, const uint8_t *const *rows,
 static void pack_groups(uint8_t *out, const Tensor *w,
                         const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
-    const int quads = group_quads(w->group);
+    int quads = group_quads(w->group);
     find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float),
               w, panel);
     for (int c = col; c < col + n;
@@ -130,7 +129,7 @@ static void pack_groups(uint8_t *out, const Tensor *w,
 
 void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     const uint8_t *rows[LANES];
-    const size_t at = type_bytes(w->type, col);
+    size_t at = type_bytes(w->type, col);
     find_rows(rows, w->data, type_bytes(w->type, w->cols), w, panel);
     switch (w->type) {
     case TYPE_F32: pack_bytes(out, rows, at, 4 * n); break;
@@ -157,7 +156,7 @@ size_t panels_bytes(const Tensor *w) {
 }
 
 void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {
-    const size_t bytes = packed_bytes(w, w->cols);
+    size_t bytes = packed_bytes(w, w->cols);
 #pragma omp parallel for num_threads(n_threads)
     for (int panel = 0; panel < n_panels(w); panel++)
         panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);

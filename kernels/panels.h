@@ -67,10 +67,9 @@ INLINE vi fifth_bits(vi v, int i) {
  * four groups are computed at once, in the bytes of a word; for the other three
  * groups the compiler reuses the word. */
 INLINE vi six_bits(Type type, const uint8_t *block, int i, bool min) {
-    const vi high = block_word(type, block, min),
-             low = block_word(type, block, 2);
-    const vi four = i < 4 ? bits_at(high, 0, 6)
-                          : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
+    vi high = block_word(type, block, min), low = block_word(type, block, 2);
+    vi four = i < 4 ? bits_at(high, 0, 6)
+                    : bits_at(low, 4 * min, 4) | (high >> 2 & 0x30303030);
     return four >> 8 * (i % 4) & 255;
 }
 
@@ -85,7 +84,7 @@ INLINE int zero_byte(Type type) {
  * activations of up to 127 are at most 254 times the largest byte. 0: it
  * multiplies each by itself. */
 INLINE int quads_added(Type type) {
-    const bool is_signed = !TYPES[type].mins && !TYPES[type].zero;
+    bool is_signed = !TYPES[type].mins && !TYPES[type].zero;
     return LANES != 8 || SIMD_VNNI || is_signed           ? 0
            : type == TYPE_Q2_K || TYPES[type].group == 16 ? 2
                                                           : 4;
@@ -165,8 +164,8 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
 
 /* The scale of group i (part 0), or its min `part`. */
 INLINE vf block_scale(Type type, const uint8_t *block, int i, int part) {
-    const bool min = part > 0;
-    const vf d = vload_f16(block + min * 2 * LANES);
+    bool min = part > 0;
+    vf d = vload_f16(block + min * 2 * LANES);
     vi scale = {0};
     switch (type) {
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
@@ -243,7 +242,7 @@ INLINE size_t packed_bytes(const Tensor *w, int n) {
 
 /* Bytes of n columns of an unpacked panel. */
 INLINE size_t unpacked_bytes(const Tensor *w, int n) {
-    const int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
+    int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
     return group ? (size_t)(n / group) *
                        group_bytes(group_quads(group), TYPES[w->type].mins)
                  : (size_t)n * VBYTES;

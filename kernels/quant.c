@@ -28,7 +28,7 @@ INLINE float max_abs(const float *x, int n) {
 
 /* 1 / d, or 0 if that exceeds float32, for example if d = 0. */
 static float inverse_of(float d) {
-    const float inverse = d != 0 ? 1.0f / d : 0.0f;
+    float inverse = d != 0 ? 1.0f / d : 0.0f;
     return isfinite(inverse) ? inverse : 0.0f;
 }
 
@@ -40,8 +40,8 @@ static const float MAGIC = 0x1.8p23f;
 INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     vf sums = {0};
     for (int i = 0; i < n; i += LANES) {
-        const int left = min_int(n - i, LANES);
-        const vf v = vmax(vload_n(x + i, left) * inverse, vset(-127)) + MAGIC;
+        int left = min_int(n - i, LANES);
+        vf v = vmax(vload_n(x + i, left) * inverse, vset(-127)) + MAGIC;
         vstore_bytes(q + i, (vi)v - (vi)vset(MAGIC), left);
         sums += v - MAGIC;
     }
@@ -52,14 +52,13 @@ INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
 INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
                             int n, const int group) {
     for (int i = 0; i < n; i += group) {
-        const int half = group / 2, middle = i + half;
-        const float scale = max_abs(x + i, group) / 127.0f,
-                    inverse = inverse_of(scale);
-        const vf first = quantize_bytes(q + i, x + i, inverse, half),
-                 last = quantize_bytes(q + middle, x + middle, inverse,
-                                       group - half);
-        const vf both = first + last;
-        const f4 sums = vsum4(&first, &both, &first, &last, 1);
+        int half = group / 2, middle = i + half;
+        float scale = max_abs(x + i, group) / 127.0f,
+              inverse = inverse_of(scale);
+        vf first = quantize_bytes(q + i, x + i, inverse, half),
+           last = quantize_bytes(q + middle, x + middle, inverse, group - half);
+        vf both = first + last;
+        f4 sums = vsum4(&first, &both, &first, &last, 1);
         *groups++ = (InputGroup){scale, sums[1] * scale, sums[0] * scale,
                                  (int32_t)sums[1], (int32_t)sums[0]};
     }
@@ -124,14 +123,14 @@ static int block_integer(Type type, const uint8_t *p, int i) {
  * bytes at p, four have scales and the upper bits of later scales, four have
  * mins and the upper bits of later mins, four have the lower bits of both. */
 static int six_bits(const uint8_t *p, int i, bool min) {
-    const uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
+    uint8_t high = p[i % 4 + 4 * min], low = p[i % 4 + 8];
     return i < 4 ? high & 63 : (low >> 4 * min & 15) | high >> 6 << 4;
 }
 
 /* The scale of group i of a block (part 0), or its min `part`. */
 static float block_scale(Type type, const uint8_t *p, int i, int part) {
-    const bool min = part > 0;
-    const float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
+    bool min = part > 0;
+    float d = f16_to_f32(u16_at(p + TYPES[type].at + 2 * min));
     int scale = 0;
     switch (type) {
     case TYPE_F32 ... TYPE_I8: break;         /* have no blocks */
@@ -153,7 +152,7 @@ static float block_scale(Type type, const uint8_t *p, int i, int part) {
 }
 
 static void dequantize_block(float *y, Type type, const uint8_t *p) {
-    const int group = TYPES[type].group, mins = TYPES[type].mins;
+    int group = TYPES[type].group, mins = TYPES[type].mins;
     for (int i = 0; i < TYPES[type].weights; i += group) {
         float parts[3] = {0};
         for (int part = 0; part <= mins; part++)
@@ -169,8 +168,8 @@ static void dequantize_block(float *y, Type type, const uint8_t *p) {
 }
 
 void dequantize_row(float *y, const Tensor *w, int row) {
-    const int n = w->cols;
-    const size_t start = (size_t)row * n;
+    int n = w->cols;
+    size_t start = (size_t)row * n;
     const uint8_t *p = (const uint8_t *)w->data + type_bytes(w->type, start);
     switch (w->type) {
     case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
@@ -200,10 +199,10 @@ static void store_u16(uint8_t *p, uint16_t u) {
 
 /* 32 weights: d = max|x| / 127, q = round(x / d), ties away from zero. */
 static void quantize_q8_0(uint8_t *p, const float *x) {
-    const float d = max_abs(x, 32) / 127.0f, inverse = inverse_of(d);
+    float d = max_abs(x, 32) / 127.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 32; i++) {
-        const float v = roundf(x[i] * inverse);
+        float v = roundf(x[i] * inverse);
         p[2 + i] = isnan(v) ? 0 : (uint8_t)(int)v;
     }
 }
@@ -221,7 +220,7 @@ static void quantize_q4_0(uint8_t *p, const float *x) {
         if ((float_bits(x[i]) & 0x7fffffff) >
             (float_bits(extreme) & 0x7fffffff))
             extreme = x[i];
-    const float d = extreme / -8.0f, inverse = inverse_of(d);
+    float d = extreme / -8.0f, inverse = inverse_of(d);
     store_u16(p, f32_to_f16(d));
     for (int i = 0; i < 16; i++)
         p[2 + i] = (uint8_t)(four_bits(x[i] * inverse + 8.5f) |

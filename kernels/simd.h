@@ -152,9 +152,9 @@ INLINE f4 vsum4(const vf *a, const vf *b, const vf *c, const vf *d,
                 const int n) {
     f4 sums[SUM_LANES / 4];
     UNROLL(w, n) {
-        const vf ab = FIRST_ONES(a[w], b[w]) + LAST_ONES(a[w], b[w]),
-                 cd = FIRST_ONES(c[w], d[w]) + LAST_ONES(c[w], d[w]);
-        const vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
+        vf ab = FIRST_ONES(a[w], b[w]) + LAST_ONES(a[w], b[w]),
+           cd = FIRST_ONES(c[w], d[w]) + LAST_ONES(c[w], d[w]);
+        vf all = FIRST_PAIRS(ab, cd) + LAST_PAIRS(ab, cd);
         memcpy(sums + w * (LANES / 4), &all, sizeof all);
     }
     for (int half = n * LANES / 8; half > 0; half /= 2)
@@ -172,12 +172,12 @@ INLINE float vsum(const vf *a, const int n) {
  * such weights, and their products with values would be subnormal, at a hundred
  * cycles each. */
 INLINE vf vexp(vf x) {
-    const float magic = 0x1.8p23f;   /* adding it rounds to an integer */
-    const vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
+    float magic = 0x1.8p23f;   /* adding it rounds to an integer */
+    vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
     x = vmin(vset(89.0f), vmax(vset(-69.0f), x));
-    const vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
-    const vf n = shifted - magic;
-    const vi k = (vi)shifted - (vi)vset(magic);
+    vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
+    vf n = shifted - magic;
+    vi k = (vi)shifted - (vi)vset(magic);
     vf r = vfma(n, vset(-0x1.62e4p-1f), x);
     r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
     vf p = vset(1.9875691500e-4f);
@@ -215,8 +215,8 @@ INLINE vf vload_f16(const void *p) {
 #elif defined(__ARM_NEON)
     return (vf)vcvt_f32_f16((float16x4_t)vld1_u16(p));
 #else
-    const vi h = vload_u16(p), magnitude = h & 0x7fff,
-             special = (magnitude > 0x7bff) & 0x7f800000;
+    vi h = vload_u16(p), magnitude = h & 0x7fff,
+       special = (magnitude > 0x7bff) & 0x7f800000;
     return (vf)((h ^ magnitude) << 16 | special |
                 (vi)((vf)(magnitude << 13) * 0x1p112f));
 #endif
@@ -225,7 +225,7 @@ INLINE vf vload_f16(const void *p) {
 /* LANES half floats, rounded as f32_to_f16 does. */
 INLINE void vstore_f16(void *p, vf v) {
 #if defined(MM) && defined(__F16C__)
-    const Halves h = MM(cvtps_ph)(v, _MM_FROUND_TO_NEAREST_INT);
+    Halves h = MM(cvtps_ph)(v, _MM_FROUND_TO_NEAREST_INT);
 #else
     uint16_t h[LANES];
     for (int i = 0; i < LANES; i++)
@@ -236,13 +236,13 @@ INLINE void vstore_f16(void *p, vf v) {
 
 /* Stores LANES floats truncated to bfloat16. */
 INLINE void vstore_cut(void *p, vf v) {
-    const vh h = __builtin_convertvector((vi)v >> 16, vh);
+    vh h = __builtin_convertvector((vi)v >> 16, vh);
     memcpy(p, &h, sizeof h);
 }
 
 /* The half floats in the low 16 bits of the lanes, widened. */
 INLINE vf vfrom_f16(vi v) {
-    const vh h = __builtin_convertvector(v, vh);
+    vh h = __builtin_convertvector(v, vh);
     return vload_f16(&h);
 }
 
@@ -264,15 +264,14 @@ INLINE vi vset_int(int32_t a) {
 /* Stores the low byte of each of the first n lanes. */
 INLINE void vstore_bytes(int8_t *p, vi v, int n) {
 #if SIMD_AVX512
-    const __m128i bytes = _mm512_cvtepi32_epi8((__m512i)v);
+    __m128i bytes = _mm512_cvtepi32_epi8((__m512i)v);
 #elif SIMD_AVX2
-    const __m128i words =
-        _mm_packs_epi32(_mm256_castsi256_si128((__m256i)v),
-                        _mm256_extracti128_si256((__m256i)v, 1));
-    const __m128i bytes = _mm_packs_epi16(words, words);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128((__m256i)v),
+                                    _mm256_extracti128_si256((__m256i)v, 1));
+    __m128i bytes = _mm_packs_epi16(words, words);
 #else
-    const vb b = (vb)v;
-    const vq bytes = __builtin_shufflevector(b, b, 0, 4, 8, 12);
+    vb b = (vb)v;
+    vq bytes = __builtin_shufflevector(b, b, 0, 4, 8, 12);
 #endif
     memcpy(p, &bytes, n);
 }
@@ -300,7 +299,7 @@ INLINE vi vdot(vi sum, vb w, vb x) {
     vforget(sum);
     return sum;
 #else           /* odd and even bytes, widened in place */
-    const vs pairs =
+    vs pairs =
         ((vs)w >> 8) * ((vs)x >> 8) + ((vs)w << 8 >> 8) * ((vs)x << 8 >> 8);
     return sum + ((vi)pairs >> 16) + ((vi)pairs << 16 >> 16);
 #endif
@@ -326,11 +325,10 @@ INLINE vi vadd_pairs(vi sum, vi pairs) {
 /* table[i] for every byte i of the indices, below 16. */
 INLINE vi vlookup(const int8_t *table, vi indices) {
 #if SIMD_AVX512
-    const __m512i all =
-        _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
+    __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)table));
     return (vi)_mm512_shuffle_epi8(all, (__m512i)indices);
 #elif SIMD_AVX2
-    const __m256i all =
+    __m256i all =
         _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)table));
     return (vi)_mm256_shuffle_epi8(all, (__m256i)indices);
 #elif defined(__ARM_NEON)
@@ -361,10 +359,10 @@ INLINE vi vload_rows(const uint8_t *const *rows, size_t at) {
 /* Transposes four words of each of LANES rows, from byte `at` on: columns[i] =
  * {word i of rows[0], of rows[1], ...}. */
 INLINE void vtranspose(vi *columns, const uint8_t *const *rows, size_t at) {
-    const vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
-    const vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
-    const vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d),
-             ab2 = LAST_ONES(a, b), cd2 = LAST_ONES(c, d);
+    vi a = vload_rows(rows, at), b = vload_rows(rows + 1, at);
+    vi c = vload_rows(rows + 2, at), d = vload_rows(rows + 3, at);
+    vi ab = FIRST_ONES(a, b), cd = FIRST_ONES(c, d), ab2 = LAST_ONES(a, b),
+       cd2 = LAST_ONES(c, d);
     columns[0] = FIRST_PAIRS(ab, cd);
     columns[1] = LAST_PAIRS(ab, cd);
     columns[2] = FIRST_PAIRS(ab2, cd2);

@@ -35,7 +35,7 @@ static struct {
  * Ranks may share the processors of one machine, so their threads always spin
  * briefly. */
 static bool spin(unsigned turn, atomic_int *brief) {
-    const bool is_brief = atomic_load(brief) > 0;
+    bool is_brief = atomic_load(brief) > 0;
     int left = is_brief || n_ranks > 1 ? BRIEF_SPIN : LONG_SPIN;
     while (left > 0 && atomic_load(&barrier.turn) == turn) {
         left--;
@@ -49,7 +49,7 @@ static bool spin(unsigned turn, atomic_int *brief) {
 }
 
 static void meet(atomic_int *brief) {
-    const unsigned n = omp_get_num_threads(), turn = atomic_load(&barrier.turn);
+    unsigned n = omp_get_num_threads(), turn = atomic_load(&barrier.turn);
     if (n == 1)
         return;
     if (atomic_fetch_add(&barrier.arrived, 1) == n - 1) {

@@ -147,9 +147,9 @@ static inline size_t type_bytes(Type type, size_t n) {
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */
 static inline size_t tensor_bytes(const Tensor *w, int rows) {
-    const size_t n = (size_t)rows * w->cols;
+    size_t n = (size_t)rows * w->cols;
     /* NOLINTNEXTLINE: group is not 0 in TYPE_I8 */
-    const size_t n_scales = w->type == TYPE_I8 ? n / w->group : 0;
+    size_t n_scales = w->type == TYPE_I8 ? n / w->group : 0;
     return type_bytes(w->type, n) + n_scales * sizeof(float);
 }
 

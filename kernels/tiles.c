@@ -25,7 +25,7 @@ static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
         packed_panels(p, panel, n_panels, 0, w->cols, stride);
     if (!p->kernels->unpack)
         return packed;
-    const size_t next = unpacked_bytes(w, w->cols);
+    size_t next = unpacked_bytes(w, w->cols);
     for (int i = 0; i < n_panels; i++, packed += *stride)
         p->kernels->unpack(p->unpacked + (size_t)i * next, packed, w->cols,
                            offset);
@@ -48,9 +48,9 @@ INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
 void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
                 int tokens, int skip) {
     for (int k = 0; k < n_panels; k++, sums += tokens) {
-        const int top = (panel + k) * LANES, end = p->row + p->n_rows;
-        const int first = top < p->row ? p->row - top : 0,
-                  last = min_int(end - top, LANES);
+        int top = (panel + k) * LANES, end = p->row + p->n_rows;
+        int first = top < p->row ? p->row - top : 0,
+            last = min_int(end - top, LANES);
         for (int i = skip; i < tokens; i++)
             store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first),
                         sums[i], first, last - first, p->add);
@@ -71,8 +71,8 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
     const uint8_t *panels =
         unpacked_panels(p, panel, n_panels, offset, &stride);
     for (int t = 0; t < p->n; t += tile_tokens) {
-        const int tokens = min_int(p->n - t, tile_tokens),
-                  skip = tile_tokens - tokens;
+        int tokens = min_int(p->n - t, tile_tokens),
+            skip = tile_tokens - tokens;
         vf sums[MANY_SUMS];
         prefetch_outputs(p, panel, n_panels, t, tokens);
         tile(sums, (Operands){.panels = panels,

@@ -95,13 +95,13 @@ void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
 
 /* Adds the products of column c to the sums. */
 INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
-                       const float *const *x, Type type, int c,
-                       const int n_panels, const int tokens) {
+                       const float *const *x, Type type, int c, int n_panels,
+                       const int tokens) {
     vf w[TILE_PANELS];
     UNROLL(p, n_panels)
         w[p] = load_column(type, panels + (size_t)p * stride, c);
     UNROLL(i, tokens) {
-        const vf xi = vset(x[i][c]);
+        vf xi = vset(x[i][c]);
         UNROLL(p, n_panels)
             sums[p * tokens + i] = vfma(w[p], xi, sums[p * tokens + i]);
     }
@@ -110,7 +110,7 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
 /* Sums n columns separately, then adds the sums to the totals. */
 INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride,
                         const float *const *x, Type type, const int n,
-                        const int n_panels, const int tokens) {
+                        int n_panels, const int tokens) {
     vf sums[MAX_SUMS];
     UNROLL(k, n_panels * tokens)
         sums[k] = (vf){0};
@@ -123,7 +123,7 @@ INLINE void add_columns(vf *totals, const uint8_t *panels, size_t stride,
 INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
                        const int tokens) {
     const float *x[MAX_TILE_TOKENS];
-    const size_t step = columns_bytes(type, SUM_COLUMNS);
+    size_t step = columns_bytes(type, SUM_COLUMNS);
     vf totals[MAX_SUMS];
     UNROLL(i, tokens)
         x[i] = o.in->x + (size_t)(o.t + i) * o.in->cols + o.col;
@@ -160,8 +160,8 @@ typedef struct {
 typedef vi Dots[MAX_TILE_TOKENS]; /* of a panel's groups with each token's */
 
 INLINE Layout packed_layout(Type type) {
-    const int quads = TYPES[type].group / 4,
-              groups = TYPES[type].weights / TYPES[type].group;
+    int quads = TYPES[type].group / 4,
+        groups = TYPES[type].weights / TYPES[type].group;
     return (Layout){.type = type,
                     .weights = TYPES[type].group,
                     .quads = quads,
@@ -175,8 +175,8 @@ INLINE Layout packed_layout(Type type) {
 
 /* Of TYPE_I8's groups of `weights`, or of other types' unpacked groups. */
 INLINE Layout unpacked_layout(Type type, int weights) {
-    const int quads = group_quads(weights), mins = TYPES[type].mins,
-              input_groups = TYPES[type].group == 16 ? 2 : 1;
+    int quads = group_quads(weights), mins = TYPES[type].mins,
+        input_groups = TYPES[type].group == 16 ? 2 : 1;
     return (Layout){.type = TYPE_I8,
                     .weights = weights,
                     .quads = quads,
@@ -226,12 +226,12 @@ INLINE float min_sum(const Layout *l, const InputGroup *x, int part) {
 INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
                        const uint8_t *block, int i, const InputGroup *x,
                        size_t next, const int tokens) {
-    const vf scale = load_scale(l, block, i, 0);
+    vf scale = load_scale(l, block, i, 0);
     UNROLL(j, tokens)
         sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)),
                        scale * x[(size_t)j * next].scale, sums[j]);
     UNROLL(part, l->mins) {
-        const vf min = load_scale(l, block, i, 1 + part);
+        vf min = load_scale(l, block, i, 1 + part);
         UNROLL(j, tokens)
             sums[j] = vfma(min, vset(min_sum(l, x + j * next, part)), sums[j]);
     }
@@ -241,13 +241,13 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
  * pairs and then to the dots. q: the group's activations of the first token. */
 INLINE void add_quad(Dots *dots, Dots *pairs, const Operands *o,
                      const Layout *l, int i, int k, const int8_t *q,
-                     const int n_panels, const int tokens) {
-    const int last = l->added - 1;
+                     int n_panels, const int tokens) {
+    int last = l->added - 1;
     vb w[TILE_PANELS];
     UNROLL(p, n_panels)
         w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
     UNROLL(j, tokens) {
-        const vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
+        vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
         UNROLL(p, n_panels) {
             if (last < 0) {
                 dots[p][j] = vdot(dots[p][j], w[p], xj);
@@ -266,8 +266,8 @@ INLINE void add_quad(Dots *dots, Dots *pairs, const Operands *o,
 INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
                       const int8_t *q, const InputGroup *x, const int n_panels,
                       const int tokens) {
-    const size_t next = o->in->row_groups;
-    const int step = l->weights == 16 ? 4 : 8; /* unrolled */
+    size_t next = o->in->row_groups;
+    int step = l->weights == 16 ? 4 : 8; /* unrolled */
     Dots dots[TILE_PANELS], pairs[TILE_PANELS];
     int k = 0;
     /* corrects for the byte that stands for 0 */
@@ -288,7 +288,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
                       const int tokens) {
-    const int columns = l.weights; /* of a group */
+    int columns = l.weights; /* of a group */
     const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups +
                           o.col / columns / l.input_groups;
@@ -311,15 +311,14 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
  * unpacked form. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
                           int n, int offset) {
-    const Layout l = packed_layout(type);
+    Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
         for (int i = 0; i < l.groups;
              i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL(k, l.quads) {
-                const vi integers =
+                vi integers =
                     block_quad(type, panel, i, k) >> quad_shift(type, i);
-                const vub quad =
-                    (vub)integers + (uint8_t)(offset - zero_byte(type));
+                vub quad = (vub)integers + (uint8_t)(offset - zero_byte(type));
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int part = 0; part <= l.mins; part++)

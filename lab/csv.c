@@ -25,9 +25,9 @@ static void write_numbers(FILE *out, const double *numbers, int n) {
  * waiting. */
 static void write_phase(FILE *out, const Profile *p, Phase phase) {
     const Passes *s = &p->passes[phase];
-    const double observing =
+    double observing =
         profile_of_thread(p, 0, phase, NO_LAYER, SITE_PROFILE)->seconds;
-    const Work w = profile_work(p, phase);
+    Work w = profile_work(p, phase);
     fprintf(
         out,
         "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
@@ -38,7 +38,7 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
                   5);
     fputs(", \"threads\": [", out);
     for (int t = 0; t < p->session->n_threads; t++) {
-        const ThreadTime time = profile_thread(p, t, phase);
+        ThreadTime time = profile_thread(p, t, phase);
         fprintf(out, t ? ",[%.4g,%.4g,%.4g]" : "[%.4g,%.4g,%.4g]",
                 1e3 * time.others, 1e3 * time.norms, 1e3 * time.waiting);
     }
@@ -99,7 +99,7 @@ void write_csv(const Profile *p, FILE *out) {
         "max_abs,max_channel,max_position\n",
         out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
-        const double work = profile_work(p, phase).work;
+        double work = profile_work(p, phase).work;
         for (int place = 0; place < p->n_places; place++)
             write_row(out, phase, work, profile_row(p, phase, place));
     }

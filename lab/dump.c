@@ -32,11 +32,11 @@ static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
     for (PartAt at = parts_of(d->model); next_part(&at);) {
-        const PartSize size = at.part->cols == SIZE_Q_NORM   ? SIZE_QUERIES
-                              : at.part->cols == SIZE_K_NORM ? SIZE_KEYS
-                                                             : SIZE_DIM;
-        const int width = part_size(&d->model->config, size),
-                  layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
+        PartSize size = at.part->cols == SIZE_Q_NORM   ? SIZE_QUERIES
+                        : at.part->cols == SIZE_K_NORM ? SIZE_KEYS
+                                                       : SIZE_DIM;
+        int width = part_size(&d->model->config, size),
+            layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         for (int out = 0; part_norm(&at) && out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             FILE *file = create ? fopen(path, "wb") : NULL;
@@ -80,11 +80,11 @@ int dump_open(Dump *d, const Model *model, const char *path, int n) {
 void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
                const Step *steps) {
     char path[PATH_SIZE];
-    const size_t width = (size_t)v->heads * v->dim;
+    size_t width = (size_t)v->heads * v->dim;
     FILE *file =
         width ? fopen(path_of(d, path, layer, site, out), "r+b") : NULL;
     for (int t = 0; file && t < v->n; t++) {
-        const size_t at = (size_t)steps[t].pos * v->stride + v->channel;
+        size_t at = (size_t)steps[t].pos * v->stride + v->channel;
         if (fseek(file, NPY_HEADER + (long)(at * sizeof *v->x), SEEK_SET) ||
             !fwrite(v->x + t * v->stride, width * sizeof *v->x, 1, file))
             d->failed = true;
@@ -95,7 +95,7 @@ void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
 }
 
 int dump_close(Dump *d, bool keep) {
-    const bool kept = keep && !d->failed && !rename(d->folder, d->path);
+    bool kept = keep && !d->failed && !rename(d->folder, d->path);
     if (!kept)
         remove_all(d->names.bytes);
     temporary_names = "";

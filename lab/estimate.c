@@ -9,17 +9,16 @@
  * / */
 Estimate estimate_median(const double *sorted, int n) {
     /* ranks begin at 1 */
-    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))),
-              low = rank > 1 ? rank - 1 : 0;
+    int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0;
     return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low],
                       sorted[n - 1 - low]};
 }
 
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
-    const double ratio = r->x > 0 ? r->y / r->x : 0,
-                 residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx,
-                 variance = fmax(residuals, 0) * r->n / (r->n - 1),
-                 error = r->n < 2 ? INFINITY : 1.96 * sqrt(variance) / r->x;
+    double ratio = r->x > 0 ? r->y / r->x : 0,
+           residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx,
+           variance = fmax(residuals, 0) * r->n / (r->n - 1),
+           error = r->n < 2 ? INFINITY : 1.96 * sqrt(variance) / r->x;
     return (Estimate){ratio, ratio - error, ratio + error};
 }

@@ -25,7 +25,7 @@ typedef float Loop(const float *p, size_t n);
 
 /* Sums n floats, read as four concurrent streams. */
 static float read_floats(const float *floats, size_t n) {
-    const size_t part = n / 4;
+    size_t part = n / 4;
     vf sums[STREAM_SUMS] = {{0}};
     for (size_t i = 0; i < part; i += STREAM_SUMS * LANES)
         for (const float *p = floats + i; p < floats + n; p += part)
@@ -39,8 +39,7 @@ static float read_floats(const float *floats, size_t n) {
 /* n multiply-adds in independent chains. */
 static float multiply_floats(const float *p, size_t n) {
     vf sums[CHAINS];
-    const vf a = vset(0.999f * *p),
-             b = vset(0.001f * *p); /* keeps sums near 1 */
+    vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* keeps sums near 1 */
     for (int j = 0; j < CHAINS; j++)
         sums[j] = vset((float)j);
     for (size_t i = 0; i < n; i += (size_t)CHAINS * LANES)
@@ -73,7 +72,7 @@ static float multiply_bytes(const float *p, size_t n) {
 static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
                       int threads) {
     /* at least 32 M numbers */
-    const size_t passes = 1 + (32u << 20) / (share + 1);
+    size_t passes = 1 + (32u << 20) / (share + 1);
     double start = 0, end = 0;
     float sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
@@ -93,13 +92,13 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
 }
 
 double read_rate(size_t bytes, int threads) {
-    const size_t used = min_size(bytes, MAX_READ) / sizeof(float),
-                 share = (used / (size_t)threads / UNIT + 1) * UNIT,
-                 n = share * threads;
+    size_t used = min_size(bytes, MAX_READ) / sizeof(float),
+           share = (used / (size_t)threads / UNIT + 1) * UNIT,
+           n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     for (size_t i = 0; floats && i < n; i++)
         floats[i] = 1;
-    const double rate =
+    double rate =
         floats ? rate_of(read_floats, floats, share, true, threads) : 0;
     free(floats);
     return rate * sizeof(float);

@@ -15,7 +15,7 @@
 
 void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
                    const float *x, const Norm *norm, int dim) {
-    const bool centered = norm->kind == NORM_LAYER;
+    bool centered = norm->kind == NORM_LAYER;
     const float *gamma = norm->gamma;
     double mean = 0, variance = 0, mean_g = 0, product = 0;
 #pragma omp simd reduction(+ : mean, mean_g)
@@ -27,16 +27,14 @@ void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
     mean_g = centered ? mean_g / dim : 0;
 #pragma omp simd reduction(+ : variance, product)
     for (int i = 0; i < dim; i++) {
-        const double d = x[i] - mean;
+        double d = x[i] - mean;
         variance += d * d;
         product += (double)gamma[i] * (double)dy[i] * d;
     }
-    const double s = 1 / sqrt(variance / dim + norm->eps),
-                 along = s * product / dim;
+    double s = 1 / sqrt(variance / dim + norm->eps), along = s * product / dim;
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
-        const double g = (double)gamma[i] * dy[i],
-                     normalized = (x[i] - mean) * s;
+        double g = (double)gamma[i] * dy[i], normalized = (x[i] - mean) * s;
         dgamma[i] = (float)(dgamma[i] + (double)dy[i] * normalized);
         if (dbeta)
             dbeta[i] += dy[i];

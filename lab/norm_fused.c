@@ -10,14 +10,14 @@ void add_rmsnorm(float *y, float *x, const float *r, const Norm *norm,
                  int dim) {
     double sum = 0;
     for (int start = 0; start < dim; start += NORM_BLOCK) {
-        const int n = min_int(dim - start, NORM_BLOCK);
+        int n = min_int(dim - start, NORM_BLOCK);
         float *block = x + start;
 #pragma omp simd
         for (int i = 0; i < n; i++)
             block[i] += r[start + i];
         sum += sum_squares(block, n);
     }
-    const float scale = (float)(1 / sqrt(sum / dim + norm->eps));
+    float scale = (float)(1 / sqrt(sum / dim + norm->eps));
 #pragma omp simd
     for (int i = 0; i < dim; i++)
         y[i] = x[i] * scale * norm->gamma[i];

@@ -17,7 +17,7 @@ static bool parse_kind(Norm *norm, const char *name) {
     char known[8] = "", end;
     int kind = 0;
     norm->alpha = 0;
-    const int n = sscanf(name, "%7[^:]:%f%c", known, &norm->alpha, &end);
+    int n = sscanf(name, "%7[^:]:%f%c", known, &norm->alpha, &end);
     while (kind < N_NORM_KINDS && strcmp(known, norm_spec_name(kind)) != 0)
         kind++;
     norm->kind = kind;
@@ -43,9 +43,8 @@ static const char *parse_layers(const char *text, int n_layers, long *first,
 /* Applies the first item of a list: a kind, for all norms, or SITE=KIND. */
 static int swap_item(Model *model, const char *spec) {
     char left[32] = "", kind[32];
-    const int n_layers = model->config.n_layers,
-              length = (int)strcspn(spec, ","),
-              n = sscanf(spec, "%31[^=,]=%31[^,]", left, kind);
+    int n_layers = model->config.n_layers, length = (int)strcspn(spec, ","),
+        n = sscanf(spec, "%31[^=,]=%31[^,]", left, kind);
     long first = NO_LAYER, last = n_layers - 1;
     const char *site = left;
     Norm swapped;
@@ -58,7 +57,7 @@ static int swap_item(Model *model, const char *spec) {
                 "and") " with a positive number, layers are 0 to %d",
             length, spec, n_layers - 1);
     for (PartAt at = parts_of(model); next_part(&at);) {
-        const int layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
+        int layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         Norm *norm = part_norm(&at);
         if (!norm || layer < first || layer > last ||
             (n == 2 && strcmp(site, at.part->site) != 0))

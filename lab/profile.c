@@ -32,9 +32,9 @@ static bool is_work(Site site) {
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site) {
     /* -1: before the layers */
-    const int row = layer == NO_LAYER && site > SITE_EMBED
-                        ? p->session->model->config.n_layers
-                        : layer;
+    int row = layer == NO_LAYER && site > SITE_EMBED
+                  ? p->session->model->config.n_layers
+                  : layer;
     return &p->records[(thread * N_PHASES + phase) * p->n_places +
                        (row + 1) * N_SITES + site];
 }
@@ -44,8 +44,8 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
 static int bucket_of(uint64_t n) {
     if (n < 8)
         return (int)n;
-    const int exponent = ilogb((double)n),
-              bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
+    int exponent = ilogb((double)n),
+        bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
     return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
@@ -57,21 +57,20 @@ static double bucket_start(int bucket) {
 static void mark(Probe *probe, int layer, Site site) {
     Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
-    const int thread = omp_get_thread_num();
+    int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
     if (site == SITE_WAIT && omp_get_num_threads() == 1)
         return;
-    const uint64_t all = nanoseconds() - track->last,
-                   ticks = all - min_size(all, p->reading);
+    uint64_t all = nanoseconds() - track->last,
+             ticks = all - min_size(all, p->reading);
     if (thread == 0 ||
         site != SITE_START) { /* other threads were idle before the start */
-        const int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
-                          ? chunk->n_requested
-                          : chunk->n;
-        const bool is_norm = SITES[site].is_norm,
-                   repeated =
-                       thread > 0 && is_norm && each_thread_computes(chunk->n);
-        const double seconds = 1e-9 * (double)ticks;
+        int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
+                    ? chunk->n_requested
+                    : chunk->n;
+        bool is_norm = SITES[site].is_norm,
+             repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
+        double seconds = 1e-9 * (double)ticks;
         Record *r = profile_of_thread(p, thread, p->phase, layer, site);
         r->seconds += seconds;
         r->calls++;
@@ -126,7 +125,7 @@ static Sizes sizes_of(const float *x, int dim) {
     float squares = 0, sum = 0, max = 0;
 #pragma omp simd reduction(+ : squares, sum) reduction(max : max)
     for (int i = 0; i < dim; i++) {
-        const float size = fabsf(x[i]);
+        float size = fabsf(x[i]);
         squares += x[i] * x[i];
         sum += x[i];
         max = size > max ? size : max;
@@ -156,7 +155,7 @@ static void norm(Probe *probe, int layer, Site site, bool out,
                  const Vectors *v) {
     const Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
-    const int thread = omp_get_thread_num();
+    int thread = omp_get_thread_num();
     const Step *steps = chunk->steps + v->token;
     /* the first thread measures all tokens; of heads each has its own */
     if (site != SITE_Q_NORM && site != SITE_K_NORM && thread > 0)
@@ -166,10 +165,10 @@ static void norm(Probe *probe, int layer, Site site, bool out,
         dump_rows(p->dump, layer, SITES[site].name, out, v, steps);
     for (int h = 0; h < v->heads; h++)
         for (int t = 0; t < v->n; t++) {
-            const int position =
+            int position =
                 steps[site == SITE_FINAL_NORM ? chunk->requested[t] : t].pos;
             const float *x = v->x + t * v->stride + h * v->dim;
-            const Sizes sizes = sizes_of(x, v->dim);
+            Sizes sizes = sizes_of(x, v->dim);
             if (out) {
                 r->squares_out += sizes.squares / v->dim;
                 continue;
@@ -189,7 +188,7 @@ static void norm(Probe *probe, int layer, Site site, bool out,
 uint64_t ticks_of_reading(void) {
     uint64_t min = UINT64_MAX;
     for (int i = 0; i < 10; i++) {
-        const uint64_t start = nanoseconds();
+        uint64_t start = nanoseconds();
         for (int n = 1; n < 100; n++)
             nanoseconds();
         min = min_size(min, nanoseconds() - start);
@@ -198,9 +197,9 @@ uint64_t ticks_of_reading(void) {
 }
 
 Profile *profile_open(Session *session, About about) {
-    const size_t n_layers = session->model->config.n_layers,
-                 n_threads = session->n_threads;
-    const size_t n_places = (n_layers + 2) * N_SITES;
+    size_t n_layers = session->model->config.n_layers,
+           n_threads = session->n_threads;
+    size_t n_places = (n_layers + 2) * N_SITES;
     if (n_layers > 256) { /* limits memory */
         fail("a profile needs a model of at most 256 layers, this one has %zu",
              n_layers);
@@ -250,8 +249,7 @@ static double quantile(const uint32_t *histogram, double q) {
         n += histogram[b];
     for (int b = 0; b < BUCKETS; below += histogram[b++])
         if (histogram[b] && below + histogram[b] >= q * n) {
-            const double start = bucket_start(b),
-                         width = bucket_start(b + 1) - start;
+            double start = bucket_start(b), width = bucket_start(b + 1) - start;
             return 1e-3 * (start + width * (q * n - below) / histogram[b]);
         }
     return 0;
@@ -271,10 +269,10 @@ static double lost_at(const Profile *p, int place, const Record *r,
     for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
         for (int b = 0; b < BUCKETS; b++)
             all[b] += calls[i - place][b];
-    const double median = 1e3 * quantile(r->calls < 8 ? all : *calls, 0.5);
+    double median = 1e3 * quantile(r->calls < 8 ? all : *calls, 0.5);
     for (int b = 0; b < BUCKETS; b++) {
-        const double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
-        const bool is_long = middle > 8 * median + 1000;
+        double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
+        bool is_long = middle > 8 * median + 1000;
         usual += (*calls)[b] * (is_long ? median : middle);
         lost = lost || (is_long && (*calls)[b]);
     }
@@ -284,7 +282,7 @@ static double lost_at(const Profile *p, int place, const Record *r,
 SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
     const Histogram *calls = &p->histograms[phase * p->n_places + place];
-    const int layer = place / N_SITES - 1;
+    int layer = place / N_SITES - 1;
     SiteRow row = {
         .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
         .site = place % N_SITES,
@@ -309,7 +307,7 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
         sum->max_position = r->max_position;
     }
     if (is_work(row.site)) {
-        const double all = sum->seconds;
+        double all = sum->seconds;
         row.lost = lost_at(p, place, sum, calls);
         sum->seconds -= row.lost;
         row.work = all > 0 ? sum->seconds * (1 + others / all) : others;
@@ -324,11 +322,11 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
 
 Work profile_work(const Profile *p, Phase phase) {
     const Passes *passes = &p->passes[phase];
-    const Estimate of_passes = estimate_ratio(&passes->norms);
-    const double error = of_passes.high - of_passes.value;
+    Estimate of_passes = estimate_ratio(&passes->norms);
+    double error = of_passes.high - of_passes.value;
     Work w = {0};
     for (int place = 0; place < p->n_places; place++) {
-        const SiteRow row = profile_row(p, phase, place);
+        SiteRow row = profile_row(p, phase, place);
         w.work += row.work;
         w.lost += row.lost;
         if (!SITES[row.site].is_norm)
@@ -337,7 +335,7 @@ Work profile_work(const Profile *p, Phase phase) {
         w.of_time += row.record.seconds / passes->seconds;
         w.us += row.us;
     }
-    const double share = w.norms / w.work;
+    double share = w.norms / w.work;
     w.share = (Estimate){share, share - error, share + error};
     return w;
 }
@@ -347,7 +345,7 @@ ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {
         &p->records[(thread * N_PHASES + phase) * p->n_places];
     ThreadTime sum = {0};
     for (int place = 0; place < p->n_places; place++) {
-        const Site site = place % N_SITES;
+        Site site = place % N_SITES;
         double *part = SITES[site].is_norm ? &sum.norms
                        : site == SITE_WAIT ? &sum.waiting
                                            : &sum.others;
@@ -371,8 +369,8 @@ const Load *profile_add_load(const Profile *p, Load *sum) {
 }
 
 void write_load(FILE *out, const Load *load) {
-    const bool busy = 10 * load->interrupted > load->passes ||
-                      load->waited > 0.25 * load->seconds;
+    bool busy = 10 * load->interrupted > load->passes ||
+                load->waited > 0.25 * load->seconds;
     fprintf(
         out,
         "%s: other programs interrupted %.0f of %.0f passes and took %.3f ms, excluded from the shares of "

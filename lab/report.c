@@ -9,14 +9,14 @@
 /* Writes a line for each kind of site: sums over the layers, the layer that
  * takes the longest and, for norms, the min and max RMS of their inputs. */
 static void write_totals(const Profile *p, Phase phase) {
-    const double work = profile_work(p, phase).work;
+    double work = profile_work(p, phase).work;
     fprintf(stderr, "%-14s %7s %9s %6s %8s %9s  %s\n", "site", "calls",
             "us/token", "%", "slowest", "us/token", "RMS in, over layers");
     for (Site site = 0; site < N_SITES; site++) {
         SiteRow longest = {0};
         double calls = 0, us = 0, of_site = 0, min = INFINITY, max = 0;
         for (int place = site; place < p->n_places; place += N_SITES) {
-            const SiteRow row = profile_row(p, phase, place);
+            SiteRow row = profile_row(p, phase, place);
             if (row.record.calls == 0)
                 continue;
             calls += row.record.calls;
@@ -41,12 +41,12 @@ static void write_totals(const Profile *p, Phase phase) {
 }
 
 static void write_layers(const Profile *p, Phase phase) {
-    const double work = profile_work(p, phase).work;
+    double work = profile_work(p, phase).work;
     fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer",
             "site", "calls", "us/token", "median", "95 %", "%", "RMS in",
             "RMS out", "mean/RMS", "max |x| at position, channel");
     for (int place = 0; place < p->n_places; place++) {
-        const SiteRow row = profile_row(p, phase, place);
+        SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
         if (r->calls == 0)
             continue;
@@ -75,7 +75,7 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     OutputFile out;
     fputc('\n', stderr);
     for (Phase phase = N_PHASES; phase-- > 0;) {
-        const Work w = profile_work(p, phase);
+        Work w = profile_work(p, phase);
         if (p->passes[phase].passes == 0)
             continue;
         fprintf(stderr, "norms: %.2f %% of the work of %s", 100 * w.share.value,

@@ -19,7 +19,7 @@ int measure(Round *round, void *context, int n_values, double seconds,
     bool narrow;
     if (round(context, values)) /* the warm-up */
         return -1;
-    const double start = clock_seconds();
+    double start = clock_seconds();
     do {
         if (round(context, values))
             return -1;
@@ -48,14 +48,14 @@ int measure(Round *round, void *context, int n_values, double seconds,
 
 int time_text(const Workload *t, double *seconds) {
     Session *s = t->tuning->session;
-    const int all = t->prompt + t->steps;
+    int all = t->prompt + t->steps;
     int *tokens = allocate(all, sizeof *tokens), status = tokens ? 0 : -1;
     seconds[PREFILL] = seconds[DECODE] = 0;
     for (int i = 0; i < all && tokens; i++)
         tokens[i] = (int)((i * 7919LL + 3) % s->model->config.vocab_size);
     for (int pos = 0, n = t->prompt; pos < all && !status && !interrupted;
          pos += n, n = 1) {
-        const double start = clock_seconds();
+        double start = clock_seconds();
         if (!model_forward_text(s, tokens + pos, n, pos, 1))
             status = -1;
         tune(t->tuning, n);

@@ -28,19 +28,18 @@ void tune(Tuning *t, int n_steps) {
         *min = s->seconds;
     t->tried++;
     /* all threads if they are more than 2 % faster */
-    const bool all = t->tried < TRIALS ? t->tried / RUN % 2
-                                       : t->seconds[1] < 0.98 * t->seconds[0];
+    bool all = t->tried < TRIALS ? t->tried / RUN % 2
+                                 : t->seconds[1] < 0.98 * t->seconds[0];
     s->decode_threads = all ? s->n_threads : 1;
 }
 
 void tuning_open(Tuning *t, Session *s) {
     const Model *m = s->model;
     /* the output counts as one layer */
-    const size_t layer_bytes =
-        m->decode_bytes / ((size_t)m->config.n_layers + 1);
-    const bool small = layer_bytes<MIN_LAYER, try = s->n_threads> 1 &&
-                       !s->probe && !small && layer_bytes < MAX_LAYER;
-    const int max = small ? 1 : s->n_threads;
+    size_t layer_bytes = m->decode_bytes / ((size_t)m->config.n_layers + 1);
+    bool small = layer_bytes<MIN_LAYER, try = s->n_threads> 1 && !s->probe &&
+                 !small && layer_bytes < MAX_LAYER;
+    int max = small ? 1 : s->n_threads;
     *t = (Tuning){s, max, .tried = try ? 0 : TRIALS};
     s->decode_threads = try ? 1 : max;
 }

@@ -35,7 +35,7 @@ static int time_round(void *context, double *rates) {
     const Workload *t = context;
     const Session *s = t->tuning->session;
     const Model *m = s->model;
-    const double bytes = (double)m->decode_bytes / n_ranks;
+    double bytes = (double)m->decode_bytes / n_ranks;
     double seconds[N_PHASES];
     if (interrupted)
         return 0; /* no report follows */
@@ -74,7 +74,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
     const Session *s = t->tuning->session;
     const Model *m = s->model;
     const char *const type = type_name(m->embedding.type);
-    const bool int8 = type_takes_int8(m->layers->wq.type);
+    bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
         for (int v = 0; v < N_VALUES; v++)
@@ -99,7 +99,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
 
 int mode_bench(Run *run) {
     const Options *o = run->options;
-    const int context = run->session.context;
+    int context = run->session.context;
     Estimate rates[N_VALUES];
     Workload t = {&run->tuning, o->prompt_tokens, o->steps > 0 ? o->steps : 64};
     if (context < 2)
@@ -114,7 +114,7 @@ int mode_bench(Run *run) {
              t.steps, context);
     }
     ends_soon = run->profile != NULL;
-    const int rounds = measure(time_round, &t, N_VALUES, o->seconds, rates);
+    int rounds = measure(time_round, &t, N_VALUES, o->seconds, rates);
     if (rounds < 0)
         return -1;
     if (!interrupted)

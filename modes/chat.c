@@ -40,7 +40,7 @@ typedef struct {
  * message alone does not fit. The caller frees all->ids. */
 static int render(Chat *c, int n_answer, Tokens *all) {
     Conversation *talk = &c->talk;
-    const int context = c->run->session.context, first = talk->first;
+    int context = c->run->session.context, first = talk->first;
     const Tokens *ids = &c->text.ids;
     for (int max = context - 1;; max = context / 2) {
         int status =
@@ -123,9 +123,9 @@ static int answer(Chat *c) {
     const Options *o = run->options;
     Text *t = &c->text;
     Conversation *talk = &c->talk;
-    const JinjaText user = talk->messages[talk->n - 1];
-    const int context = run->session.context;
-    const double start = clock_seconds();
+    JinjaText user = talk->messages[talk->n - 1];
+    int context = run->session.context;
+    double start = clock_seconds();
     int status = prepare(c, 0);
     if (status > 0) {
         note("the context of %d positions is too small for the message",
@@ -189,7 +189,7 @@ static bool load(const Chat *c, Conversation *talk, const char *path) {
         return false;
     Conversation read = {.system = c->run->options->system};
     Tokens tokens = {0};
-    const bool valid =
+    bool valid =
         !conversation_read(&read, path, json.values) &&
         (!read.n || !chat_template_render(&c->template, &c->run->tokenizer,
                                           &read, &tokens));
@@ -251,7 +251,7 @@ static int command(Chat *c, const char *line) {
     } else if (!strcmp(line, "/regen") && conversation_is_answered(talk)) {
         conversation_cut(talk, talk->n - 1);
     } else {
-        const bool replaces = !strncmp(line, "/save! ", 7);
+        bool replaces = !strncmp(line, "/save! ", 7);
         if (replaces || !strncmp(line, "/save ", 6))
             save(c, line + 6 + replaces, replaces);
         else if (!strcmp(line, "/?"))
@@ -296,7 +296,7 @@ static int chat(Chat *c) {
     if (o->prompt && *o->prompt && take_turn(c, o->prompt))
         return -1;
     Messages in = {0};
-    const bool typed = on_terminal(stdin);
+    bool typed = on_terminal(stdin);
     int status = 0;
     if (typed)
         fputs(help, stderr);
@@ -323,7 +323,7 @@ int mode_chat(Run *run) {
     Chat c = {.run = run,
               .talk.system = run->options->system,
               .text.guesser = &run->guesser};
-    const int status = chat(&c);
+    int status = chat(&c);
     conversation_close(&c.talk);
     text_free(&c.text);
     chat_template_close(&c.template);

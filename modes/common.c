@@ -12,7 +12,7 @@
 static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
     char *end;
     for (const char *s = list;; s = end + 1) {
-        const long id = strtol(s, &end, 10);
+        long id = strtol(s, &end, 10);
         if (*s < '0' || *s > '9' || id >= vocab_size || (*end && *end != ','))
             return fail(
                 "--tokens: '%.40s', expected ids below %d, separated by commas: 1,403,407",
@@ -48,7 +48,7 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
     char *text = run_read(o, &size);
     if (!text)
         return -1;
-    const int status =
+    int status =
         o->tokens ? parse_tokens(o->tokens, run->model.config.vocab_size, out)
                   : tokenizer_encode(&run->tokenizer, text, size, bos, out);
     free(text);
@@ -92,15 +92,15 @@ void write_json_token(const Run *run, FILE *out, int id, double logprob) {
 
 int run_first_token(const Run *run) {
     const Tokenizer *t = &run->tokenizer;
-    const int token = t->bos >= 0 ? t->bos : t->eos;
+    int token = t->bos >= 0 ? t->bos : t->eos;
     return token < run->model.config.vocab_size ? token : -1;
 }
 
 int run_steps(const Run *run, const Tokens *prompt) {
-    const bool ends = run->model.eos_ends,
-               hidden = run->tokenizer.pieces.n &&
-                        *prompt->ids == run_first_token(run);
-    const int context = run->session.context, steps = run->options->steps;
+    bool ends = run->model.eos_ends,
+         hidden =
+             run->tokenizer.pieces.n && *prompt->ids == run_first_token(run);
+    int context = run->session.context, steps = run->options->steps;
     if (steps < 0)
         return min_int(ends ? prompt->n + 255 : 256, context);
     return steps ? min_int(steps - (ends && !hidden), context) : context;
@@ -115,7 +115,7 @@ const char *run_token_text(const Run *run, int previous, int token, int *n) {
 }
 
 int run_piece(Run *run, int n) {
-    const double products = 8e9; /* of the first piece */
+    double products = 8e9; /* of the first piece */
     const Session *s = &run->session;
     if (!run->piece)
         run->piece =

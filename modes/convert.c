@@ -19,7 +19,7 @@ int mode_convert(Run *run) {
     const Options *o = run->options;
     Model *model = &run->model;
     /* a GGUF file's own tokenizer is copied */
-    const bool given =
+    bool given =
         run->tokenizer.pieces.n && (o->tokenizer || !gguf_is(model->files));
     GgufForm form = {
         .pure = o->pure, .fold = o->fold_norms, .center = o->center};

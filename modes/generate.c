@@ -92,7 +92,7 @@ static void drop_sample(Generation *g, int i) {
 /* Writes finished samples in order, and streams the first unfinished one.
  * Returns -1 if out of memory. */
 static int write_samples(Generation *g) {
-    const bool json = g->run->options->json;
+    bool json = g->run->options->json;
     while (g->n_written < g->n_samples && !texts_stopped(g->run)) {
         Sample *s = sample_at(g, g->n_written);
         if (!json && show_sample(g, s))
@@ -112,7 +112,7 @@ static int write_samples(Generation *g) {
 /* Reads the next prompt. Returns 1 for a prompt, 0 if none is left, -1 if out
  * of memory. */
 static int next_prompt(Generation *g) {
-    const int found = prompts_next(&g->prompts);
+    int found = prompts_next(&g->prompts);
     const Prompt *prompt = &g->prompts.prompt;
     g->root = (Text){.sequence = g->parallel};
     g->n_begun = 0;
@@ -135,7 +135,7 @@ static Text *add_sample(Generation *g, int sequence) {
     Sampling sampling = o->sampling;
     Sample *s = sample_at(g, g->n_samples++);
     /* not shown */
-    const bool begins_with_bos =
+    bool begins_with_bos =
         g->run->tokenizer.pieces.n && *prompt->ids == run_first_token(g->run);
     *s = (Sample){.prompt = g->prompts.prompt,
                   .text = {.max = g->prompts.prompt.max,
@@ -161,7 +161,7 @@ static int begin_samples(Generation *g) {
     for (int i = 0; i < g->parallel; i++)
         while (!g->running[i] && g->n_samples - g->n_written < MAX_WAITING &&
                !texts_stopped(g->run)) {
-            const int more =
+            int more =
                 g->n_begun < g->prompts.prompt.samples ? 1 : next_prompt(g);
             if (more <= 0)
                 return more;
@@ -192,16 +192,14 @@ static int choose_parallel(const Run *run, int max) {
     const Options *o = run->options;
     const Session *s = &run->session;
     /* plain.c's cache has doubles */
-    const double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
-                         kv_bytes(&s->sequences->kv, max, s->context);
-    const double each = cache + (double)run->model.config.vocab_size *
-                                    (sizeof(HeapItem) + 3 * sizeof(float));
-    const double left =
-        0.875 * (double)limits_of("").memory / n_ranks_here - cache;
-    const double max_parallel =
-        fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL,
-             s->plain ? MAX_PARALLEL : s->batch);
-    const int parallel = (int)fmax(1, fmin(max_parallel, left / each));
+    double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
+                   kv_bytes(&s->sequences->kv, max, s->context);
+    double each = cache + (double)run->model.config.vocab_size *
+                              (sizeof(HeapItem) + 3 * sizeof(float));
+    double left = 0.875 * (double)limits_of("").memory / n_ranks_here - cache;
+    double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL,
+                               s->plain ? MAX_PARALLEL : s->batch);
+    int parallel = (int)fmax(1, fmin(max_parallel, left / each));
     if (parallel < o->parallel)
         note("--parallel %d: running %d at once, limited by %s", o->parallel,
              parallel, parallel < max_parallel ? "memory" : "-b");
@@ -212,8 +210,8 @@ static void show_statistics(const Generation *g) {
     const Run *run = g->run;
     const Sampling *sampling = &run->options->sampling;
     const long long decoded = g->n_ran - g->n_read;
-    const double end = clock_seconds(),
-                 prefilled = g->prefilled > 0 ? g->prefilled : end;
+    double end = clock_seconds(),
+           prefilled = g->prefilled > 0 ? g->prefilled : end;
     if (sampling->temperature > 0)
         fprintf(stderr, "seed %llu; ", (unsigned long long)sampling->seed);
     if (g->many)
@@ -288,7 +286,7 @@ int generate_texts(Run *run, const ChatTemplate *template) {
         drop_sample(&g, i);
     if (!status && (g.many ? g.n_read : g.n_ran))
         show_statistics(&g);
-    const int reported = prompts_report(&g.prompts);
+    int reported = prompts_report(&g.prompts);
     if (reported)
         status = reported;
     prompts_close(&g.prompts);

@@ -53,7 +53,7 @@ typedef struct {
 /* `before`: what precedes the first fact in JSON. */
 static void show_facts(const Run *run, const char *before, const Fact *facts,
                        int n) {
-    const bool json = run->options->json;
+    bool json = run->options->json;
     char text[PATH_MAX];
     for (const Fact *f = facts; f < facts + n; f++) {
         if (!f->text && f->number == 0)
@@ -83,7 +83,7 @@ static void show_config(const Run *run) {
         in_window += layer->window > 0;
         unrotated += layer->rope == ROPE_NONE;
     }
-    const Fact facts[] = {
+    Fact facts[] = {
         {"model", run->options->model, 0},
         {"format", m->format, 0},
         {"architecture", m->family ? m->family : "llama", 0},
@@ -118,17 +118,17 @@ static void show_config(const Run *run) {
 }
 
 int mode_info(Run *run) {
-    const bool json = run->options->json;
+    bool json = run->options->json;
     const Model *m = &run->model;
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
-    const bool wide = m->kv_type == KV_F32;
+    bool wide = m->kv_type == KV_F32;
     const char *tokenizer = t->pieces.rules ? "ranked merges" : "SentencePiece";
     size_t bytes = 0;
     for (int i = 0; i < m->n_files; i++)
         bytes += m->files[i].size;
     show_config(run);
-    const Fact facts[] = {
+    Fact facts[] = {
         {"parameters", NULL, (double)m->parameters},
         {"file_bytes", NULL, (double)bytes},
         {"decode_bytes", NULL, (double)m->decode_bytes},

@@ -18,9 +18,9 @@ enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 /* Reads the next line into in->line[*size], without its newline. Returns as
  * input_read(). */
 static int next_line(Messages *in, size_t *size) {
-    const bool first = !in->line;
+    bool first = !in->line;
     errno = 0;
-    const ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
+    ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
     if (n < 0)
         return errno && errno != EINTR
                    ? fail("standard input: %s", strerror(errno))
@@ -52,7 +52,7 @@ static bool remove_marks(char *line, size_t *size, bool pasting) {
 int input_read(Messages *in, char **message, size_t *size) {
     static const char quotes[] = "\"\"\"";
     enum { N = sizeof quotes - 1 };
-    const bool typed = on_terminal(stdin);
+    bool typed = on_terminal(stdin);
     Buffer *m = &in->message;
     bool pasting = false, begins = false, ends = false;
     if (typed) {
@@ -62,14 +62,14 @@ int input_read(Messages *in, char **message, size_t *size) {
     m->n = 0;
     do {
         size_t n;
-        const int status = next_line(in, &n);
+        int status = next_line(in, &n);
         if (status && typed)
             fputc('\n', stderr); /* after "User: " */
         if (status)
             return status;
         if (!pasting && !m->n)
             begins = typed && n >= N && !memcmp(in->line, quotes, N);
-        const bool is_cut = typed && n >= MAX_TYPED;
+        bool is_cut = typed && n >= MAX_TYPED;
         if (typed)
             pasting = remove_marks(in->line, &n, pasting) && !is_cut;
         if (is_cut) {

@@ -15,13 +15,13 @@ int mode_logits(Run *run) {
     if (run_tokens(run, true, &tokens))
         return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
-    const bool dumps = folder && !status,
-               is_open = !status &&
-                         !(status = output_open(&out, run->options->output));
+    bool dumps = folder && !status,
+         is_open =
+             !status && !(status = output_open(&out, run->options->output));
     if (dumps)
         run->profile->dump = &dump;
     ends_soon = true;
-    const size_t row = sizeof(float) * run->model.config.vocab_size;
+    size_t row = sizeof(float) * run->model.config.vocab_size;
     for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted;
          pos += n) {
         n = min_int(tokens.n - pos, run_piece(run, 0));

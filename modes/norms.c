@@ -45,8 +45,8 @@ static void begin_row(const Options *o, int threads) {
 static void end_row(const Options *o, const Column *columns, const Estimate *e,
                     int n) {
     for (int i = 0; i < n; i++, e++) {
-        const int digits = e->value < 100 ? 2 : 0;
-        const double reach = fmax(e->high - e->value, e->value - e->low);
+        int digits = e->value < 100 ? 2 : 0;
+        double reach = fmax(e->high - e->value, e->value - e->low);
         if (o->json)
             write_estimate(stdout, columns[i].key, *e);
         else
@@ -134,7 +134,7 @@ static void repeat_kernel(void *of) {
 
 /* Nanoseconds of all repeats. */
 static double time_kernel(Case *c, Kernel kernel) {
-    const uint64_t start = nanoseconds();
+    uint64_t start = nanoseconds();
     c->kernel = kernel;
     team_run(c->threads, repeat_kernel, c);
     return (double)(nanoseconds() - start);
@@ -145,7 +145,7 @@ static int time_kernels(void *context, double *values) {
     double ns[N_KERNELS] = {0};
     for (Kernel k = 0; k < N_KERNELS; k++) {
         /* the divisor; itself in nanoseconds per token */
-        const Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS;
+        Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS;
         ns[k] = time_kernel(c, k) / c->repeats[k] / c->tokens;
         values[k] = k == base ? ns[k] : ns[k] / ns[base];
     }
@@ -155,9 +155,9 @@ static int time_kernels(void *context, double *values) {
 /* Measures and prints one case. Returns 1 on failure. */
 static int measure_case(const Run *run, int dim, int tokens, double seconds) {
     /* of a measurement, so that starting the threads does not count */
-    const double min_ns = 1e6;
+    double min_ns = 1e6;
     const Options *o = run->options;
-    const size_t n = (size_t)tokens * dim; /* floats of each array */
+    size_t n = (size_t)tokens * dim; /* floats of each array */
     float *x = allocate(5 * n, sizeof *x);
     if (!x)
         return 1;
@@ -173,14 +173,14 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
                         {NORM_LAYER, 1e-5f, .gamma = gamma}}};
     for (size_t i = 0; i < 5 * n; i++) {
         /* repeated additions of r hardly change x */
-        const float size = i / n == 2 ? 1e-6f : 1;
+        float size = i / n == 2 ? 1e-6f : 1;
         x[i] = ((float)(i * 7919 % 1000) * 1e-3f - 0.5f) * size;
     }
     for (Kernel k = 0; k < N_KERNELS; k++)
         for (c.repeats[k] = 8; time_kernel(&c, k) < min_ns;)
             c.repeats[k] *= 2;
     Estimate estimates[N_KERNELS];
-    const int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
+    int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
     if (rounds > 0 && !interrupted) {
         begin_row(o, c.threads);
         printf(o->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim,
@@ -195,7 +195,7 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
  * as a token), or a range of dims without a model. */
 static int measure_kernels(const Run *run, double seconds) {
     enum { FEW = 8, MANY = 512 /* tokens */ };
-    const bool model = run->options->model;
+    bool model = run->options->model;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
         n_dims = sizeof dims / sizeof *dims;
     if (model) {
@@ -203,7 +203,7 @@ static int measure_kernels(const Run *run, double seconds) {
         dims[1] = run->model.config.head_size;
         n_dims = run->model.layers[0].q_norm.gamma ? 2 : 1;
     }
-    const double each = seconds / (4 * n_dims + !model);
+    double each = seconds / (4 * n_dims + !model);
     if (!run->options->json) {
         printf("RMS: ns per token, repeated on the same tokens\n"
                "  dim tokens threads");
@@ -268,7 +268,7 @@ static int time_variants(void *trial, double *values) {
     int status = 0;
     for (int i = 0; i < N_VARIANTS && !status; i++) {
         /* none first, because it divides the others */
-        const int variant = (NORM_NONE + i) % N_VARIANTS;
+        int variant = (NORM_NONE + i) % N_VARIANTS;
         double seconds[N_PHASES];
         set_norms(t, variant);
         Profile *p = profile_open(t->text.tuning->session, (About){0});
@@ -292,12 +292,11 @@ static int time_variants(void *trial, double *values) {
 /* Shortens the text until MIN_ROUNDS rounds fit into the time. */
 static int fit_text(Workload *t, double seconds) {
     double trial[N_PHASES];
-    const Workload few = {t->tuning, 2, 2};
+    Workload few = {t->tuning, 2, 2};
     if (time_text(&few, trial) || time_text(&few, trial))
         return -1;
-    const double all =
-        trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
-    const double part = fmin(1, seconds / (N_VARIANTS * MIN_ROUNDS) / all);
+    double all = trial[DECODE] / few.steps * (t->steps + 0.25 * t->prompt);
+    double part = fmin(1, seconds / (N_VARIANTS * MIN_ROUNDS) / all);
     t->prompt = (int)fmax(2, t->prompt * part);
     t->steps = (int)fmax(2, t->steps * part);
     return 0;
@@ -306,7 +305,7 @@ static int fit_text(Workload *t, double seconds) {
 static void report(const Run *run, const Trial *t, const Estimate *estimates,
                    int rounds) {
     const Options *o = run->options;
-    const int prompt = t->text.prompt, steps = t->text.steps;
+    int prompt = t->text.prompt, steps = t->text.steps;
     if (!o->json) {
         for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
             const Estimate *unchanged =
@@ -344,7 +343,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
 
 static int measure_model(Run *run, double seconds) {
     enum { PROMPT = 256, STEPS = 64 };
-    const int half = run->session.context / 2;
+    int half = run->session.context / 2;
     Trial t = {
         .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)},
         .model = &run->model};
@@ -354,11 +353,10 @@ static int measure_model(Run *run, double seconds) {
     for (PartAt at = parts_of(&run->model); next_part(&at);)
         if (part_norm(&at))
             buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
-    const int rounds =
-        t.kinds.failed || fit_text(&t.text, seconds)
-            ? -1
-            : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS, seconds,
-                      estimates);
+    int rounds = t.kinds.failed || fit_text(&t.text, seconds)
+                     ? -1
+                     : measure(time_variants, &t, N_VARIANTS * N_COST_COLUMNS,
+                               seconds, estimates);
     if (rounds > 0 && !interrupted)
         report(run, &t, estimates, rounds);
     free(t.kinds.bytes);
@@ -367,7 +365,7 @@ static int measure_model(Run *run, double seconds) {
 
 int mode_norms(Run *run) {
     const Options *o = run->options;
-    const double kernels = o->model ? 0.4 * o->seconds : o->seconds;
+    double kernels = o->model ? 0.4 * o->seconds : o->seconds;
     if (o->model && measure_model(run, o->seconds - kernels))
         return -1;
     ends_soon = true;

@@ -239,13 +239,13 @@ static const Mode *find_mode(const char *name) {
 /* ---- values; functions return -1 to continue, or the exit status -------- */
 
 static int set_number(void *field, const Option *option, const char *text) {
-    const bool whole = option->kind != FLOAT;
+    bool whole = option->kind != FLOAT;
     char *end;
     errno = 0;
     const unsigned long long integer = strtoull(text, &end, 10);
-    const double value = whole ? (double)integer : strtod(text, &end);
-    const bool is_number = end != text && !*end && !errno &&
-                           (!whole || (*text >= '0' && *text <= '9'));
+    double value = whole ? (double)integer : strtod(text, &end);
+    bool is_number = end != text && !*end && !errno &&
+                     (!whole || (*text >= '0' && *text <= '9'));
     if (!is_number || !(value >= option->min && value <= option->max))
         return bad_usage(
             whole
@@ -264,7 +264,7 @@ static int set_number(void *field, const Option *option, const char *text) {
 static int set_choice(const char **field, const Option *option,
                       const char *text) {
     const char *const choices = name_end(option) + 1, *choice = choices;
-    const size_t n = strlen(text);
+    size_t n = strlen(text);
     while (strncmp(choice, text, n) || !strchr("|", choice[n])) {
         choice += strcspn(choice, "|");
         if (!*choice++)
@@ -308,8 +308,8 @@ static int set_option(Options *o, const Option *option, const char *text) {
  * no other begins the same. Sets *value to the word's value, or NULL. NULL:
  * unknown. */
 static const Option *find_option(const char *word, const char **value) {
-    const bool is_long = word[1] == '-';
-    const size_t n = is_long ? strcspn(word, "=") : 2;
+    bool is_long = word[1] == '-';
+    size_t n = is_long ? strcspn(word, "=") : 2;
     const Option *found = NULL;
     int matches = 0;
     *value = word[n] ? word + n + is_long : NULL;
@@ -399,7 +399,7 @@ int options_parse(Options *o, char **argv) {
         const Option *option = find_option(word, &value);
         if (!option)
             return bad_usage("unknown option '%s'; see --help", word);
-        const char argument = *name_end(option);
+        char argument = *name_end(option);
         if (value && !argument)
             return bad_usage("option '%s' takes no argument; see --help", word);
         if (!value && argument == ' ' && !(value = *++argv))
@@ -407,7 +407,7 @@ int options_parse(Options *o, char **argv) {
                              word);
         given[option - OPTIONS] = true;
         o->own_sampling |= option >= advised(0) && option < advised(N_ADVICE);
-        const int status = set_option(o, option, value);
+        int status = set_option(o, option, value);
         if (status >= 0)
             return status;
     }

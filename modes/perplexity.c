@@ -28,14 +28,14 @@ static int first_token(const Run *run) {
  * after `shown`. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll,
                  const char *shown) {
-    const int vocab_size = run->model.config.vocab_size;
-    const int scored = run->session.context - 1; /* scored tokens of a window */
-    const int first = first_token(run);
+    int vocab_size = run->model.config.vocab_size;
+    int scored = run->session.context - 1; /* scored tokens of a window */
+    int first = first_token(run);
     for (int i = 0; i < text->n; i++)
         inputs[i] = first < 0 || i % scored ? text->ids[i - 1] : first;
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
-        const int pos = at % scored, left = min_int(text->n - at, scored - pos);
+        int pos = at % scored, left = min_int(text->n - at, scored - pos);
         n = min_int(left, run_piece(run, 0));
         const float *logits = run_logits(run, inputs + at, n, pos);
         if (!logits && interrupted)
@@ -65,7 +65,7 @@ static double mean_of(const double *nll, int n) {
 
 /* The standard error of the mean of n > 1 numbers, in blocks of `size`. */
 static double error_of(const double *nll, int n, int size) {
-    const double mean = mean_of(nll, n), blocks = ceil((double)n / size);
+    double mean = mean_of(nll, n), blocks = ceil((double)n / size);
     double squares = 0, sum = 0;
     for (int i = 0; i < n;) {
         sum += nll[i++] - mean;
@@ -78,8 +78,8 @@ static double error_of(const double *nll, int n, int size) {
 }
 
 static int report(const Run *run, const double *nll, int n) {
-    const bool json = run->options->json;
-    const double mean = mean_of(nll, n), perplexity = exp(mean);
+    bool json = run->options->json;
+    double mean = mean_of(nll, n), perplexity = exp(mean);
     printf(
         json
             ? "{\"tokens\": %d, \"nll\": %.4f, \"nll_per_token\": %.6f, \"perplexity\": %.4f"
@@ -92,7 +92,7 @@ static int report(const Run *run, const double *nll, int n) {
         printf(json ? ", \"standard_error\": %.4f"
                     : " +- %.4f (standard error)",
                perplexity * error_of(nll, n, 1));
-    const bool bos = first_token(run) >= 0;
+    bool bos = first_token(run) >= 0;
     printf(json ? ", \"window\": %d, \"bos\": %s}\n"
                 : "\nwindow               %d tokens, %s\n",
            run->session.context,
@@ -118,8 +118,8 @@ static void print_change(double *nll, const double *usual, int n,
  * replaced by each other kind. After Ctrl-C there is no line. */
 static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
                  double seconds) {
-    const bool json = run->options->json;
-    const int n = text->n;
+    bool json = run->options->json;
+    int n = text->n;
     double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
     char name[PART_NAME];
     int norms = 0, status = nll ? 0 : -1;
@@ -133,7 +133,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;
-        const NormKind kept = norm->kind;
+        NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++)
             if (kind != kept && !status) {
@@ -172,12 +172,12 @@ int mode_perplexity(Run *run) {
         text.ids++, text.n--;
     double *nll = allocate(text.n, sizeof *nll);
     int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
-    const double start = clock_seconds();
+    double start = clock_seconds();
     int status = !text.n  ? fail("the text is empty, or one token without BOS: "
                                   "nothing to score")
                  : inputs ? score(run, &text, inputs, nll, "scored")
                           : -1;
-    const double seconds = clock_seconds() - start;
+    double seconds = clock_seconds() - start;
     if (!status && text.n)
         status = report(run, nll, text.n);
     if (!status && o->norm_sweep && !interrupted)

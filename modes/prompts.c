@@ -94,7 +94,7 @@ static int read_text(Prompts *p, const char *where) {
         JsonFile json;
         if (json_parse(&json, where, line, to->size))
             return -1;
-        const int status = read_object(p, where, json.values);
+        int status = read_object(p, where, json.values);
         json_close(&json);
         if (status)
             return -1;
@@ -124,7 +124,7 @@ static int encode(Prompts *p) {
 static int check_tokens(Prompts *p, const char *where) {
     const Run *run = p->run;
     Tokens *ids = &p->prompt.ids;
-    const int first = run_first_token(run), context = run->session.context;
+    int first = run_first_token(run), context = run->session.context;
     if (!ids->n &&
         (first < 0
              ? fail(
@@ -135,7 +135,7 @@ static int check_tokens(Prompts *p, const char *where) {
     if (ids->n > context)
         return fail("%s: %d positions do not fit in a context of %d", where,
                     ids->n, context);
-    const int max = p->template ? context : run_steps(run, ids);
+    int max = p->template ? context : run_steps(run, ids);
     p->prompt.max = max;
     if (p->template || max > ids->n || (run->model.eos_ends && max == ids->n))
         return 0;
@@ -173,7 +173,7 @@ static int read_prompt(Prompts *p) {
 int prompts_next(Prompts *p) {
     while (!interrupted && (p->at < p->size ||
                             (!p->run->options->prompts && !p->prompt.line))) {
-        const int status = read_prompt(p);
+        int status = read_prompt(p);
         if (status <= 0)
             return status ? -1 : 1;
         p->n_failed++;
@@ -184,7 +184,7 @@ int prompts_next(Prompts *p) {
 }
 
 int prompts_report(const Prompts *p) {
-    const int more = p->n_reported - MAX_REPORTS;
+    int more = p->n_reported - MAX_REPORTS;
     if (more > 0)
         note(
             "%s: messages about %d more lines are not shown; lines that could not run: %d",

@@ -83,7 +83,7 @@ bool conversation_is_answered(const Conversation *c) {
 }
 
 JinjaText *conversation_add(Conversation *c, const char *text, size_t n) {
-    const bool is_user = !c->n || conversation_is_answered(c);
+    bool is_user = !c->n || conversation_is_answered(c);
     return add(c, is_user ? "user" : "assistant", text, n);
 }
 
@@ -127,7 +127,7 @@ static int read_message(Conversation *c, const char *where,
     if (!status && !json_has_kind(role, JSON_STRING))
         status = fail("%s: \"role\" is %.40s, expected a text", where,
                       json_shown(role));
-    const bool is_system = !status && json_is(role, "system") && !c->n;
+    bool is_system = !status && json_is(role, "system") && !c->n;
     if (!status && !is_system && !add(c, role->text, text.bytes, text.n))
         status = -1;
     c->continues =
@@ -165,7 +165,7 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .drops_space = t->space_prefix != SPACE_NEVER,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
-    const int ids[] = {t->bos, t->eos, t->pad, t->pieces.unk};
+    int ids[] = {t->bos, t->eos, t->pad, t->pieces.unk};
     for (int i = 0; i < 4; i++)
         if (ids[i] >= 0)
             in.tokens[i].text =
@@ -214,8 +214,8 @@ static int guard_pieces(Tokenizer *t) {
         int spaces = 0;
         while (spaces < p->length && isspace((uint8_t)p->text[spaces]))
             spaces++;
-        const bool is_marker = p->kind == PIECE_USER && spaces < p->length &&
-                               (t->pieces.rules || isgraph((uint8_t)*p->text));
+        bool is_marker = p->kind == PIECE_USER && spaces < p->length &&
+                         (t->pieces.rules || isgraph((uint8_t)*p->text));
         p->raw = p->kind == PIECE_SPECIAL || is_marker ||
                  (p->raw && spaces < p->length);
     }
@@ -229,7 +229,7 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
     JinjaText messages[] = {{"x", &mark, 1, "user"},
                             {"x", &mark, 1, "assistant"}},
               text;
-    const Conversation talk = {.messages = messages, .n = 2};
+    Conversation talk = {.messages = messages, .n = 2};
     if (render(c, t, &talk, &text))
         return -1;
     size_t at = text.n;

@@ -51,14 +51,13 @@ void text_limit(Text *t, int n) {
 /* Adds the steps of pending ids and, if there is only one, of draft tokens.
  * Returns the number of ids that are left. */
 static int add_steps(Run *run, Text *t) {
-    const int pending = t->ended ? 0 : t->ids.n - t->n_ran,
-              room = run->piece - (int)(run->steps.n / sizeof(Step));
-    const int n = min_int(pending, room > 1 ? room : 1);
-    const int n_draft =
-        t->guesser && pending == 1
-            ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
-            : 0;
-    const bool samples = t->sampler.p && n > 0 && n == pending;
+    int pending = t->ended ? 0 : t->ids.n - t->n_ran,
+        room = run->piece - (int)(run->steps.n / sizeof(Step));
+    int n = min_int(pending, room > 1 ? room : 1);
+    int n_draft = t->guesser && pending == 1
+                      ? guesser_guess(t->guesser, &t->ids, t->max - t->ids.n)
+                      : 0;
+    bool samples = t->sampler.p && n > 0 && n == pending;
     for (int i = 0; i < n + n_draft; i++) {
         Step step = {.sequence = t->sequence, .pos = t->n_ran + i};
         step.token = i < n ? t->ids.ids[step.pos] : t->guesser->tokens[i - n];
@@ -84,11 +83,11 @@ static FILE *json_stream(Text *t) {
 /* With --logprobs, adds the log-probability of the last id, and the likeliest
  * tokens. */
 static int add_logprobs(const Run *run, Text *t, const float *logits) {
-    const int vocab_size = run->model.config.vocab_size,
-              n = run->options->logprobs, id = t->ids.ids[t->ids.n - 1];
+    int vocab_size = run->model.config.vocab_size, n = run->options->logprobs,
+        id = t->ids.ids[t->ids.n - 1];
     if (!n)
         return 0;
-    const double sum = log_sum_exp(logits, vocab_size);
+    double sum = log_sum_exp(logits, vocab_size);
     FILE *to = json_stream(t);
     if (!to)
         return -1;
@@ -99,7 +98,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
         heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);
     for (int k = 0; k < n && k < vocab_size; k++) {
-        const HeapItem best = heap_pop(heap, vocab_size - k);
+        HeapItem best = heap_pop(heap, vocab_size - k);
         fputs(k ? ", " : ", \"top\": [", to);
         write_json_token(run, to, best.id, best.value - sum);
         fputc('}', to);
@@ -117,7 +116,7 @@ static void find_stop(const Options *o, Text *t) {
     size_t clear = b->n;
     for (size_t at = t->n_clear; at < b->n; at++)
         for (int i = 0; i < o->n_stops; i++) {
-            const size_t size = strlen(o->stops[i]), left = b->n - at;
+            size_t size = strlen(o->stops[i]), left = b->n - at;
             if (memcmp(b->bytes + at, o->stops[i], min_size(size, left)))
                 continue;
             clear = min_size(clear, at);
@@ -134,7 +133,7 @@ static void find_stop(const Options *o, Text *t) {
 static int text_decode(const Run *run, Text *t) {
     while (t->n_decoded < t->ids.n) {
         int n;
-        const int i = t->n_decoded++, *ids = t->ids.ids;
+        int i = t->n_decoded++, *ids = t->ids.ids;
         const char *bytes =
             run_token_text(run, i ? ids[i - 1] : -1, ids[i], &n);
         buffer_append(&t->bytes, bytes, n);
@@ -151,7 +150,7 @@ static int text_decode(const Run *run, Text *t) {
 int text_show(Run *run, Text *t) {
     if (text_decode(run, t))
         return -1;
-    const size_t end = t->ended ? t->bytes.n : t->n_clear;
+    size_t end = t->ended ? t->bytes.n : t->n_clear;
     if (end > t->n_shown)
         stream_write(&run->out, t->bytes.bytes + t->n_shown,
                      (int)(end - t->n_shown));
@@ -166,7 +165,7 @@ int text_show(Run *run, Text *t) {
 static int sample(const Run *run, Text *t, const float *logits) {
     int right = 0;
     for (bool accepted = true; accepted; right += accepted) {
-        const int token = sampler_next(&t->sampler, logits);
+        int token = sampler_next(&t->sampler, logits);
         sampler_accept(&t->sampler, token);
         if (tokenizer_is_end(&run->tokenizer, token, run->model.eos_ends))
             t->ended = STOP;
@@ -195,7 +194,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
     for (int i = 0; i < n; i++)
         if (texts[i])
             left += add_steps(run, texts[i]);
-    const int n_steps = (int)(steps->n / sizeof(Step));
+    int n_steps = (int)(steps->n / sizeof(Step));
     if (!n_steps || steps->failed)
         return -steps->failed;
     const float *next = model_forward(
@@ -215,8 +214,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
         t->n_ran += t->n_running;
         if (!t->n_rows)
             continue;
-        const size_t n_logits =
-            (size_t)t->n_rows * run->model.config.vocab_size;
+        size_t n_logits = (size_t)t->n_rows * run->model.config.vocab_size;
         if (check_logits(next, n_logits) || sample(run, t, next))
             return -1;
         next += n_logits;
@@ -242,7 +240,7 @@ int text_write_json(Run *run, Text *t, int index, const char *prompt,
             ", \"seed\": %llu, \"tokens\": %d, \"finish_reason\": \"%s\"}\n",
             (unsigned long long)t->sampler.options.seed, t->ids.n - t->n_prompt,
             reasons[t->ended]);
-    const bool failed = fclose(to);
+    bool failed = fclose(to);
     t->json = NULL;
     /* a single write, so that Ctrl-C leaves no partial line */
     if (!failed && write_whole(fileno(stdout), t->json_text, t->json_size))

@@ -13,8 +13,8 @@ void run_show_piece(const Run *run, Stream *out, int token) {
     const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
     stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
     for (int i = 0; i < n; i++) {
-        const uint8_t byte = piece[i];
-        const bool escaped = byte < ' ' || byte == 127 || byte == '\\';
+        uint8_t byte = piece[i];
+        bool escaped = byte < ' ' || byte == 127 || byte == '\\';
         stream_write(
             out, text,
             snprintf(text, sizeof text, escaped ? "\\x%02x" : "%c", byte));
@@ -31,7 +31,7 @@ int run_show_prompt(const Run *run, const Tokens *prompt) {
 }
 
 int mode_tokenize(Run *run) {
-    const bool json = run->options->json, verbose = run->options->verbose;
+    bool json = run->options->json, verbose = run->options->verbose;
     Tokens tokens;
     Stream out;
     if (run_tokens(run, true, &tokens))
@@ -40,7 +40,7 @@ int mode_tokenize(Run *run) {
     if (json)
         fputs("{\"tokens\": [", stdout);
     for (int i = 0; i < tokens.n; i++) {
-        const int id = tokens.ids[i];
+        int id = tokens.ids[i];
         if (json) {
             if (i)
                 fputs(", ", stdout);

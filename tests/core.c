@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
     Tokenizer tokenizer;
     Session session;
     Sampler sampler;
-    const Sampling greedy = {.repeat_penalty = 1};
+    Sampling greedy = {.repeat_penalty = 1};
     if (argc != 2 || model_open(&model, argv[1]))
         return 1;
     if (model_open_tokenizer(&tokenizer, &model, argv[1], NULL,
@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
     if (sampler_open(&sampler, &greedy, model.config.vocab_size))
         return 1;
     for (int pos = 0, token = tokenizer.bos, length; pos < 60; pos++) {
-        const int previous = token;
+        int previous = token;
         token = sampler_next(
             &sampler, model_forward_text(&session, &previous, 1, pos, 1));
         const char *text =

@@ -8,14 +8,13 @@
 static float *weights; /* the next one of the file */
 
 static Tensor matrix(int rows, int cols) {
-    const Tensor w = {
-        .type = TYPE_F32, .rows = rows, .cols = cols, .data = weights};
+    Tensor w = {.type = TYPE_F32, .rows = rows, .cols = cols, .data = weights};
     weights += (size_t)rows * cols;
     return w;
 }
 
 static Norm norm(int dim) {
-    const Norm n = {NORM_RMS, .eps = 1e-5f, .gamma = weights};
+    Norm n = {NORM_RMS, .eps = 1e-5f, .gamma = weights};
     weights += dim;
     return n;
 }
@@ -25,7 +24,7 @@ int main(int argc, char **argv) {
     static int head[7];
     if (!file || fread(head, sizeof head, 1, file) != 1 || fseek(file, 0, 2))
         return 1;
-    const size_t size = ftell(file);
+    size_t size = ftell(file);
     char *bytes = malloc(size);
     rewind(file);
     if (!bytes || fread(bytes, 1, size, file) != size)
@@ -35,10 +34,10 @@ int main(int argc, char **argv) {
     Model m = {.config = {head[0], head[1], head[2], head[3], head[4],
                           .vocab_size = abs(head[5]), .context = head[6]}};
     Config *c = &m.config;
-    const int dim = c->dim, L = c->n_layers;
+    int dim = c->dim, L = c->n_layers;
     c->head_size = dim / c->n_heads;
     c->rope = (Rope){10000, 1, 1, .dims = c->head_size};
-    const int kv_dim = c->n_kv_heads * c->head_size;
+    int kv_dim = c->n_kv_heads * c->head_size;
     Layer *layers = m.layers = calloc(L, sizeof *layers);
 #define EACH_LAYER for (int l = 0; l < L; l++)
     m.embedding = matrix(c->vocab_size, dim);

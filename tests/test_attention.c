@@ -92,9 +92,9 @@ static void project(double *out, const Tensor *w, const Config *c, int t,
     for (int r = 0; r < w->rows; r++)
         out[r] = dot_row(w, r, x);
     for (int r = 0; rotated && r < w->rows; r += 2) {
-        const double angle = t * pow(10000, -(double)(r % c->head_size) /
-                                                c->head_size),
-                     a = out[r], b = out[r + 1];
+        double angle =
+                   t * pow(10000, -(double)(r % c->head_size) / c->head_size),
+               a = out[r], b = out[r + 1];
         out[r] = a * cos(angle) - b * sin(angle);
         out[r + 1] = a * sin(angle) + b * cos(angle);
     }
@@ -105,8 +105,7 @@ static double queries[TOKENS][MAX_DIM], keys[TOKENS][MAX_DIM],
 
 /* One head of token t into out[head_size]. */
 static void attend_exactly(double *out, const Config *c, int t, int head) {
-    const int size = c->head_size,
-              kv = head / (c->n_heads / c->n_kv_heads) * size;
+    int size = c->head_size, kv = head / (c->n_heads / c->n_kv_heads) * size;
     double p[TOKENS], max = -INFINITY, sum = 0;
     for (int k = 0; k <= t; k++) {
         p[k] = 0;
@@ -146,7 +145,7 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
         for (int i = 0; i < c->dim; i++)
             x[i] = xn[t][i];
         for (int i = 0; i < c->hidden_dim; i++) {
-            const double gate = dot_row(&layer->mlp.gate, i, x);
+            double gate = dot_row(&layer->mlp.gate, i, x);
             hidden[i] = gate / (1 + exp(-gate)) * dot_row(&layer->mlp.up, i, x);
         }
         for (int r = 0; r < c->dim; r++)
@@ -162,7 +161,7 @@ static void reference_mlp(const Layer *layer, const Config *c, int n) {
 static int run_chunk(Session *s, int n, int pos, bool is_mlp) {
     static float in[TOKENS * MAX_DIM];
     static const int tokens[TOKENS];
-    const size_t dim = (size_t)s->model->config.dim;
+    size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, n, pos, 0))
         return -1;
     for (int t = 0; t < n; t++)
@@ -196,7 +195,7 @@ static double worst_error(int dim, int from, int n) {
     double worst = 0, largest = 0;
     for (int t = from; t < n; t++)
         for (int i = 0; i < dim; i++) {
-            const double error = fabs(got[t][i] - exact[t][i]);
+            double error = fabs(got[t][i] - exact[t][i]);
             if (!(error <= worst))
                 worst = error; /* also for NaN */
             largest = fmax(largest, fabs(exact[t][i]));
@@ -217,7 +216,7 @@ static void check_attention(const HashModel *m, KvType kv, float size,
     fill_inputs(c->dim, 0, TOKENS, size, 1);
     reference_attention(&b.model.layers[0], c, TOKENS);
     CHECK(!run_attention(&b.session), "cannot run");
-    const double error = worst_error(c->dim, 0, TOKENS);
+    double error = worst_error(c->dim, 0, TOKENS);
     CHECK(error >= min && error <= most,
           "head size %d, inputs of size %g: error %.3g, expected %.3g to %.3g",
           c->head_size, size, error, min, most);
@@ -243,16 +242,16 @@ static void half_float_cache_has_float16_accuracy(void) {
 static void cache_is_overwritten_from_any_position(void) {
     Bench b;
     CHECK(!bench_open(&b, &shapes[1], KV_F32), "cannot make the model");
-    const int dim = b.model.config.dim;
+    int dim = b.model.config.dim;
     fill_inputs(dim, 0, TOKENS, 1, 1);
     CHECK(!run_attention(&b.session), "cannot run");
     static const int back_to[] = {69, 48, 33, 10, 0};
     for (int i = 0; i < 5; i++) {
-        const int pos = back_to[i], n = TOKENS - pos < 20 ? TOKENS - pos : 20;
+        int pos = back_to[i], n = TOKENS - pos < 20 ? TOKENS - pos : 20;
         fill_inputs(dim, pos, TOKENS, 1, 2 + (uint64_t)i);
         reference_attention(&b.model.layers[0], &b.model.config, pos + n);
         CHECK(!run_chunk(&b.session, n, pos, false), "cannot run");
-        const double error = worst_error(dim, pos, pos + n);
+        double error = worst_error(dim, pos, pos + n);
         CHECK(error <= 1e-6, "from position %d: error %.3g", pos, error);
     }
     bench_close(&b);
@@ -271,7 +270,7 @@ static void growing_keeps_the_cache(void) {
             grown += b.session.sequences->kv.blocks > blocks;
             blocks = b.session.sequences->kv.blocks;
         }
-        const double error = worst_error(b.model.config.dim, 0, TOKENS);
+        double error = worst_error(b.model.config.dim, 0, TOKENS);
         CHECK(grown >= 2, "the cache grew %d times", grown);
         CHECK(error <= (kv == KV_F32 ? 1e-6 : 1e-3), "error %.3g", error);
         bench_close(&b);
@@ -285,7 +284,7 @@ static void attention_never_looks_forward(void) {
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
         Bench b;
         CHECK(!bench_open(&b, &shapes[1], kv), "cannot make the model");
-        const int dim = b.model.config.dim;
+        int dim = b.model.config.dim;
         fill_inputs(dim, 0, TOKENS, 1, 1);
         CHECK(!run_chunk(&b.session, TOKENS, 0, false), "cannot run");
         memcpy(clean, got, sizeof clean);
@@ -321,11 +320,10 @@ static void check_rotation(const Session *s, const int *tokens, int n,
         for (int r = 0; r < c->dim; r++)
             q[r] = dot_row(&layer->wq, r, x);
         for (int r = 0; r < c->dim; r += 2) {
-            const double angle =
-                (pos + t) *
-                pow(10000, -(double)(r % c->head_size) / c->head_size);
-            const double a = q[r] * cos(angle) - q[r + 1] * sin(angle),
-                         b = q[r] * sin(angle) + q[r + 1] * cos(angle);
+            double angle = (pos + t) * pow(10000, -(double)(r % c->head_size) /
+                                                      c->head_size);
+            double a = q[r] * cos(angle) - q[r + 1] * sin(angle),
+                   b = q[r] * sin(angle) + q[r + 1] * cos(angle);
             const float *found = s->chunk.q + t * c->dim + r;
             CHECK(fabs(found[0] - a) <= 2e-6 && fabs(found[1] - b) <= 2e-6,
                   "position %d, pair %d: %.9g %.9g, expected %.9g %.9g",
@@ -336,13 +334,13 @@ static void check_rotation(const Session *s, const int *tokens, int n,
 
 static void far_positions_are_rotated_exactly(void) {
     static int tokens[CONTEXT];
-    const int n = test_fast() ? 150 : 5000;
+    int n = test_fast() ? 150 : 5000;
     Bench b;
     CHECK(!bench_open(&b, &shapes[2], KV_F32), "cannot make the model");
     for (int i = 0; i < n; i++)
         tokens[i] = hash_token(&shapes[2], i);
     for (int pos = 0; pos < n; pos += TOKENS) {
-        const int chunk = n - pos < TOKENS ? n - pos : TOKENS;
+        int chunk = n - pos < TOKENS ? n - pos : TOKENS;
         CHECK(model_forward_text(&b.session, tokens + pos, chunk, pos, 0),
               "cannot run");
         check_rotation(&b.session, tokens, chunk, pos);
@@ -363,7 +361,7 @@ static void check_mlp(const HashModel *m, float size, int chunk) {
                          TOKENS - pos < chunk ? TOKENS - pos : chunk, pos,
                          true),
               "cannot run");
-    const double error = worst_error(c->dim, 0, TOKENS);
+    double error = worst_error(c->dim, 0, TOKENS);
     CHECK(error <= 6e-7,
           "hidden_dim %d, inputs of size %g, chunks of %d: error %.3g",
           c->hidden_dim, size, chunk, error);
@@ -385,7 +383,7 @@ static void mlp_matches_double_precision(void) {
 static void both_halves_add_to_the_stream(void) {
     Bench b;
     CHECK(!bench_open(&b, &shapes[1], KV_F32), "cannot make the model");
-    const int dim = b.model.config.dim;
+    int dim = b.model.config.dim;
     fill_inputs(dim, 0, TOKENS, 1, 1);
     for (int is_mlp = 0; is_mlp < 2; is_mlp++) {
         CHECK(!run_chunk(&b.session, 1, 0, is_mlp), "cannot run");

@@ -107,7 +107,7 @@ static void run_reference(void) {
 
 static void one_reading_for_all(void) {
     CHECK(!open_model(), "models/stories.gguf does not open");
-    const double bytes = (double)model.decode_bytes;
+    double bytes = (double)model.decode_bytes;
     CHECK(bytes > 2 * 0.99 * (double)model.parameters, "%g bytes",
           bytes); /* float16 */
     HOLDS(bytes, TEXTS, bytes / TEXTS);
@@ -128,7 +128,7 @@ static void batch_norm(float *y, const float *x, int n, int apart, double eps) {
 }
 
 static void batch_norm_depends_on_other_texts(void) {
-    const float above[] = {1, 3}, below[] = {1, -1};
+    float above[] = {1, 3}, below[] = {1, -1};
     float y[2];
     batch_norm(y, above, 1, 1, 1e-5);
     CHECK(y[0] == 0, "without others: %g", y[0]);
@@ -147,7 +147,7 @@ typedef struct {
 
 /* The logits of n normalized tokens y[dim]: gamma, then the output matrix. */
 static void finish(Row *rows, const float *y, int n) {
-    const int dim = model.config.dim;
+    int dim = model.config.dim;
     static float w[MAX_DIM];
     for (int k = 0; k < vocab_size; k++) {
         dequantize_row(w, &model.output, k);
@@ -165,14 +165,14 @@ static void finish(Row *rows, const float *y, int n) {
  * formula of the final norm, and with a BatchNorm as the final norm. */
 static void run_together(int others, Row *own, Row *plain, Row *by_batch) {
     static float y[TEXTS * MAX_DIM];
-    const int dim = model.config.dim;
+    int dim = model.config.dim;
     Session s;
     Step last[TEXTS];
     CHECK(!session_open(&s, &model, 1, 64, 0, KV_F16) &&
               !session_reserve(&s, TEXTS),
           "no session");
     for (int i = 0; i < TEXTS; i++) {
-        const int text = i < 8 ? i : others + i - 8, n = n_prompt[text];
+        int text = i < 8 ? i : others + i - 8, n = n_prompt[text];
         Step steps[LENGTH];
         for (int t = 0; t < n; t++)
             steps[t] = (Step){tokens[text][t], i, t, false};
@@ -255,11 +255,11 @@ static void one_scale_for_two_tokens(void) {
     InputGroup groups[2];
     quantize_i8(q, groups, x, 2 * GROUP,
                 GROUP); /* norma's groups never span two tokens */
-    const float own[] = {(float)q[0] * groups[0].scale,
-                         (float)q[1] * groups[0].scale};
+    float own[] = {(float)q[0] * groups[0].scale,
+                   (float)q[1] * groups[0].scale};
     CHECK_VALUES(own, 2, 1e-6, 64 * 2 / 127.0, 2);
-    const double scale = 100 / 127.0, shared[] = {scale * round(1 / scale),
-                                                  scale * round(2 / scale)};
+    double scale = 100 / 127.0,
+           shared[] = {scale * round(1 / scale), scale * round(2 / scale)};
     HOLDS(1, 2, 127, 100, 64 * 2 / 127.0, shared[0], shared[1]);
 }
 
@@ -344,7 +344,7 @@ static int missing_texts(char plain[][1 << 11], int n, const char *from) {
  * runs, over all ways; -1: a separate run failed. */
 static int other_texts(const char *options) {
     static char plain[PROMPTS][1 << 11];
-    const int n = test_fast() ? 2 : PROMPTS;
+    int n = test_fast() ? 2 : PROMPTS;
     int others = 0;
     for (int i = 0; i < n; i++) {
         if (run("model.gguf -j 1 %s -i '%s'", options, BEGINNINGS[i]) ||
@@ -376,8 +376,8 @@ static void no_byte_of_a_text(void) {
     for (int i = 0; i < (test_fast() ? 2 : PROMPTS); i++)
         fprintf(f, "%s\n", BEGINNINGS[i]);
     CHECK(!fclose(f), "cannot write");
-    const int greedy = other_texts("-n 64 -t 0"),
-              sampled = other_texts("-n 64 -t 1 -s 5");
+    int greedy = other_texts("-n 64 -t 0"),
+        sampled = other_texts("-n 64 -t 1 -s 5");
     CHECK(!greedy && !sampled,
           "%d greedy texts and %d sampled ones are others: %s", greedy, sampled,
           err);
@@ -399,7 +399,7 @@ static int drawn(const double *p, double coin) {
  * min(1, p / q); otherwise a token is drawn from max(0, p - q), normalized.
  * *kept: whether it was accepted. */
 static int leviathan(const double *p, const double *q, int i, bool *kept) {
-    const int guess = drawn(q, uniform(1, i));
+    int guess = drawn(q, uniform(1, i));
     double rest[3], sum = 0;
     *kept = uniform(2, i) * q[guess] < p[guess];
     if (*kept)
@@ -413,14 +413,13 @@ static int leviathan(const double *p, const double *q, int i, bool *kept) {
 
 static void two_ways_to_accept(void) {
     enum { DRAWS = 100000 };
-    const double p[] = {0.5, 0.3, 0.2}, q[] = {0.6, 0.3, 0.1};
+    double p[] = {0.5, 0.3, 0.2}, q[] = {0.6, 0.3, 0.1};
     double overlap = 0, n_kept = 0, right = 0, same = 0, counts[3] = {0};
     for (int k = 0; k < 3; k++)
         overlap += fmin(p[k], q[k]);
     for (int i = 0; i < DRAWS; i++) {
         bool kept;
-        const int token = leviathan(p, q, i, &kept),
-                  plain = drawn(p, uniform(4, i));
+        int token = leviathan(p, q, i, &kept), plain = drawn(p, uniform(4, i));
         n_kept += kept;
         counts[token]++;
         same += token == plain;
@@ -462,7 +461,7 @@ static void tokens_of_a_pass(void) {
                  * token */
                 made += right + 1;
             }
-            const double expected = tokens_of(likely[i], lengths[j]);
+            double expected = tokens_of(likely[i], lengths[j]);
             CHECK(fabs(made / PASSES / expected - 1) < 0.02,
                   "a %g, k %d: %g, expected %g", likely[i], lengths[j],
                   made / PASSES, expected);

@@ -63,7 +63,7 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
     if (!session_open(&s, &model, 2, PROMPT, 0, model.kv_type)) {
         for (int t = 0, n; hash && t < TOKENS; t += n) {
             n = t ? 1 : PROMPT;
-            const size_t n_logits = (size_t)n * (size_t)m->vocab_size;
+            size_t n_logits = (size_t)n * (size_t)m->vocab_size;
             const float *logits = model_forward_text(&s, tokens + t, n, t, n);
             hash = logits && !check_logits(logits, n_logits)
                        ? fnv1a(hash, logits, n_logits * sizeof *logits)
@@ -111,7 +111,7 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r,
     const char *path = temporary("bits.gguf");
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
-    const int failed = gguf_write(&file, path);
+    int failed = gguf_write(&file, path);
     if (type == TYPE_BF16 && tile_unit())
         check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
     setenv("NORMA_TILES", "0", 1);
@@ -131,7 +131,7 @@ static void check_llama2c(const char *name, const HashModel *m, int group) {
 
 static void logits_have_the_pinned_bits(void) {
     Type type;
-    const Relative llama = {.architecture = "llama"};
+    Relative llama = {.architecture = "llama"};
     check_llama2c("gqa_tied", &GQA_TIED, 0);
     check_llama2c("gqa_tied", &GQA_TIED, 4);
     check_llama2c("mha_untied", &MHA_UNTIED, 0);

@@ -48,12 +48,12 @@ static float expected[TOKENS * MAX_VOCAB], logits[TOKENS * MAX_VOCAB];
 
 static int read_expected(const char *name, const char *suffix, int vocab_size) {
     char path[64];
-    const size_t n = (size_t)(TOKENS * vocab_size);
+    size_t n = (size_t)(TOKENS * vocab_size);
     snprintf(path, sizeof path, "tests/golden/%s%s.f32", name, suffix);
     FILE *in = fopen(path, "rb");
     if (!in)
         return -1;
-    const bool right_size =
+    bool right_size =
         fread(expected, sizeof *expected, n, in) == n && fgetc(in) == EOF;
     fclose(in);
     return right_size ? 0 : -1;
@@ -83,8 +83,8 @@ static int run_model(const HashModel *m, const char *path, bool decode) {
         tokens[i] = hash_token(m, i);
     if (model_open(&model, path))
         return -1;
-    const int step = decode ? 1 : TOKENS;
-    const size_t row = (size_t)m->vocab_size;
+    int step = decode ? 1 : TOKENS;
+    size_t row = (size_t)m->vocab_size;
     if (!session_open(&s, &model, 2, TOKENS, 0, KV_F32)) {
         int t = 0;
         for (; t < TOKENS; t += step) {
@@ -110,7 +110,7 @@ static double largest_logit(int n) {
 static double largest_error(int n) {
     double worst = 0;
     for (int i = 0; i < n; i++) {
-        const double error = fabs((double)logits[i] - (double)expected[i]);
+        double error = fabs((double)logits[i] - (double)expected[i]);
         if (!(error <= worst))
             worst = error; /* also for NaN */
     }
@@ -122,7 +122,7 @@ static double largest_error(int n) {
 /* Computes the error of a model's logits and the largest logit. */
 static int measure(const char *name, const HashModel *m, const char *path,
                    bool decode, double *error, double *largest) {
-    const int n = TOKENS * m->vocab_size;
+    int n = TOKENS * m->vocab_size;
     if (read_expected(name, "", m->vocab_size) || run_model(m, path, decode))
         return -1;
     *error = largest_error(n);
@@ -140,7 +140,7 @@ static void check_float(const Golden *g, bool decode) {
     CHECK(!hashmodel_write(g->model, path, 0, 0) &&
               !measure(g->name, g->model, path, decode, &error, &largest),
           "cannot run %s", g->name);
-    const double stock = stock_error(g->name);
+    double stock = stock_error(g->name);
     CHECK(error <= (test_plain() ? 1e-6 : 2e-5) * largest,
           "%s: error %.3g, largest logit %.3g", g->name, error, largest);
     CHECK(error <= stock + 0x1p-24 * largest, "%s: error %.3g, stock has %.3g",
@@ -198,13 +198,13 @@ static void version_1_has_the_bits_of_version_0(void) {
 
 static void check_int8(const Golden *g, bool decode) {
     const char *path = temporary("golden.bin");
-    const int n = TOKENS * g->model->vocab_size;
+    int n = TOKENS * g->model->vocab_size;
     CHECK(!read_expected(g->name, "_v2", g->model->vocab_size),
           "cannot read tests/golden/%s_v2.f32", g->name);
     CHECK(!hashmodel_write(g->model, path, 2, g->group) &&
               !run_model(g->model, path, decode),
           "cannot run %s", g->name);
-    const double error = largest_error(n) / largest_logit(n);
+    double error = largest_error(n) / largest_logit(n);
     CHECK(error <= g->int8_error,
           "%s: error %.3g of the largest logit, expected at most %.3g", g->name,
           error, g->int8_error);
@@ -227,12 +227,11 @@ static void hash_matches_the_reference(void) {
                  {1, 0, 1, 0x910a2dec89025cc1},
                  {4, 23, 1000003, 0xf932a248927743ac}};
     for (int i = 0; i < 3; i++) {
-        const uint64_t found =
-            hash64(cases[i].seed, cases[i].tensor, cases[i].i);
+        uint64_t found = hash64(cases[i].seed, cases[i].tensor, cases[i].i);
         CHECK(found == cases[i].expected, "case %d: %llx", i,
               (unsigned long long)found);
     }
-    const int tokens[] = {40, 97, 74, 70};
+    int tokens[] = {40, 97, 74, 70};
     for (int i = 0; i < 4; i++)
         CHECK(hash_token(&MHA_UNTIED, i) == tokens[i], "token %d: %d", i,
               hash_token(&MHA_UNTIED, i));

@@ -65,7 +65,7 @@ static int open_relative(Model *model, const GoldenRelative *g, Type type) {
     const char *path = temporary("invariance.gguf");
     gguf_make_relative(&file, &g->model, &g->relative);
     gguf_convert(&file, type);
-    const int status = gguf_write(&file, path);
+    int status = gguf_write(&file, path);
     gguf_free(&file);
     return status ? -1 : open_path(model, &g->model, path, true);
 }
@@ -86,7 +86,7 @@ static int measure(const Model *model, KvType kv, int n) {
 /* Whether the logits of tokens [first, first + n) are the expected ones. */
 static bool same_bits(const Model *model, const float *logits, int first,
                       int n) {
-    const size_t row = (size_t)model->config.vocab_size;
+    size_t row = (size_t)model->config.vocab_size;
     return logits && !memcmp(logits, expected + (size_t)first * row,
                              (size_t)n * row * sizeof *logits);
 }
@@ -96,7 +96,7 @@ static bool same_bits(const Model *model, const float *logits, int first,
 static void check_session(const Model *model, KvType kv, int n, int batch,
                           int threads) {
     Session s;
-    const int max = n < batch ? n : batch;
+    int max = n < batch ? n : batch;
     CHECK(!session_open(&s, model, threads, batch, 0, kv), "no session");
     const float *logits = model_forward_text(&s, tokens, n, 0, 1);
     CHECK(same_bits(model, logits, n - 1, 1),
@@ -191,7 +191,7 @@ static void bf16_models(void) {
 /* Whether one token runs with all threads: then each thread writes its own copy
  * of the normalized token. */
 static bool uses_all_threads(Session *s) {
-    const size_t dim = (size_t)s->model->config.dim;
+    size_t dim = (size_t)s->model->config.dim;
     if (!model_forward_text(s, tokens, 1, 0, 0))
         return false;
     for (size_t i = 0; i < (size_t)s->n_threads * dim; i++)
@@ -205,7 +205,7 @@ static bool uses_all_threads(Session *s) {
 }
 
 static void check_large(int group) {
-    const int n = test_fast() ? 5 : 40;
+    int n = test_fast() ? 5 : 40;
     Model model;
     CHECK(!open_model(&model, &large, group, false), "cannot make the model");
     CHECK(!measure(&model, KV_F32, n), "cannot run");
@@ -436,12 +436,12 @@ static void a_ring_changes_no_bit(void) {
     CHECK(!open_windowed(&model, text, all), "no model");
     for (int b = 0; b < 4; b++)
         for (int threads = 1; threads <= 2; threads++) {
-            const int batch = long_batches[b],
-                      ring = (WINDOW + batch + MAX_ROLLBACK - 2) / KV_BLOCK + 2;
+            int batch = long_batches[b],
+                ring = (WINDOW + batch + MAX_ROLLBACK - 2) / KV_BLOCK + 2;
             CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32),
                   "no session");
             for (int t = 0; t < LONG; t += batch) {
-                const int n = LONG - t < batch ? LONG - t : batch;
+                int n = LONG - t < batch ? LONG - t : batch;
                 const float *logits = model_forward_text(&s, text + t, n, t, n);
                 CHECK(logits && !memcmp(logits, all + t * ROW,
                                         sizeof *all * (size_t)(n * ROW)),
@@ -476,11 +476,11 @@ static void a_ring_can_be_rewound(void) {
     CHECK(logits && !memcmp(logits, all + 259 * ROW, sizeof *all * ROW),
           "the logits of position 259 differ");
     stderr_hide();
-    const bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
+    bool refused = !model_forward_text(&s, text + 199, 1, 199, 1);
     CHECK(stderr_show() == 1 && refused, "65 positions are rewound");
     CHECK(!session_reserve(&s, 2) && !session_fork(&s, 1, 0), "no fork");
     stderr_hide();
-    const bool fork_refused =
+    bool fork_refused =
         !model_forward(&s, &(Step){text[100], 1, 100, LOGITS}, 1);
     CHECK(stderr_show() == 1 && fork_refused,
           "a fork is rewound to evicted positions");
@@ -511,7 +511,7 @@ static void forks_can_be_rewound_as_far(void) {
         stderr_hide();
         const float *logits =
             model_forward(&s, &(Step){text[10], q, 10, LOGITS}, 1);
-        const int lines = stderr_show();
+        int lines = stderr_show();
         CHECK(lines == (q == 2) && !logits == (q == 2),
               "sequence %d: %d lines on stderr", q, lines);
         CHECK(!logits || !memcmp(logits, all + 10 * ROW, sizeof *all * ROW),
@@ -575,7 +575,7 @@ static void every_logit_is_checked(void) {
         if (i < 3 * N)
             logits[i / 3] = bad[i % 3];
         stderr_hide();
-        const int found = check_logits(logits, N), lines = stderr_show();
+        int found = check_logits(logits, N), lines = stderr_show();
         CHECK(found == (i < 3 * N ? -1 : 0) && lines == -found, "logit %d: %d",
               i / 3, found);
     }
@@ -601,9 +601,9 @@ static void sessions_free_their_memory(void) {
         session_close(&s);
         CHECK(!s.chunk.memory && !s.sequences && !s.ropes[0].frequencies,
               "not closed");
-        const struct mallinfo2 info = mallinfo2();
-        const size_t used = info.uordblks + info.hblkhd,
-                     more = used > before ? used - before : 0;
+        struct mallinfo2 info = mallinfo2();
+        size_t used = info.uordblks + info.hblkhd,
+               more = used > before ? used - before : 0;
         if (i && more < min)
             min = more;
         before = used;

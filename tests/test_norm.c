@@ -52,9 +52,9 @@ static void reference(double *y, double *size, const float *x, const Norm *norm,
         square += (x[i] - mean) * (x[i] - mean);
         largest = fmax(largest, fabs((double)x[i]));
     }
-    const double scale = 1 / sqrt(square / dim + (double)norm->eps);
+    double scale = 1 / sqrt(square / dim + (double)norm->eps);
     for (int i = 0; i < dim; i++) {
-        const double b = norm->beta ? norm->beta[i] : 0, g = norm->gamma[i];
+        double b = norm->beta ? norm->beta[i] : 0, g = norm->gamma[i];
         y[i] = (x[i] - mean) * scale * g + b;
         size[i] = norm->kind == NORM_RMS ? fabs(y[i])
                                          : fabs(g) * largest * scale + fabs(b);
@@ -74,7 +74,7 @@ typedef enum {
 
 static void fill(float *x, Kind kind, int dim) {
     for (int i = 0; i < dim; i++) {
-        const float r = random_float(3, (uint64_t)(i + MAX_DIM * (int)kind));
+        float r = random_float(3, (uint64_t)(i + MAX_DIM * (int)kind));
         switch (kind) {
         case ZEROS: x[i] = 0; break;
         case TINY: x[i] = 1e-30f * r; break;
@@ -120,9 +120,9 @@ static void check_norm(const Norm *norm, Kind kind, int dim) {
 
 static void norms_match_double_precision(void) {
     static const int dims[] = {1, 2, 15, 16, 17, 64, 172, 288, 4096};
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
-                          {NORM_LAYER, 1e-5f, gamma_, beta, 0},
-                          {NORM_LAYER, 1e-6f, gamma_, NULL, 0}};
+    Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
+                    {NORM_LAYER, 1e-5f, gamma_, beta, 0},
+                    {NORM_LAYER, 1e-6f, gamma_, NULL, 0}};
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (size_t n = 0; n < 3; n++)
             for (Kind kind = RANDOM; kind < N_KINDS; kind++)
@@ -140,21 +140,19 @@ static void check_set(NormKind kind, NormSet set) {
     static NormInputs in;
     static ExactNorm exact;
     static float y[NORM_MAX_DIM];
-    const double max = kind == NORM_RMS        ? 3
-                       : set == SET_FAR_OFFSET ? INFINITY
-                                               : 4;
+    double max = kind == NORM_RMS ? 3 : set == SET_FAR_OFFSET ? INFINITY : 4;
     double worst = 0;
     for (int d = 0; d < N_NORM_DIMS; d++) {
         norm_inputs(&in, set, NORM_DIMS[d]);
         norm_exactly(&exact, &in, kind);
-        const Norm norm = {kind, in.eps, in.gamma, in.beta, 0};
+        Norm norm = {kind, in.eps, in.gamma, in.beta, 0};
         for (int t = 0; t < NORM_TOKENS; t++) {
             norm_token(y, in.x + t * in.dim, &norm, in.dim);
             worst = fmax(worst, error_in_ulp(y, exact.y + t * in.dim, in.dim,
                                              kind == NORM_RMS));
         }
     }
-    const double theirs = pytorch_error(kind, "y", set);
+    double theirs = pytorch_error(kind, "y", set);
     CHECK(worst <= max, "%s, %s: off by %.3g ulp", norm_name(kind),
           NORM_SETS[set], worst);
     CHECK(worst <= theirs * 1.00001, "%s, %s: off by %.3g ulp, PyTorch by %.3g",
@@ -203,12 +201,12 @@ static void adding_first_gives_the_same_bits(void) {
 /* y[rows] = w x, w [rows, dim] */
 static void product(float *y, const float *w, const float *x, int rows,
                     int dim) {
-    const Tensor t = {
+    Tensor t = {
         .type = TYPE_F32, .rows = rows, .cols = dim, .data = (const void *)w};
     InputBuffer buffer;
     if (input_buffer_open(&buffer, 1, dim, 1, false))
         return;
-    const Input in = input_prepare(&buffer, &t, x, 1);
+    Input in = input_prepare(&buffer, &t, x, 1);
     matmul_rows(y, (size_t)rows, &t, 0, rows, &in, 1, false);
     input_buffer_close(&buffer);
 }
@@ -239,7 +237,7 @@ static void one_over_rms_may_follow_the_product(void) {
             largest = fabsf(x[i]) > fabsf(x[largest]) ? i : largest;
         for (int i = 0; i < DIM; i++)
             sizes += fabs((double)xn[i] * (double)gamma_[i]);
-        const double inverse =
+        double inverse =
             x[largest] != 0 ? (double)xn[largest] / (double)x[largest] : 0;
         for (int r = 0; r < ROWS; r++)
             CHECK(fabs((double)late[r] * inverse - (double)y[r]) <=
@@ -259,8 +257,8 @@ static void check_values(const char *what, const float *y,
 }
 
 static void worked_example(void) {
-    const float x[] = {1, 2, 3, 4}, ones[] = {1, 1, 1, 1}, g[] = {2, 1, 0, -1},
-                b[] = {10, 0, 1, 0};
+    float x[] = {1, 2, 3, 4}, ones[] = {1, 1, 1, 1}, g[] = {2, 1, 0, -1},
+          b[] = {10, 0, 1, 0};
     float y[4];
     rmsnorm(y, x, ones, 4, 0); /* rms = sqrt(30 / 4) = 2.7386128 */
     check_values("RMSNorm", y,
@@ -286,12 +284,12 @@ static void worked_example(void) {
 /* The mean, 2^24 + 0.5, is not representable in float32; the variance about the
  * rounded mean would be 1, not 0.75. */
 static void a_mean_between_two_floats(void) {
-    const float x[4] = {16777216, 16777216, 16777216, 16777218},
-                ones[4] = {1, 1, 1, 1};
+    float x[4] = {16777216, 16777216, 16777216, 16777218},
+          ones[4] = {1, 1, 1, 1};
     float y[4];
     layernorm(y, x, ones, NULL, 4, 0);
     for (int i = 0; i < 4; i++) {
-        const double expected = (i < 3 ? -1 : 3) / sqrt(3); /* -0.577, 1.732 */
+        double expected = (i < 3 ? -1 : 3) / sqrt(3); /* -0.577, 1.732 */
         CHECK(fabs(y[i] - expected) < 1e-6, "element %d is %g, expected %g", i,
               (double)y[i], expected);
     }
@@ -299,9 +297,8 @@ static void a_mean_between_two_floats(void) {
 
 /* Outside the root eps would change these values by 0.1%, inside it by 30%. */
 static void eps_is_inside_the_root(void) {
-    const float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, ones[] = {1, 1, 1, 1};
-    const double expected[] = {0.70710678, -0.70710678, 0.70710678,
-                               -0.70710678};
+    float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, ones[] = {1, 1, 1, 1};
+    double expected[] = {0.70710678, -0.70710678, 0.70710678, -0.70710678};
     float y[4];
     rmsnorm(y, x, ones, 4, 1e-6f);
     check_values("RMSNorm", y, expected, 4);
@@ -312,8 +309,8 @@ static void eps_is_inside_the_root(void) {
 /* Without eps 2^k x gives the bits of x, and 3 x nearly the same values. */
 static void scale_of_the_input_does_not_matter(void) {
     float x[172], y[172], z[172];
-    const Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL, 0},
-                          {NORM_LAYER, 1e-30f, gamma_, beta, 0}};
+    Norm norms[] = {{NORM_RMS, 1e-30f, gamma_, NULL, 0},
+                    {NORM_LAYER, 1e-30f, gamma_, beta, 0}};
     for (int k = 0; k < 2; k++) {
         fill(x, RANDOM, 172);
         norm_token(y, x, &norms[k], 172);
@@ -333,8 +330,8 @@ static void scale_of_the_input_does_not_matter(void) {
 
 static void nan_and_infinity_propagate(void) {
     float x[172], y[172];
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
-                          {NORM_LAYER, 1e-5f, gamma_, beta, 0}};
+    Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
+                    {NORM_LAYER, 1e-5f, gamma_, beta, 0}};
     for (int k = 0; k < 2; k++)
         for (int at = 0; at < 172; at++) {
             fill(x, RANDOM, 172);
@@ -397,17 +394,16 @@ static void dyt_is_its_formula(void) {
     float x[37], y[37], plain[37];
     for (int a = 0; a < 3; a++)
         for (int with_beta = 0; with_beta < 2; with_beta++) {
-            const Norm norm = {NORM_DYT, 0, gamma_, with_beta ? beta : NULL,
-                               alphas[a]};
+            Norm norm = {NORM_DYT, 0, gamma_, with_beta ? beta : NULL,
+                         alphas[a]};
             for (int i = 0; i < 37; i++)
                 x[i] = (float)(i - 18) * (i % 3 ? 1e-3f : 1) *
                        (i == 5 ? 1e30f : 1);
             norm_token(y, x, &norm, 37);
             norm_by_formula(plain, x, &norm, 1, 37);
             for (int i = 0; i < 37; i++) {
-                const double expected =
-                    tanh((double)alphas[a] * x[i]) * gamma_[i] +
-                    (with_beta ? (double)beta[i] : 0);
+                double expected = tanh((double)alphas[a] * x[i]) * gamma_[i] +
+                                  (with_beta ? (double)beta[i] : 0);
                 CHECK(fabs(y[i] - expected) <= 4e-7,
                       "alpha %g: %g becomes %.9g, expected %.9g",
                       (double)alphas[a], (double)x[i], (double)y[i], expected);
@@ -417,17 +413,17 @@ static void dyt_is_its_formula(void) {
                       (double)alphas[a], (double)plain[i], (double)x[i]);
             }
         }
-    const Norm norm = {NORM_DYT, 0, gamma_, NULL, 1};
+    Norm norm = {NORM_DYT, 0, gamma_, NULL, 1};
     x[3] = NAN;
     norm_token(x, x, &norm, 37);
     CHECK(isnan(x[3]) && !isnan(x[4]), "NaN becomes %g", (double)x[3]);
 }
 
 static void tokens_are_independent(void) {
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
-                          {NORM_LAYER, 1e-5f, gamma_, beta, 0},
-                          {NORM_LAYER, 1e-5f, gamma_, NULL, 0},
-                          {NORM_DYT, 0, gamma_, beta, 0.7f}};
+    Norm norms[] = {{NORM_RMS, 1e-5f, gamma_, NULL, 0},
+                    {NORM_LAYER, 1e-5f, gamma_, beta, 0},
+                    {NORM_LAYER, 1e-5f, gamma_, NULL, 0},
+                    {NORM_DYT, 0, gamma_, beta, 0.7f}};
     for (int k = 0; k < 4; k++)
         for (int threads = 1; threads <= 3; threads++)
             for (int n = 2; n <= TOKENS; n++) {
@@ -442,7 +438,7 @@ static void one_token_is_copied_for_each_thread(void) {
     float x[DIM], y[THREADS * DIM], single[DIM];
     const float *rows[THREADS] = {NULL};
     int threads = 0;
-    const Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta, 0};
+    Norm norm = {NORM_LAYER, 1e-5f, gamma_, beta, 0};
     fill(x, RANDOM, DIM);
     norm_token(single, x, &norm, DIM);
     memset(y, 0xff, sizeof y);
@@ -471,9 +467,9 @@ static void memory_after_a_token_is_not_touched(void) {
             for (int k = 0; k < 6; k++)
                 results[k][i] = 7;
         }
-        const Norm norms[] = {{NORM_RMS, 1e-5f, weight, NULL, 0},
-                              {NORM_LAYER, 1e-5f, weight, shift, 0},
-                              {NORM_LAYER, 1e-5f, weight, NULL, 0}};
+        Norm norms[] = {{NORM_RMS, 1e-5f, weight, NULL, 0},
+                        {NORM_LAYER, 1e-5f, weight, shift, 0},
+                        {NORM_LAYER, 1e-5f, weight, NULL, 0}};
         for (int k = 0; k < 3; k++) {
             norm_by_formula(results[k], token, &norms[k], 1, dim);
             norm_token(results[k + 3], token, &norms[k], dim);

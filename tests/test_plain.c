@@ -46,7 +46,7 @@ static float formulas[MAX_LOGITS], fast[MAX_LOGITS], expected[MAX_LOGITS];
 /* ---- running both ------------------------------------------------------- */
 
 static int open_session(Session *s, const Model *m, bool plain) {
-    const int failed = session_open(s, m, 1, TOKENS, TOKENS, KV_F32);
+    int failed = session_open(s, m, 1, TOKENS, TOKENS, KV_F32);
     s->plain = plain;
     return failed;
 }
@@ -70,10 +70,10 @@ static void (*plant)(Model *m, bool back);
 /* The largest difference of the first n tokens' logits, relative to the largest
  * logit. Infinite if a model does not run. */
 static double distance(Model *m, int n) {
-    const int size = n * m->config.vocab_size;
+    int size = n * m->config.vocab_size;
     if (plant)
         plant(m, false);
-    const bool failed = size > MAX_LOGITS || run_model(m, false, n, fast);
+    bool failed = size > MAX_LOGITS || run_model(m, false, n, fast);
     if (plant)
         plant(m, true);
     if (failed || run_model(m, true, n, formulas))
@@ -119,7 +119,7 @@ static const char *place_of_difference(Model *m) {
     const char *place = layer;
     Norm *norms[MAX_NORMS];
     NormKind kinds[MAX_NORMS];
-    const int n_layers = m->config.n_layers;
+    int n_layers = m->config.n_layers;
     int layers = 0, n = 0;
     for (;; layers++) {
         if (layers > n_layers)
@@ -147,7 +147,7 @@ static const char *place_of_difference(Model *m) {
 
 /* Checks that the fast program agrees with plain.c. */
 static void check_fast(Model *m, const char *name) {
-    const double error = distance(m, TOKENS);
+    double error = distance(m, TOKENS);
     CHECK(
         error <= CLOSE,
         "%s: the fast program differs by %.3g of the largest logit; first: %s",
@@ -158,10 +158,10 @@ static void check_fast(Model *m, const char *name) {
 
 static int read_expected(const char *name, int vocab_size) {
     char path[96];
-    const size_t n = (size_t)(TOKENS * vocab_size);
+    size_t n = (size_t)(TOKENS * vocab_size);
     snprintf(path, sizeof path, "tests/golden/%s.f32", name);
     FILE *in = n <= MAX_LOGITS ? fopen(path, "rb") : NULL;
-    const bool whole = in && fread(expected, sizeof *expected, n, in) == n;
+    bool whole = in && fread(expected, sizeof *expected, n, in) == n;
     if (in)
         fclose(in);
     return whole ? 0 : -1;
@@ -178,7 +178,7 @@ static int open_gguf(Model *model, GgufFile *file, const HashModel *m) {
     const char *path = temporary("plain.gguf");
     for (int i = 0; i < TOKENS; i++)
         tokens[i] = hash_token(m, i);
-    const int failed = gguf_write(file, path);
+    int failed = gguf_write(file, path);
     gguf_free(file);
     return failed || model_open(model, path) ? -1 : 0;
 }
@@ -195,11 +195,10 @@ static int open_family(Model *model, const char *name) {
     if (family_open(&family, name))
         return -1;
     memcpy(tokens, family.tokens, sizeof tokens);
-    const int failed =
-        family_write(&family, path, &(FolderForm){.type = TYPE_F32});
+    int failed = family_write(&family, path, &(FolderForm){.type = TYPE_F32});
     family_close(&family);
     stderr_hide();
-    const int unopened = failed || model_open(model, path);
+    int unopened = failed || model_open(model, path);
     stderr_show();
     return unopened ? -1 : 0;
 }
@@ -247,10 +246,10 @@ static void each_golden(void (*visit)(Model *, const char *)) {
 
 /* Python, plain.c and the fast program. */
 static void check_golden(Model *m, const char *name) {
-    const int n = TOKENS * m->config.vocab_size;
+    int n = TOKENS * m->config.vocab_size;
     CHECK(!read_expected(name, m->config.vocab_size), "cannot read %s", name);
     check_fast(m, name);
-    const double error =
+    double error =
         largest_difference(formulas, expected, n) / largest(expected, n);
     CHECK(error <= EXACT, "%s: plain.c differs by %.3g of the largest logit",
           name, error);
@@ -268,11 +267,11 @@ static void check_norms(Model *m, const char *name) {
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;
-        const Norm kept = *norm;
+        Norm kept = *norm;
         norm->alpha = 0.7f;
         for (NormKind kind = 0; kind <= NORM_DYT; kind++) {
             norm->kind = kind;
-            const double error = distance(m, 4);
+            double error = distance(m, 4);
             CHECK(error <= CLOSE, "%s, %s is %s: differs by %.3g", name,
                   part_name(part, &at, NAME_NORMA), norm_name(kind), error);
         }
@@ -346,17 +345,17 @@ static void random_models_match(void) {
     /* AMX rounds activations to BF16 */
     setenv("NORMA_TILES", "0", 1);
     for (int i = 0; i < (test_fast() ? 6 : 48); i++) {
-        const int group = 1 + i % 4, kv_heads = 1 + i % 3,
-                  size = 2 * (1 + (int)(hash64(9, 1, (uint64_t)i) % 20));
-        const HashModel sizes = {group * kv_heads * size,
-                                 1 + (int)(hash64(9, 2, (uint64_t)i) % 150),
-                                 1 + i % 5,
-                                 group * kv_heads,
-                                 kv_heads,
-                                 64 + i,
-                                 64,
-                                 i % 2 == 0,
-                                 900 + (uint64_t)i};
+        int group = 1 + i % 4, kv_heads = 1 + i % 3,
+            size = 2 * (1 + (int)(hash64(9, 1, (uint64_t)i) % 20));
+        HashModel sizes = {group * kv_heads * size,
+                           1 + (int)(hash64(9, 2, (uint64_t)i) % 150),
+                           1 + i % 5,
+                           group * kv_heads,
+                           kv_heads,
+                           64 + i,
+                           64,
+                           i % 2 == 0,
+                           900 + (uint64_t)i};
         const char *family = GGUF_FAMILIES[i % N_GGUF_FAMILIES];
         Model m;
         gguf_make_family(&file, &sizes, family);
@@ -374,7 +373,7 @@ static void random_models_match(void) {
 /* The mean KL divergence of the fast program's distributions from plain.c's, in
  * nats. */
 static double mean_kl(const Model *m) {
-    const int n = m->config.vocab_size;
+    int n = m->config.vocab_size;
     double total = 0;
     for (int t = 0; t < TOKENS; t++) {
         const float *p = formulas + t * n, *q = fast + t * n;
@@ -407,7 +406,7 @@ static void quantized_models_are_close(void) {
         gguf_convert(&file, type);
         CHECK(!open_gguf(&m, &file, &sizes), "cannot make %s",
               TYPES[type].name);
-        const double error = distance(&m, TOKENS), kl = mean_kl(&m);
+        double error = distance(&m, TOKENS), kl = mean_kl(&m);
         CHECK(error > 1e-4 && kl <= limits[type],
               "%s: the mean KL divergence is %.3g, expected at most %.3g; the "
               "largest error is %.3g",
@@ -433,7 +432,7 @@ static int add_steps(Step *steps, int text, int vocab_size) {
     int *pos = &lengths[text];
     if (*pos > 0 && !roll(3))
         *pos -= roll(*pos < 20 ? *pos : 20) + 1;
-    const int left = LENGTH - *pos, n = roll(left < 10 ? left + 1 : 10);
+    int left = LENGTH - *pos, n = roll(left < 10 ? left + 1 : 10);
     for (int i = 0; i < n; i++, ++*pos) {
         texts[text][*pos] = roll(vocab_size);
         steps[i] = (Step){texts[text][*pos], text, *pos, roll(2)};
@@ -443,7 +442,7 @@ static int add_steps(Step *steps, int text, int vocab_size) {
 
 /* Both programs run the same random steps of several sequences, and forks. */
 static void check_schedule(const Model *m, const char *name) {
-    const int vocab_size = m->config.vocab_size;
+    int vocab_size = m->config.vocab_size;
     Session s[2];
     memset(lengths, 0, sizeof lengths);
     for (int plain = 0; plain < 2; plain++) {
@@ -453,7 +452,7 @@ static void check_schedule(const Model *m, const char *name) {
     for (int pass = 0; pass < 60; pass++) {
         Step steps[MAX_PASS];
         int n = 0, rows = 0;
-        const int to = roll(SEQUENCES), from = roll(SEQUENCES);
+        int to = roll(SEQUENCES), from = roll(SEQUENCES);
         if (to != from && lengths[from] > 0 && !roll(3)) {
             CHECK(!session_fork(&s[0], to, from) &&
                       !session_fork(&s[1], to, from),
@@ -470,7 +469,7 @@ static void check_schedule(const Model *m, const char *name) {
         const float *found[] = {model_forward(&s[0], steps, n),
                                 model_forward(&s[1], steps, n)};
         CHECK(found[0] && found[1], "%s does not run", name);
-        const double error =
+        double error =
             largest_difference(found[0], found[1], rows * vocab_size);
         CHECK(error <= CLOSE * largest(found[1], rows * vocab_size),
               "%s, pass %d: differs by %.3g", name, pass, error);
@@ -536,7 +535,7 @@ static void plain_sessions_go_back(void) {
 static float kv_read(const KvCache *kv, int layer, KvKind kind, int head,
                      int pos, int i) {
     const KvLayer *l = &kv->layers[layer];
-    const int part = kind == KV_KEYS ? kv->head_size : KV_VALUE_PART;
+    int part = kind == KV_KEYS ? kv->head_size : KV_VALUE_PART;
     const float *cache = kind == KV_KEYS ? l->keys : l->values;
     return cache[(size_t)head * kv_head_elements(kv->head_size, l->blocks) +
                  kv_at(kv->head_size, part, l->blocks, pos / KV_BLOCK, i) +
@@ -558,7 +557,7 @@ static void caches_agree(void) {
         for (int l = 0; l < c->n_layers; l++)
             for (KvKind kind = KV_KEYS; kind <= KV_VALUES; kind++)
                 for (int i = 0; i < c->n_kv_heads * c->head_size; i++) {
-                    const float found =
+                    float found =
                         kv_read(&s[0].sequences->kv, l, kind, i / c->head_size,
                                 pos, i % c->head_size);
                     CHECK(fabs(found - *formula) <= 2e-5,
@@ -586,7 +585,7 @@ static void ctrl_c_ends_a_pass(void) {
     const void *rows = m.layers[0].mlp.gate.data;
     m.layers[0].mlp.gate.data = NULL;
     interrupted = 1;
-    const bool ended = !model_forward_text(&s, tokens + 20, 20, 20, 20);
+    bool ended = !model_forward_text(&s, tokens + 20, 20, 20, 20);
     interrupted = 0;
     m.layers[0].mlp.gate.data = rows;
     CHECK(ended, "Ctrl-C does not end a pass");

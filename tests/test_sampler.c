@@ -55,13 +55,13 @@ static bool is_close(double a, double b) {
 /* Applies the repeat penalty once to each of the last tokens of `history`. */
 static void penalize(double *logits, int n, const Sampling *o,
                      const int *history, int n_history) {
-    const int last = o->repeat_last ? o->repeat_last : n_history,
-              from = n_history > last ? n_history - last : 0;
+    int last = o->repeat_last ? o->repeat_last : n_history,
+        from = n_history > last ? n_history - last : 0;
     for (int id = 0; id < n; id++) {
         bool recent = false;
         for (int i = from; i < n_history; i++)
             recent |= history[i] == id;
-        const double penalty = (double)o->repeat_penalty;
+        double penalty = (double)o->repeat_penalty;
         if (recent)
             logits[id] =
                 logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
@@ -106,9 +106,9 @@ static void keep_top_p(Distribution *d, double top_p) {
 static void keep_min_p(Distribution *d, double min_p) {
     if (min_p <= 0)
         return;
-    const double most = d->choices[0].p;
+    double most = d->choices[0].p;
     while (d->kept > 1) {
-        const double p = d->choices[d->kept - 1].p / most;
+        double p = d->choices[d->kept - 1].p / most;
         d->close |= is_close(p, min_p);
         if (p >= min_p)
             break;
@@ -162,7 +162,7 @@ static int draw(Distribution *d, double where) {
 /* ---- comparison --------------------------------------------------------- */
 
 static Sampling random_options(int n) {
-    const float top_ps[] = {0, 1, 0.9f, 0.5f, 0.99f, 1e-4f, (float)uniform()};
+    float top_ps[] = {0, 1, 0.9f, 0.5f, 0.99f, 1e-4f, (float)uniform()};
     Sampling o;
     o.temperature = (float)(0.2 + 1.8 * uniform());
     o.top_p = top_ps[any(7)];
@@ -175,8 +175,8 @@ static Sampling random_options(int n) {
 }
 
 static void random_logits(float *logits, int n) {
-    const float width = (float[]){0, 0.1f, 3, 20}[any(4)];
-    const bool coarse = any(3) == 0; /* equal logits */
+    float width = (float[]){0, 0.1f, 3, 20}[any(4)];
+    bool coarse = any(3) == 0; /* equal logits */
     for (int i = 0; i < n; i++) {
         logits[i] = width * (float)(uniform() + uniform() - 1);
         if (coarse)
@@ -193,9 +193,8 @@ static void draws_match_the_sorting_sampler(void) {
         static Distribution d;
         float logits[MAX_VOCAB];
         int history[200];
-        const int n = (int[]){1, 2, 17, 100, MAX_VOCAB}[any(5)],
-                  start = any(150);
-        const Sampling o = random_options(n);
+        int n = (int[]){1, 2, 17, 100, MAX_VOCAB}[any(5)], start = any(150);
+        Sampling o = random_options(n);
         uint64_t seed = o.seed;
         Sampler s;
         CHECK(sampler_open(&s, &o, n) == 0, "does not open");
@@ -204,8 +203,8 @@ static void draws_match_the_sorting_sampler(void) {
         for (int i = start; i < start + 20; i++, draws++) {
             random_logits(logits, n);
             distribute(&d, logits, n, &o, history, i);
-            const int expected = draw(&d, coin(&seed)),
-                      token = sampler_next(&s, logits);
+            int expected = draw(&d, coin(&seed)),
+                token = sampler_next(&s, logits);
             CHECK(
                 token == expected || d.close,
                 "round %d: token %d of %d, expected %d (t %g, p %g, k %d, min-p %g, penalty %g)",
@@ -244,7 +243,7 @@ static void random_numbers_are_xorshift64_star(void) {
         o.seed = known[k].seed;
         CHECK(sampler_open(&s, &o, 1 << 16) == 0, "does not open");
         for (int i = 0; i < 8; i++) {
-            const int token = sampler_next(&s, logits);
+            int token = sampler_next(&s, logits);
             CHECK(token == known[k].numbers[i], "number %d is %d, expected %d",
                   i, token, known[k].numbers[i]);
         }
@@ -276,9 +275,9 @@ static void first_draws_of_samples_are_uniform(void) {
         double squares = 0;
         for (int i = 0; i < 1000; i++) {
             Sampler s;
-            const Sampling o = {.temperature = 1,
-                                .repeat_penalty = 1,
-                                .seed = sample_seed(seed, i)};
+            Sampling o = {.temperature = 1,
+                          .repeat_penalty = 1,
+                          .seed = sample_seed(seed, i)};
             CHECK(!sampler_open(&s, &o, 10), "no memory");
             found[sampler_next(&s, logits)]++;
             sampler_close(&s);
@@ -305,8 +304,8 @@ static void frequencies_match(Sampling o) {
         counts[sampler_next(&s, logits)]++;
     sampler_close(&s);
     for (int i = 0; i < d.kept; i++) {
-        const double expected = d.choices[i].p / d.sum * DRAWS,
-                     off = counts[d.choices[i].id] - expected;
+        double expected = d.choices[i].p / d.sum * DRAWS,
+               off = counts[d.choices[i].id] - expected;
         chi += off * off / expected;
         counts[d.choices[i].id] = 0;
     }
@@ -341,7 +340,7 @@ static int next(const Sampling *o, const float *logits, int n) {
     Sampler s;
     if (sampler_open(&s, o, n))
         return -1;
-    const int token = sampler_next(&s, logits);
+    int token = sampler_next(&s, logits);
     sampler_close(&s);
     return token;
 }
@@ -352,7 +351,7 @@ static void greedy_takes_the_largest_logit(void) {
     top_1.top_k = 1;
     for (int round = 0; round < 300; round++) {
         float logits[MAX_VOCAB];
-        const int n = 1 + any(MAX_VOCAB);
+        int n = 1 + any(MAX_VOCAB);
         int best = 0;
         random_logits(logits, n);
         for (int i = n - 1; i >= 0; i--)
@@ -398,7 +397,7 @@ static int after_last(int last, const float *logits, int n, float penalty,
         sampler_accept(&s, token);
     for (int i = 0; i < n_others; i++)
         sampler_accept(&s, 0);
-    const int result = sampler_next(&s, logits);
+    int result = sampler_next(&s, logits);
     sampler_close(&s);
     return result;
 }
@@ -430,7 +429,7 @@ static void repeat_penalty_looks_back_on_its_window(void) {
     static const int windows[] = {1, 10, 64, 500};
     for (int before = 1; before < 300; before += 37) {
         for (int i = 0; i < 4; i++) {
-            const int last = windows[i];
+            int last = windows[i];
             CHECK(after_last(last, logits, 3, 2, 2, before, last - 1) == 1,
                   "%d, then %d: still in the window", before, last - 1);
             CHECK(after_last(last, logits, 3, 2, 2, before, last) == 2,
@@ -457,7 +456,7 @@ static void impossible_tokens_are_never_drawn(void) {
             o.seed = 0xa8d395be4b19cce8;
         if (round % 20 == 0)
             o.top_p = o.min_p = 0, o.top_k = 0;
-        const int token = next(&o, logits, N);
+        int token = next(&o, logits, N);
         CHECK(token >= 0 && token < N && logits[token] >= 0,
               "round %d: token %d", round, token);
     }
@@ -482,8 +481,8 @@ static void equal_logits(void) {
 
 static void a_vocabulary_of_one(void) {
     for (int round = 0; round < 500; round++) {
-        const Sampling o = random_options(1);
-        const float logit = (float)(100 * uniform() - 50);
+        Sampling o = random_options(1);
+        float logit = (float)(100 * uniform() - 50);
         CHECK(next(&o, &logit, 1) == 0, "token %d", next(&o, &logit, 1));
     }
 }
@@ -496,7 +495,7 @@ static void infinite_logits_give_a_token(void) {
         float logits[20];
         Sampling o = random_options(20);
         Sampler s;
-        const int kinds = 1 + any(6);
+        int kinds = 1 + any(6);
         bool certain = false;
         o.repeat_penalty = (float[]){1, 100, 0.01f}[any(3)];
         for (int i = 0; i < 20; i++)
@@ -504,7 +503,7 @@ static void infinite_logits_give_a_token(void) {
         CHECK(sampler_open(&s, &o, 20) == 0, "does not open");
         for (int i = 0; i < 5; i++)
             sampler_accept(&s, any(20));
-        const int token = sampler_next(&s, logits);
+        int token = sampler_next(&s, logits);
         sampler_close(&s);
         CHECK(token >= 0 && token < 20, "round %d: token %d", round, token);
         CHECK(!certain || o.repeat_penalty < 1 || logits[token] > FLT_MAX,

@@ -63,7 +63,7 @@ static int open_both(const char *path) {
 
 /* Computes the reference. The texts have a common prefix of PREFIX tokens. */
 static int measure_texts(KvType kv) {
-    const int vocab_size = model.config.vocab_size;
+    int vocab_size = model.config.vocab_size;
     for (int i = 0; i < TEXTS; i++) {
         Session s;
         const float *logits = NULL;
@@ -92,11 +92,11 @@ static bool right[MAX_TEXT_STEPS];
 /* Adds steps of text i: some of its tokens, then perhaps wrong draft tokens.
  * Returns their number. */
 static int add_steps(Step *to, int i) {
-    const int left = LENGTH - texts[i].n, max = left < 9 ? left : 9,
-              n = max ? 1 + roll(max) : 0;
-    const int good = roll(3) ? n : roll(n + 1);
+    int left = LENGTH - texts[i].n, max = left < 9 ? left : 9,
+        n = max ? 1 + roll(max) : 0;
+    int good = roll(3) ? n : roll(n + 1);
     for (int k = 0; k < n; k++) {
-        const int pos = texts[i].n + k, token = texts[i].tokens[pos];
+        int pos = texts[i].n + k, token = texts[i].tokens[pos];
         to[k] = (Step){
             k < good ? token : (token + 1 + roll(3)) % model.config.vocab_size,
             i, pos, roll(2)};
@@ -108,7 +108,7 @@ static int add_steps(Step *to, int i) {
 
 /* Restarts a text, or forks it from another one. */
 static int change_texts(Session *s) {
-    const int to = roll(TEXTS), from = roll(TEXTS);
+    int to = roll(TEXTS), from = roll(TEXTS);
     if (roll(3) == 0)
         texts[to].n = 0;
     if (to == from || !texts[from].n || roll(2))
@@ -119,7 +119,7 @@ static int change_texts(Session *s) {
 
 /* One forward pass of some texts, in random order. */
 static void run_steps(Session *s, const char *what) {
-    const int vocab_size = model.config.vocab_size, first = roll(TEXTS);
+    int vocab_size = model.config.vocab_size, first = roll(TEXTS);
     int n = 0;
     for (int i = 0; i < TEXTS; i++)
         if (roll(4))
@@ -157,8 +157,8 @@ static void check_schedule(KvType kv, uint64_t seed) {
     Session s;
     char what[80];
     dice = seed * 0x9E3779B97F4A7C15 + 1;
-    const int threads = 1 + (roll(3) + own_rank) % (n_ranks > 1 ? 2 : 3),
-              batch = 1 + roll(3) * roll(12);
+    int threads = 1 + (roll(3) + own_rank) % (n_ranks > 1 ? 2 : 3),
+        batch = 1 + roll(3) * roll(12);
     snprintf(what, sizeof what, "seed %llu, kv %d, batch %d, %d threads",
              (unsigned long long)seed, kv, batch, threads);
     CHECK(!session_open(&s, &own, threads, MAX_TEXT_STEPS, 0, kv),
@@ -180,7 +180,7 @@ static void check_schedule(KvType kv, uint64_t seed) {
 /* The model claims to be large, so that threads are used. */
 static void check_schedules(uint64_t first, int seeds) {
     own.decode_bytes = 1 << 30;
-    const uint64_t end =
+    uint64_t end =
         first +
         (uint64_t)((n_ranks > 1 || !test_thorough()) && seeds > 2 ? 2 : seeds);
     for (KvType kv = KV_F32; kv <= KV_F16; kv++) {
@@ -228,7 +228,7 @@ static void check_gguf(const HashModel *m, const Relative *r, Type type,
     const char *path = temporary("sequences.gguf");
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
-    const int status = gguf_write(&file, path);
+    int status = gguf_write(&file, path);
     gguf_free(&file);
     CHECK(!status && !open_both(path), "cannot make the model of %s",
           type_name(type));
@@ -238,7 +238,7 @@ static void check_gguf(const HashModel *m, const Relative *r, Type type,
 /* With numbers of columns that the K types support. */
 static void of_every_type(void) {
     static const HashModel blocks = {256, 512, 1, 4, 2, 64, 64, false, 5};
-    const Relative llama = {.architecture = "llama"};
+    Relative llama = {.architecture = "llama"};
     for (Type type = 0; type < (Type)N_TYPES; type += test_fast() ? 4 : 1)
         if (TYPES[type].gguf >= 0)
             check_gguf(&blocks, &llama, type, 500 + 100 * (uint64_t)type);
@@ -261,7 +261,7 @@ static void of_families(void) {
     for (int i = 0; i < N_GGUF_FAMILIES; i++) {
         const char *path = temporary("sequences.gguf");
         gguf_make_family(&file, &layers, GGUF_FAMILIES[i]);
-        const int status = gguf_write(&file, path);
+        int status = gguf_write(&file, path);
         gguf_free(&file);
         CHECK(!status && !open_both(path), "cannot make the model of %s",
               GGUF_FAMILIES[i]);
@@ -291,7 +291,7 @@ static uint64_t hash_with_change(const Model *m, size_t at) {
     file.data = bytes;
     Model changed = *m;
     changed.files = &file;
-    const uint64_t hash = model_hash(&changed);
+    uint64_t hash = model_hash(&changed);
     free(bytes);
     return hash;
 }
@@ -306,7 +306,7 @@ static void check_hash(const char *path, uint64_t header) {
         memcpy(&header, m.files->data, sizeof header);
         header += sizeof header;
     }
-    const uint64_t hash = model_hash(&m);
+    uint64_t hash = model_hash(&m);
     CHECK(m.files->header == header, "%s: header of %zu bytes, expected %zu",
           path, m.files->header, (size_t)header);
     CHECK(hash_with_change(&m, 0) != hash &&
@@ -322,7 +322,7 @@ static void check_hash(const char *path, uint64_t header) {
     files[0].size++;
     CHECK(model_hash(&two) != hash, "%s: does not depend on the size", path);
     two.n_files = 2;
-    const uint64_t first = model_hash(&two);
+    uint64_t first = model_hash(&two);
     files[0].size--;
     files[1].size++;
     CHECK(model_hash(&two) != first && first != hash,
@@ -346,7 +346,7 @@ static uint64_t gguf_header(const GgufFile *file) {
 static void hashes_cover_headers(void) {
     static const uint64_t headers[] = {28, 256, 256};
     static GgufFile file;
-    const Relative llama = {.architecture = "llama"};
+    Relative llama = {.architecture = "llama"};
     Model m;
     const char *path = temporary("hash.bin");
     for (int version = 0; version < 3; version++) {
@@ -356,8 +356,8 @@ static void hashes_cover_headers(void) {
     }
     path = temporary("hash.gguf");
     gguf_make_relative(&file, &GQA_TIED, &llama);
-    const int status = gguf_write(&file, path);
-    const uint64_t header = gguf_header(&file);
+    int status = gguf_write(&file, path);
+    uint64_t header = gguf_header(&file);
     gguf_free(&file);
     CHECK(!status && !model_open(&m, path), "cannot make the model");
     check_hash(path, header);

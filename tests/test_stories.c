@@ -50,7 +50,7 @@ static const char *story(const char *options) {
     snprintf(command, sizeof command, "'%s' '%s' -z '%s' %s 2>/dev/null",
              binary ? binary : "./run", model, tokenizer, options);
     FILE *in = popen(command, "r");
-    const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
     text[n] = '\0';
     return in && pclose(in) == 0 ? text : NULL;
 }
@@ -75,7 +75,7 @@ static void sampled_texts_match_llama2_c(void) {
     int n_stories = 0;
     for (char *s = golden, *next; s && *s; s = next, n_stories++) {
         char *expected = strchr(s, '\n') + 1, *prompt;
-        const long seed = strtol(s + 4, &prompt, 10);
+        long seed = strtol(s + 4, &prompt, 10);
         expected[-1] = '\0';
         next = strstr(expected, "\n=== ");
         if (next)
@@ -99,7 +99,7 @@ static void sampled_texts_match_llama2_c(void) {
 static double stock_error(const char *name) {
     char *text = read_golden("stock.txt"),
          *line = text ? strstr(text, name) : NULL;
-    const double error = line ? strtod(line + strlen(name), NULL) : 0;
+    double error = line ? strtod(line + strlen(name), NULL) : 0;
     free(text);
     return error;
 }

@@ -43,7 +43,7 @@ static void rmsnorm_of_one_to_four(void) {
 }
 
 static void layernorm_of_one_to_four(void) {
-    const float gamma[] = {2, 1, 0, -1}, beta[] = {10, 0, 1, 0};
+    float gamma[] = {2, 1, 0, -1}, beta[] = {10, 0, 1, 0};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, -1.5 / sqrt(1.25), -0.5 / sqrt(1.25),
@@ -79,7 +79,7 @@ static void every_token_gets_the_same_length(void) {
 
 static void layernorm_is_rmsnorm_of_the_centered_token(void) {
     enum { N = 64 };
-    const float centered[] = {-3, -1, 1, 3};
+    float centered[] = {-3, -1, 1, 3};
     float x[N], y[N], z[N];
     rmsnorm(y, centered, ONES, 4, 1e-5f);
     layernorm(z, centered, ONES, NULL, 4, 1e-5f);
@@ -87,7 +87,7 @@ static void layernorm_is_rmsnorm_of_the_centered_token(void) {
           y[0], z[0]);
     fill_random(x, 40, N, 4);
     layernorm(y, x, ONES, NULL, N, 1e-5f);
-    const float mean = (float)mean_of(x, N);
+    float mean = (float)mean_of(x, N);
     for (int i = 0; i < N; i++)
         x[i] -= mean;
     rmsnorm(z, x, ONES, N, 1e-5f);
@@ -116,11 +116,11 @@ static void the_angle_between_the_two(void) {
         fill_random(x, 41, N, 4);
         for (int i = 0; i < N; i++)
             x[i] += (float)shift;
-        const double mean = mean_of(x, N), square = dot(x, x, N) / N;
+        double mean = mean_of(x, N), square = dot(x, x, N) / N;
         rmsnorm(y, x, ONES, N, 0);
         layernorm(z, x, ONES, NULL, N, 0);
-        const double cosine = dot(y, z, N) / N,
-                     expected = sqrt((square - mean * mean) / square);
+        double cosine = dot(y, z, N) / N,
+               expected = sqrt((square - mean * mean) / square);
         CHECK(fabs(cosine - expected) < 1e-6,
               "shift %d: cosine %.9g, expected %.9g", shift, cosine, expected);
     }
@@ -128,7 +128,7 @@ static void the_angle_between_the_two(void) {
 }
 
 static void only_layernorm_ignores_a_shift(void) {
-    const float shifted[] = {1001, 1002, 1003, 1004};
+    float shifted[] = {1001, 1002, 1003, 1004};
     float y[4], z[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
     layernorm(z, shifted, ONES, NULL, 4, 0);
@@ -140,16 +140,16 @@ static void only_layernorm_ignores_a_shift(void) {
     HOLDS(2);
     /* pRMSNorm: the RMS of 256 elements against that of all 4,096 */
     enum { N = 4096, PART = 256, DRAWS = 400 };
-    const double expected = sqrt((1 - 1.0 * PART / N) / (2 * PART));
+    double expected = sqrt((1 - 1.0 * PART / N) / (2 * PART));
     double squares = 0;
     for (int draw = 0; draw < DRAWS; draw++) {
         double sum = 0, part = 0;
         for (int i = 0; i < N; i++) {
-            const double a = normal(46000 + (uint64_t)draw, i);
+            double a = normal(46000 + (uint64_t)draw, i);
             sum += a * a / N;
             part += i < PART ? a * a / PART : 0;
         }
-        const double error = sqrt(part / sum) - 1;
+        double error = sqrt(part / sum) - 1;
         squares += error * error / DRAWS;
     }
     CHECK(fabs(sqrt(squares) / expected - 1) < 4 / sqrt(2 * DRAWS),
@@ -186,10 +186,10 @@ static const struct {
     {1e-5, 0.00316226, 0.50000000}};
 
 static void eps_inside_and_outside_the_root(void) {
-    const double eps = 1e-5;
+    double eps = 1e-5;
     for (size_t i = 0; i < sizeof EPS_TABLE / sizeof *EPS_TABLE; i++) {
-        const double r = EPS_TABLE[i].rms, outside = r / (r + eps);
-        const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
+        double r = EPS_TABLE[i].rms, outside = r / (r + eps);
+        float x[] = {(float)r, (float)-r, (float)r, (float)-r};
         float y[4];
         rmsnorm(y, x, ONES, 4, (float)eps);
         CHECK(fabs(rms_of(y, 4) - EPS_TABLE[i].inside) < 2e-7, "RMS %g: %.9g",
@@ -205,7 +205,7 @@ static void eps_inside_and_outside_the_root(void) {
 
 /* The result is 0, not 0 / 0; the derivative at 0 is 1 / sqrt(eps). */
 static void a_token_of_zeros_stays_zero(void) {
-    const float x[4] = {0}, dy[] = {1, 2, 3, 4};
+    float x[4] = {0}, dy[] = {1, 2, 3, 4};
     float y[4], dx[4], dgamma[4] = {0};
     rmsnorm(y, x, ONES, 4, 1e-5f);
     CHECK_VALUES(y, 4, 0, 0, 0, 0, 0);
@@ -221,7 +221,7 @@ static void a_token_of_zeros_stays_zero(void) {
 static void sums_in_half_precision_fail(void) {
     enum { N = 4096 };
     static uint16_t x[N], gamma[N], y[N];
-    const float square = f16_to_f32(f32_to_f16(256.0f * 256.0f));
+    float square = f16_to_f32(f32_to_f16(256.0f * 256.0f));
     CHECK(isinf(square) && square > 0, "256^2 in float16: %g", square);
     float sum = 0;
     for (int i = 0; i < N; i++)
@@ -243,8 +243,8 @@ static void sums_in_half_precision_fail(void) {
 }
 
 static void squares_beyond_float32(void) {
-    const float same[] = {1e20f, 1e20f, 1e20f, 1e20f},
-                rising[] = {1e20f, 2e20f, 3e20f, 4e20f};
+    float same[] = {1e20f, 1e20f, 1e20f, 1e20f},
+          rising[] = {1e20f, 2e20f, 3e20f, 4e20f};
     float y[4];
     CHECK(isinf(same[0] * same[0]), "1e20^2 is %g", same[0] * same[0]);
     rmsnorm(y, same, ONES, 4, 1e-5f);
@@ -255,7 +255,7 @@ static void squares_beyond_float32(void) {
 }
 
 static void a_variance_takes_two_passes(void) {
-    const float x[] = {4097, 4098, 4099, 4100};
+    float x[] = {4097, 4098, 4099, 4100};
     float y[4];
     volatile float square = 0, mean = 0; /* every step rounded to float32 */
     for (int i = 0; i < 4; i++) {
@@ -292,10 +292,10 @@ static void two_orders_of_rounding(void) {
     enum { N = 4096 };
     static uint16_t x[N], gamma[N], y[2][N];
     for (int k = 0; k < 2; k++) {
-        const Type type = ROUNDED[k].type;
+        Type type = ROUNDED[k].type;
         int differing = 0;
         for (int i = 0; i < N; i++) {
-            const float a = 4 * random_float(1, i), b = 1 + random_float(2, i);
+            float a = 4 * random_float(1, i), b = 1 + random_float(2, i);
             x[i] = type == TYPE_F16 ? f32_to_f16(a) : f32_to_bf16(a);
             gamma[i] = type == TYPE_F16 ? f32_to_f16(b) : f32_to_bf16(b);
         }
@@ -322,13 +322,13 @@ static void two_orders_of_rounding(void) {
 
 static void the_variance_is_biased(void) {
     /* (x - mean) / torch.std(x) */
-    const double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950};
+    double unbiased[] = {-1.1618950, -0.3872983, 0.3872983, 1.1618950};
     float y[4];
     layernorm(y, ONE_TO_FOUR, ONES, NULL, 4, 0);
     CHECK(fabs(dot(y, y, 4) / 4 - 1) < 1e-6, "variance of the output: %.9g",
           dot(y, y, 4) / 4);
     for (int i = 0; i < 4; i++) {
-        const double expected = unbiased[i] * sqrt(4.0 / 3);
+        double expected = unbiased[i] * sqrt(4.0 / 3);
         CHECK(fabs(y[i] - expected) < 1e-7, "y[%d] = %.9g, expected %.9g", i,
               y[i], expected);
     }
@@ -346,8 +346,8 @@ static void the_variance_is_biased(void) {
  * (NormKind), or BatchNorm (NORM_NONE), which normalizes a feature. */
 static void norm_of_product(double y[TOKENS][DIM], double w[DIM][DIM],
                             double x[TOKENS][DIM], NormKind kind) {
-    const bool batch = kind == NORM_NONE;
-    const int lines = batch ? DIM : TOKENS, n = batch ? TOKENS : DIM;
+    bool batch = kind == NORM_NONE;
+    int lines = batch ? DIM : TOKENS, n = batch ? TOKENS : DIM;
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < DIM; i++) {
             y[t][i] = 0;
@@ -428,7 +428,7 @@ static void both_norms_ignore_the_scale(void) {
         CHECK(fabsf(y[1][i] + z[1][i]) < 1e-6f, "LayerNorm: %.9g and %.9g",
               y[1][i], z[1][i]);
     }
-    const float doubled[] = {2, 4, 6, 8};
+    float doubled[] = {2, 4, 6, 8};
     rmsnorm(y[0], ONE_TO_FOUR, ONES, 4, 0);
     rmsnorm(z[0], doubled, ONES, 4, 0);
     CHECK(!memcmp(y[0], z[0], sizeof doubled), "[2, 4, 6, 8]: %.9g, not %.9g",
@@ -461,8 +461,8 @@ static void eps_sets_a_smallest_scale(void) {
 /* ---- the backward pass --------------------------------------------------- */
 
 static void gradient_of_one_to_four(void) {
-    const float dy[] = {1, 0, 0, 0};
-    const double s = 1 / sqrt(7.5), t = 1 / sqrt(1.25);
+    float dy[] = {1, 0, 0, 0};
+    double s = 1 / sqrt(7.5), t = 1 / sqrt(1.25);
     float dx[4], dgamma[4] = {0}, dbeta[4] = {0};
     rmsnorm_backward(dx, dgamma, dy, ONE_TO_FOUR, ONES, 4, 0);
     CHECK_VALUES(dx, 4, 1e-7, s * 29 / 30, s * -2 / 30, s * -3 / 30,
@@ -503,11 +503,11 @@ static int differs_from_slope(const float *gradient, double *parameters,
                               const double *x, const double *gamma,
                               const double *beta, const float *dy) {
     for (int i = 0; i < FEW; i++) {
-        const double kept = parameters[i], step = 1e-5;
+        double kept = parameters[i], step = 1e-5;
         parameters[i] = kept + step;
-        const double above = weighted_output(x, gamma, beta, dy, 1e-5);
+        double above = weighted_output(x, gamma, beta, dy, 1e-5);
         parameters[i] = kept - step;
-        const double below = weighted_output(x, gamma, beta, dy, 1e-5);
+        double below = weighted_output(x, gamma, beta, dy, 1e-5);
         parameters[i] = kept;
         if (!(fabs(gradient[i] - (above - below) / (2 * step)) < 1e-6))
             return i;
@@ -556,13 +556,13 @@ static void no_gradient_along_what_is_ignored(void) {
         for (int i = 0; i < N; i++)
             x[i] += 0.25f;
         rmsnorm_backward(dx, unused[0], dy, x, gamma, N, 0);
-        const double size = sqrt(dot(dx, dx, N)), length = sqrt(dot(x, x, N));
+        double size = sqrt(dot(dx, dx, N)), length = sqrt(dot(x, x, N));
         CHECK(fabs(dot(dx, x, N)) < 1e-6 * size * length,
               "RMSNorm: dx is not orthogonal to x");
         CHECK(fabs(dot(dx, ONES, N)) > 0.01 * size, "RMSNorm: dx sums to %g",
               dot(dx, ONES, N));
         layernorm_backward(dx, unused[0], unused[1], dy, x, gamma, N, 0);
-        const double layer_size = sqrt(dot(dx, dx, N));
+        double layer_size = sqrt(dot(dx, dx, N));
         CHECK(fabs(dot(dx, x, N)) < 1e-6 * layer_size * length,
               "LayerNorm: dx is not orthogonal to x");
         CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size,
@@ -597,7 +597,7 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
         for (int i = 0; i < TOKENS * DIM; i++)
             x[i] = (float)(scales[k] * 4 * random_float(3, i));
         backward(dx, NORM_RMS, dy, x);
-        const double size = rms_of(dx, TOKENS * DIM);
+        double size = rms_of(dx, TOKENS * DIM);
         CHECK(fabs(size - sizes[k]) < 1e-5 * sizes[k],
               "x times %g: %.9g, expected %.9g", scales[k], size, sizes[k]);
         HOLDS(scales[k], sizes[k], 1 / sqrt(1e-5), TOKENS, DIM);
@@ -645,8 +645,8 @@ static void layernorms_gradient_has_mean_zero(void) {
         for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
             loss_backward(dy, loss, kind, x);
             backward(dx, kind, dy, x);
-            const double mean = mean_of(dx, TOKENS * DIM),
-                         size = rms_of(dx, TOKENS * DIM);
+            double mean = mean_of(dx, TOKENS * DIM),
+                   size = rms_of(dx, TOKENS * DIM);
             const double *e = expected[loss][kind],
                          rounding = 1e-7 * fmax(1, rms_of(dy, TOKENS * DIM));
             CHECK(fabs(mean - e[0]) < (kind == NORM_RMS ? rounding : 5e-8),
@@ -670,8 +670,8 @@ static void layernorms_gradient_has_mean_zero(void) {
 static void neighbors_change_nothing(void) {
     enum { N = 5, WIDTH = 64 };
     float x[N * WIDTH], single[WIDTH], y[N * WIDTH];
-    const Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL, 0},
-                          {NORM_LAYER, 1e-5f, ONES, NULL, 0}};
+    Norm norms[] = {{NORM_RMS, 1e-5f, ONES, NULL, 0},
+                    {NORM_LAYER, 1e-5f, ONES, NULL, 0}};
     for (int k = 0; k < 2; k++) {
         fill_random(x, 70, N * WIDTH, 4);
         norm_forward(single, x, &norms[k], 1, WIDTH);
@@ -688,8 +688,7 @@ static void neighbors_change_nothing(void) {
 
 /* BatchNorm of one feature, with statistics over n tokens, as in training. */
 static void batch_norm(float *y, const float *x, int n, double eps) {
-    const double mean = mean_of(x, n),
-                 variance = dot(x, x, n) / n - mean * mean;
+    double mean = mean_of(x, n), variance = dot(x, x, n) / n - mean * mean;
     for (int i = 0; i < n; i++)
         y[i] = (float)((x[i] - mean) / sqrt(variance + eps));
 }
@@ -697,7 +696,7 @@ static void batch_norm(float *y, const float *x, int n, double eps) {
 /* PyTorch's BatchNorm1d gives the same numbers; a token without others in its
  * batch becomes 0. */
 static void batch_norm_sees_the_padding(void) {
-    const float padded[8] = {1, 2, 3, 4};
+    float padded[8] = {1, 2, 3, 4};
     float y[8];
     batch_norm(y, ONE_TO_FOUR, 4, 1e-5);
     CHECK_VALUES(y, 4, 1e-7, -1.34163542, -0.447211807, 0.447211807,
@@ -712,14 +711,14 @@ static void batch_norm_sees_the_padding(void) {
 /* Without keepdim the scales are broadcast along columns: token 1's first
  * element gets token 0's scale. */
 static void keepdim_is_one_number_for_each_token(void) {
-    const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
+    Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float y[4], wrong[4];
     norm_forward(y, ONE_TO_FOUR, &norm, 2, 2);
     CHECK_VALUES(y, 4, 2e-7, 0.632455532, 1.26491106, 0.848528137, 1.13137085);
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < 2; i++) {
             /* of token i */
-            const double square =
+            double square =
                 dot(ONE_TO_FOUR + i * 2, ONE_TO_FOUR + i * 2, 2) / 2;
             wrong[t * 2 + i] = (float)(ONE_TO_FOUR[t * 2 + i] / sqrt(square));
         }
@@ -798,8 +797,8 @@ static void a_pre_norm_layer_with_relu(void) {
     fill_random(gammas, 11, 2 * DIM, 1);
     for (int i = 0; i < 2 * DIM; i++)
         gammas[i] += 1;
-    const Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0},
-                          {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
+    Norm norms[] = {{NORM_RMS, 1e-5f, gammas, NULL, 0},
+                    {NORM_RMS, 1e-5f, gammas + DIM, NULL, 0}};
     pre_norm_layer(x, &norms[0], plain_attention, &norms[1], relu_mlp, 3);
     CHECK_VALUES(x, 3 * DIM, 2e-6, 0.204324335, -1.5217078, -0.760427164,
                  1.20871657, 0.197776343, -1.06017899, -0.310442325,
@@ -812,7 +811,7 @@ static void a_pre_norm_layer_with_relu(void) {
 
 /* A layer whose branches return 0 does not change x; the norm does. */
 static void the_layer_is_the_identity_not_the_norm(void) {
-    const Norm norm = {NORM_RMS, 1e-5f, ONES, NULL, 0};
+    Norm norm = {NORM_RMS, 1e-5f, ONES, NULL, 0};
     float x[3 * DIM], kept[3 * DIM], y[3 * DIM], again[3 * DIM];
     fill_random(x, 10, 3 * DIM, 4);
     memcpy(kept, x, sizeof x);
@@ -858,11 +857,11 @@ static void twelve_sublayers_before_and_after(void) {
     CHECK(fabs(rms_of(post, MAX_DIM) - 0.999997414) < 1e-6,
           "post-norm, RMS %.9g", rms_of(post, MAX_DIM));
     fill_random(gradient[0], 21, MAX_DIM, 1);
-    const double size = rms_of(gradient[0], MAX_DIM);
+    double size = rms_of(gradient[0], MAX_DIM);
     for (int l = SUBLAYERS - 1, k = 0; l >= 0; l--, k ^= 1)
         rmsnorm_backward(gradient[k ^ 1], unused, gradient[k], x[l], ONES,
                          MAX_DIM, 1e-5f);
-    const double left = rms_of(gradient[SUBLAYERS % 2], MAX_DIM) / size;
+    double left = rms_of(gradient[SUBLAYERS % 2], MAX_DIM) / size;
     CHECK(fabs(left - 0.0159023039) < 1e-6,
           "post-norm leaves %.9g of the gradient", left);
     HOLDS(SUBLAYERS, 1, MAX_DIM, 3.56660432, SUBLAYERS + 1, 2, -SUBLAYERS,
@@ -878,7 +877,7 @@ static const char *story_model(void) {
     const char *path = real_checkpoint("stories260K.bin");
     if (!path)
         return NULL;
-    const int n = snprintf(words, sizeof words, "'%s' -z ", path);
+    int n = snprintf(words, sizeof words, "'%s' -z ", path);
     path = real_checkpoint("tok512.bin");
     if (!path)
         return NULL;
@@ -946,7 +945,7 @@ int first_token_of_story(double *first, double *others) {
     snprintf(file, sizeof file, "%s/layers.1.attn_norm.in.npy", dump);
     char *bytes = file_read(file, &size);
     const float *x = (const float *)(void *)(bytes + HEADER);
-    const size_t n = (size - HEADER) / sizeof *x;
+    size_t n = (size - HEADER) / sizeof *x;
     double squares[2] = {0};
     for (size_t i = 0; i < n; i++)
         squares[i >= DIM_HERE] += (double)x[i] * x[i];
@@ -965,7 +964,7 @@ static double loss_of(const char *model, const char *options) {
                      ? NULL
                      : file_read(out, &size);
     const char *at = text ? strstr(text, "NLL per token") : NULL;
-    const double nats = at ? atof(at + strlen("NLL per token")) : -1;
+    double nats = at ? atof(at + strlen("NLL per token")) : -1;
     free(text);
     return nats;
 }
@@ -989,7 +988,7 @@ double story_loss_converted(const char *type, bool fold) {
     if (story_converted(converted, type, fold))
         return -1;
     snprintf(model, sizeof model, "'%s'", converted);
-    const double nats = loss_of(model, ON_STORY);
+    double nats = loss_of(model, ON_STORY);
     remove(converted);
     return nats;
 }
@@ -1000,7 +999,7 @@ static void eps_and_the_size_of_embeddings(void) {
     StorySite sites[STORY_SITES];
     if (profile_of_story(sites, STORY_SITES) != STORY_SITES)
         return story_missing();
-    const double rms = sites[0].rms_in, taken = 1e-5 / (2 * rms * rms);
+    double rms = sites[0].rms_in, taken = 1e-5 / (2 * rms * rms);
     CHECK(fabs(1 - rms / sqrt(rms * rms + 1e-5) - taken) < 1e-3 * taken,
           "eps takes %.9g", taken);
     HOLDS(rms, 1e-5, 2, 100 * taken, 33, 1.1920929e-7);
@@ -1120,7 +1119,7 @@ static void price_and_mean_do_not_correlate(void) {
 static void norms_exchanged(void) {
     double last = 0;
     for (size_t i = 0; i < sizeof EXCHANGED / sizeof *EXCHANGED; i++) {
-        const double nats = story_loss(EXCHANGED[i].norms);
+        double nats = story_loss(EXCHANGED[i].norms);
         Draws price = {0}, sampled = {0};
         if (!(nats > 0) ||
             !price_of_norms(&price, &sampled, EXCHANGED[i].norms))
@@ -1137,7 +1136,7 @@ static void norms_exchanged(void) {
         if (i)
             HOLDS(EXCHANGED[i].more, EXCHANGED[i].error);
         if (!i || !strcmp(EXCHANGED[i].norms, "none")) {
-            const double expected = i ? SAMPLED_NONE : SAMPLED_NATS;
+            double expected = i ? SAMPLED_NONE : SAMPLED_NATS;
             CHECK(fabs(mean_of_draws(&sampled) - expected) < 1e-4, "%s: %.9g",
                   EXCHANGED[i].norms, mean_of_draws(&sampled));
             HOLDS(expected);
@@ -1162,7 +1161,7 @@ static void counted_rmsnorm(double *y, const float *x, const float *gamma) {
     double sum = 0;
     for (int i = 0; i < MAX_DIM; i++)
         sum = plus(sum, times(x[i], x[i]));
-    const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
+    double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
     for (int i = 0; i < MAX_DIM; i++)
         y[i] = times(times(x[i], scale), gamma[i]);
 }
@@ -1177,7 +1176,7 @@ static void counted_layernorm(double *y, const float *x, const float *gamma,
         y[i] = plus(x[i], -mean);
         sum = plus(sum, times(y[i], y[i]));
     }
-    const double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
+    double scale = 1 / sqrt(sum / MAX_DIM + 1e-5);
     for (int i = 0; i < MAX_DIM; i++)
         y[i] = plus(times(times(y[i], scale), gamma[i]), beta[i]);
 }
@@ -1189,16 +1188,15 @@ static void counted_layernorm_as_run(double *y, const float *x,
     double shift = 0, sum = 0;
     for (int i = 0; i < MAX_DIM; i++)
         shift = plus(shift, plus(x[i], -x[0]));
-    const double mean = x[0] + shift / MAX_DIM, rounded = (float)mean;
+    double mean = x[0] + shift / MAX_DIM, rounded = (float)mean;
     for (int i = 0; i < MAX_DIM; i++) {
-        const double d = plus(x[i], -rounded);
+        double d = plus(x[i], -rounded);
         sum = plus(sum, times(d, d));
     }
-    const double rest = mean - rounded,
-                 scale = 1 / sqrt(sum / MAX_DIM - rest * rest + 1e-5);
+    double rest = mean - rounded,
+           scale = 1 / sqrt(sum / MAX_DIM - rest * rest + 1e-5);
     for (int i = 0; i < MAX_DIM; i++) {
-        const double d =
-            plus(times(plus(x[i], -rounded), scale), -rest * scale);
+        double d = plus(times(plus(x[i], -rounded), scale), -rest * scale);
         y[i] = plus(times(d, gamma[i]), beta[i]);
     }
 }
@@ -1234,8 +1232,8 @@ static void fused_gives_the_same_bits(void) {
     static const int dims[] = {1, 8, 17, 64, 172, 256};
     for (int k = 0; k < 6; k++) {
         float x[MAX_DIM], twin[MAX_DIM], r[MAX_DIM], y[MAX_DIM], z[MAX_DIM];
-        const int dim = dims[k];
-        const size_t size = (size_t)dim * sizeof *x;
+        int dim = dims[k];
+        size_t size = (size_t)dim * sizeof *x;
         fill_random(x, 80, dim, 4);
         fill_random(r, 81, dim, 1);
         for (int i = 0; i < dim; i++)
@@ -1256,7 +1254,7 @@ static void parameters_counted(void) {
           "models/stories.gguf does not open");
     for (PartAt at = parts_of(&m); next_part(&at);)
         norms += part_norm(&at) != NULL;
-    const size_t parameters = m.parameters;
+    size_t parameters = m.parameters;
     norms *= m.config.dim;
     model_close(&m);
     CHECK(norms == 1728 && parameters == 1958592, "%d of %zu", norms,
@@ -1367,9 +1365,8 @@ static void qk_norm_tolerates_a_larger_rate(void) {
     char *csv = file_read("docs/experiment.csv", &size),
          *text = file_read("docs/norms.md", &size), sentence[64];
     CHECK(csv && text, "no files");
-    const double with =
-        mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
-    const double without =
+    double with = mean_loss(csv, "qk", "0.016") - mean_loss(csv, "qk", "0.004");
+    double without =
         mean_loss(csv, "rms", "0.016") - mean_loss(csv, "rms", "0.004");
     snprintf(sentence, sizeof sentence,
              "rises by %.3f with it, by %.3f without", with, without);
@@ -1439,7 +1436,7 @@ static void the_experiment_adds_up(void) {
     }
     CHECK(n == 4, "%d rows of three seeds", n);
     char sentence[128];
-    const double higher = means[3] - means[0];
+    double higher = means[3] - means[0];
     snprintf(
         sentence, sizeof sentence,
         "ends %.2f nats higher: %.1f times the spread of its own seeds (%.3f)",
@@ -1502,7 +1499,7 @@ static void addresses_and_names_are_correct(void) {
             for (end = at + strspn(at, letters);
                  strspn(end, digits) + strspn(end, letters);)
                 end += strspn(end, digits) + strspn(end, letters);
-            const bool digit = strcspn(at, digits) < (size_t)(end - at);
+            bool digit = strcspn(at, digits) < (size_t)(end - at);
             CHECK(!digit || is_known(at, (size_t)(end - at)),
                   "%s: %.*s is not known", BOOK.chapters[c], (int)(end - at),
                   at);

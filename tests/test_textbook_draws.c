@@ -74,7 +74,7 @@ static void add_product(float *y, const float *x, const float *w, int inputs,
                         int outputs) {
     for (int t = 0; t < LENGTH; t++)
         for (int i = 0; i < inputs; i++) {
-            const vf a = vset(x[t * inputs + i]);
+            vf a = vset(x[t * inputs + i]);
             float *to = y + t * outputs;
             for (int o = 0; o < outputs; o += LANES)
                 vstore(to + o,
@@ -122,7 +122,7 @@ static void causal_attention(Sublayer *s, const Matrix *w, bool qk) {
     memset(s->mixed, 0, sizeof s->mixed);
     for (int h = 0; h < N_HEADS; h++)
         for (int t = 0; t < LENGTH; t++) {
-            const int at = t * WIDTH + h * PER_HEAD;
+            int at = t * WIDTH + h * PER_HEAD;
             double scores[LENGTH], max = -INFINITY, sum = 0;
             for (int u = 0; u <= t; u++) {
                 scores[u] =
@@ -151,7 +151,7 @@ static void causal_attention_backward(float *dx, const float *g,
     backward_product(mixed, g, w, WO);
     for (int h = 0; h < N_HEADS; h++)
         for (int t = 0; t < LENGTH; t++) {
-            const int at = t * WIDTH + h * PER_HEAD;
+            int at = t * WIDTH + h * PER_HEAD;
             double slopes[LENGTH], mean = 0;
             for (int u = 0; u <= t; u++) {
                 slopes[u] =
@@ -159,10 +159,9 @@ static void causal_attention_backward(float *dx, const float *g,
                 mean += s->p[h][t][u] * slopes[u];
             }
             for (int u = 0; u <= t; u++) {
-                const int key = u * WIDTH + h * PER_HEAD;
-                const float p = s->p[h][t][u];
-                const float score =
-                    (float)(p * (slopes[u] - mean) / sqrt(PER_HEAD));
+                int key = u * WIDTH + h * PER_HEAD;
+                float p = s->p[h][t][u];
+                float score = (float)(p * (slopes[u] - mean) / sqrt(PER_HEAD));
                 for (int i = 0; i < PER_HEAD; i++) {
                     q[at + i] += score * s->k[key + i];
                     k[key + i] += score * s->q[at + i];
@@ -233,7 +232,7 @@ static void go_back(double sizes[2 * LAYERS + 1], const Network *n,
     if (norms.after)
         norm_rows(end, last->sum, WIDTH);
     norm_rows_backward(g, end, WIDTH);
-    const double size = sqrt(dot(n->loss, n->loss, N));
+    double size = sqrt(dot(n->loss, n->loss, N));
     sizes[2 * LAYERS] = sqrt(dot(g, g, N)) / size;
     for (int l = 2 * LAYERS - 1; l >= 0; l--) {
         const Sublayer *s = &n->at[l];
@@ -258,13 +257,13 @@ static void go_back(double sizes[2 * LAYERS + 1], const Network *n,
 /* Variance 1 / inputs, and 2 / inputs before the ReLU. `move` of another draw
  * is added to all. */
 static void fill_network(Network *n, int draw, double move) {
-    const uint64_t seed = 20000 + 16 * (uint64_t)draw;
+    uint64_t seed = 20000 + 16 * (uint64_t)draw;
     for (int kind = 0; kind < N_MATRICES; kind++) {
-        const int rows = SHAPES[kind].rows, cols = SHAPES[kind].cols;
-        const double size = sqrt((kind == UP ? 24.0 : 12.0) / cols);
+        int rows = SHAPES[kind].rows, cols = SHAPES[kind].cols;
+        double size = sqrt((kind == UP ? 24.0 : 12.0) / cols);
         for (int i = 0; i < LAYERS * rows * cols; i++) {
             Matrix *m = &n->w[i / (rows * cols)][kind];
-            const int at = i % (rows * cols);
+            int at = i % (rows * cols);
             double w = random_float(seed + (uint64_t)kind, i);
             if (move != 0)
                 w += move * random_float(seed + N_MATRICES + (uint64_t)kind, i);
@@ -335,7 +334,7 @@ static void add_attention_draw(Draws found[N_AT][N_FIGURES], Network *n,
 
 void four_places_with_attention(void) {
     static Draws found[N_AT][N_FIGURES];
-    const int draws = test_fast() ? 4 : N_DRAWS;
+    int draws = test_fast() ? 4 : N_DRAWS;
     Network *n = malloc(sizeof *n);
     for (int draw = 0; draw < draws; draw++)
         add_attention_draw(found, n, draw);
@@ -343,8 +342,8 @@ void four_places_with_attention(void) {
     for (int place = 0; place < N_AT; place++)
         for (int i = 0; i < N_FIGURES; i++) {
             const Figure *e = &FIGURES[place][i];
-            const double mean = mean_of_draws(&found[place][i]),
-                         error = error_of_draws(&found[place][i]);
+            double mean = mean_of_draws(&found[place][i]),
+                   error = error_of_draws(&found[place][i]);
             CHECK(draws < N_DRAWS || fabs(mean / e->mean - 1) < 1e-4,
                   "place %d, figure %d: %.9g, expected %.9g", place, i, mean,
                   e->mean);
@@ -353,7 +352,7 @@ void four_places_with_attention(void) {
                   error, e->error);
             HOLDS(e->mean, e->error);
         }
-    const int depth = 3 * LAYERS / 2;
+    int depth = 3 * LAYERS / 2;
     HOLDS(LAYERS, WIDTH, N_HEADS, HIDDEN, LENGTH, N_DRAWS, 0, LAYERS, depth,
           2 * LAYERS, 1, 2);
 }
@@ -383,7 +382,7 @@ static void noisy_gradient(double g[N_WEIGHTS], const double w[N_WEIGHTS],
                            const float noise[SIDE]) {
     double y[SIDE], target[SIDE], dy[SIDE], along = 0;
     norm_of_product(target, v, x);
-    const double scale = norm_of_product(y, w, x);
+    double scale = norm_of_product(y, w, x);
     for (int r = 0; r < SIDE; r++) {
         dy[r] = 2 * (y[r] - target[r] - noise[r]) / SIDE;
         along += dy[r] * y[r] / SIDE;
@@ -411,7 +410,7 @@ static void train_before_norm(double *shrinks, double *growth, int draw,
         w[i] = random_float(30000 + (uint64_t)draw, i);
         v[i] = random_float(30100 + (uint64_t)draw, i);
     }
-    const double start = length_of(w);
+    double start = length_of(w);
     double length = start;
     int shrunk = 0;
     for (int step = 0; step < STEPS; step++) {
@@ -424,12 +423,12 @@ static void train_before_norm(double *shrinks, double *growth, int draw,
         for (int i = 0; i < N_WEIGHTS; i++) {
             m[i] += 0.1 * (g[i] - m[i]);
             squares[i] += 0.001 * (g[i] * g[i] - squares[i]);
-            const double mean = m[i] / (1 - pow(0.9, step + 1)),
-                         square = squares[i] / (1 - pow(0.999, step + 1));
+            double mean = m[i] / (1 - pow(0.9, step + 1)),
+                   square = squares[i] / (1 - pow(0.999, step + 1));
             w[i] -= rate *
                     (optimizer == ADAM ? mean / (sqrt(square) + 1e-8) : g[i]);
         }
-        const double now = length_of(w);
+        double now = length_of(w);
         shrunk += now < length;
         length = now;
     }
@@ -490,11 +489,11 @@ static int next_story(char **at, int *tokens, int max) {
 
 /* Nats per token of a text, the first token excluded. */
 static double nats_of(Session *session, const int *tokens, int n) {
-    const int vocabulary = session->model->config.vocab_size;
+    int vocabulary = session->model->config.vocab_size;
     const float *logits = model_forward_text(session, tokens, n, 0, n);
     double nats = 0;
     for (int t = 0; t + 1 < n; t++, logits += vocabulary) {
-        const int next = tokens[t + 1];
+        int next = tokens[t + 1];
         double others = 0;
         for (int i = 0; i < vocabulary; i++)
             others += i == next ? 0 : exp((double)logits[i] - logits[next]);
@@ -513,7 +512,7 @@ int losses_of_stories(double losses[N_STORIES], const char *stories,
     if (!text || model_open(&m, path))
         return free(text), 0;
     stderr_hide(); /* the note on `none` */
-    const bool swapped = !model_swap_norms(&m, norms);
+    bool swapped = !model_swap_norms(&m, norms);
     stderr_show();
     if (swapped && !session_open(&session, &m, 1, 512, 0, KV_F32)) {
         while (found < N_STORIES && (n = next_story(&at, tokens, 512)) > 1)

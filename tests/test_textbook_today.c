@@ -30,7 +30,7 @@
 /* x[2][2][2]; without keepdim the scales [2][2] are broadcast along the last
  * two axes. */
 static void three_axes(void) {
-    const Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
+    Norm norm = {NORM_RMS, 0, ONES, NULL, 0};
     float x[8], y[8], wrong[8];
     double scales[4];
     for (int i = 0; i < 8; i++)
@@ -53,8 +53,8 @@ static void one_mean_of_everything(void) {
     float x[8], y[8];
     for (int i = 0; i < 8; i++)
         x[i] = (float)(i + 1);
-    const double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4,
-                 second = dot(x + 4, x + 4, 4) / 4;
+    double both = dot(x, x, 8) / 8, first = dot(x, x, 4) / 4,
+           second = dot(x + 4, x + 4, 4) / 4;
     for (int i = 0; i < 8; i++)
         y[i] = (float)(x[i] / sqrt(both));
     CHECK(fabs(rms_of(y, 4) - 0.542326145) < 1e-7, "token 0: %.9g",
@@ -110,11 +110,10 @@ static double moved(bool batch_first) {
     for (int move = 0; move < 2; move++)
         for (int t = 0; t < LENGTH; t++) {
             double x[LENGTH * DIM], out[LENGTH * DIM];
-            const int n = batch_first ? LENGTH : SAMPLES;
+            int n = batch_first ? LENGTH : SAMPLES;
             for (int s = 0; s < n; s++)
                 for (int i = 0; i < DIM; i++) {
-                    const int sample = batch_first ? 0 : s,
-                              at = batch_first ? s : t;
+                    int sample = batch_first ? 0 : s, at = batch_first ? s : t;
                     x[s * DIM + i] =
                         4 * random_float(90, (sample * LENGTH + at) * DIM + i) +
                         (float)(sample ? move : 0);
@@ -140,7 +139,7 @@ static void attention_across_the_batch(void) {
 static double kurtosis(const float *y, int n) {
     double mean = mean_of(y, n), fourth = 0, second = 0;
     for (int i = 0; i < n; i++) {
-        const double square = (y[i] - mean) * (y[i] - mean);
+        double square = (y[i] - mean) * (y[i] - mean);
         second += square / n;
         fourth += square * square / n;
     }
@@ -180,7 +179,7 @@ static void a_feature_may_shift(void) {
         for (int t = 0; t < N; t++)
             x[t * WIDTH] += 2;
         for (int k = 0; k < 2; k++) {
-            const Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
+            Norm norm = {k ? NORM_LAYER : NORM_RMS, 1e-5f, ONES, NULL, 0};
             double mean = 0;
             norm_forward(y, x, &norm, N, WIDTH);
             for (int t = 0; t < N; t++)
@@ -201,9 +200,9 @@ static void a_feature_may_shift(void) {
 static void two_defaults_of_eps(void) {
     static const double sizes[] = {1, 0.1, 0.01, 0.001};
     for (int i = 0; i < 4; i++) {
-        const double r = sizes[i], five = r / sqrt(r * r + 1e-5),
-                     six = r / sqrt(r * r + 1e-6);
-        const float x[] = {(float)r, (float)-r, (float)r, (float)-r};
+        double r = sizes[i], five = r / sqrt(r * r + 1e-5),
+               six = r / sqrt(r * r + 1e-6);
+        float x[] = {(float)r, (float)-r, (float)r, (float)-r};
         float y[4];
         rmsnorm(y, x, ONES, 4, 1e-5f);
         CHECK(fabs(rms_of(y, 4) - five) < 2e-7, "1e-5, RMS %g: %.9g", r,
@@ -226,10 +225,10 @@ static double ratio_of_draw(int draw, bool gaussian) {
     for (int t = 0; t < TOKENS; t++) {
         double square = 0;
         for (int i = 0; i < DIM; i++) {
-            const int at = t * DIM + i;
-            const double x =
-                gaussian ? normal(50000 + (uint64_t)draw, at)
-                         : 4.0 * random_float(60000 + (uint64_t)draw, at);
+            int at = t * DIM + i;
+            double x = gaussian
+                           ? normal(50000 + (uint64_t)draw, at)
+                           : 4.0 * random_float(60000 + (uint64_t)draw, at);
             square += x * x / DIM;
         }
         excess += (sqrt((square + 1e-6) / (square + 1e-8)) - 1) / TOKENS;
@@ -240,13 +239,13 @@ static double ratio_of_draw(int draw, bool gaussian) {
 /* mean(norm(10 x) / norm(x)) in double precision by its closed form; norm.c in
  * float32 is close, and without eps it is 1. */
 static void the_ratio_is_eps(void) {
-    const double ulp_of_one = ldexp(1, -23);
+    double ulp_of_one = ldexp(1, -23);
     float x[DIM], scaled[DIM], y[DIM], z[DIM];
     double exact = 0, with = 0, without = 0;
     for (int t = 0; t < TOKENS; t++) {
         for (int i = 0; i < DIM; i++)
             scaled[i] = 10 * (x[i] = 4 * random_float(3, t * DIM + i));
-        const double square = dot(x, x, DIM) / DIM;
+        double square = dot(x, x, DIM) / DIM;
         exact += sqrt((square + 1e-6) / (square + 1e-8)) / TOKENS;
         for (int k = 0; k < 2; k++) {
             rmsnorm(y, x, ONES, DIM, k ? 0 : 1e-6f);
@@ -267,11 +266,11 @@ static void the_ratio_is_eps(void) {
         add_draw(&uniform, ratio_of_draw(draw, false));
         add_draw(&gaussian, ratio_of_draw(draw, true));
     }
-    const double u = mean_of_draws(&uniform), g = mean_of_draws(&gaussian);
+    double u = mean_of_draws(&uniform), g = mean_of_draws(&gaussian);
     /* eps / 2 * 0.99 times the mean of 1 / m; for normal elements 8 / 6 */
     CHECK(fabs(g - 0.495e-6 * 8 / 6) < 4 * error_of_draws(&gaussian),
           "normal elements: 1 + %.9g +- %.9g", g, error_of_draws(&gaussian));
-    const double expected = 4.2076e-7; /* for uniform elements, integrated */
+    double expected = 4.2076e-7; /* for uniform elements, integrated */
     CHECK(fabs(u - expected) < 4 * error_of_draws(&uniform),
           "uniform elements: 1 + %.9g +- %.9g", u, error_of_draws(&uniform));
     HOLDS(RATIO_DRAWS, expected, 0.495e-6 * 8 / 6, 0.495e-6 * 8 / 6 / expected,
@@ -285,7 +284,7 @@ static void the_ratio_is_eps(void) {
 static void notes_gradient(double *mean, double *variance, NormKind kind,
                            const float *x, const float *target) {
     enum { N = TOKENS * DIM };
-    const Norm norm = {kind, 1e-6f, ONES, NULL, 0};
+    Norm norm = {kind, 1e-6f, ONES, NULL, 0};
     float y[N], dy[N], dx[N], unused[2][DIM];
     norm_forward(y, x, &norm, TOKENS, DIM);
     for (int i = 0; i < N; i++)
@@ -303,8 +302,8 @@ static void notes_gradient(double *mean, double *variance, NormKind kind,
 
 static void the_loss_of_the_notes(void) {
     enum { N = TOKENS * DIM, DRAWS = 4000 };
-    const double factor = 4.0 / (N * N), rms = factor * N * 7 / 8 * 8 / 6 / N,
-                 layer = factor * 6 / 8 * 8 / 5, unbiased = layer * N / (N - 1);
+    double factor = 4.0 / (N * N), rms = factor * N * 7 / 8 * 8 / 6 / N,
+           layer = factor * 6 / 8 * 8 / 5, unbiased = layer * N / (N - 1);
     double variances[2] = {0}, squares = 0;
     int larger = 0; /* draws in which RMSNorm's is */
     for (int draw = 0; draw < DRAWS; draw++) {
@@ -317,7 +316,7 @@ static void the_loss_of_the_notes(void) {
         notes_gradient(&mean, &variance, NORM_LAYER, x, target);
         CHECK(fabs(mean) < 1e-8, "LayerNorm, draw %d: mean %g", draw, mean);
         variances[1] += variance / DRAWS;
-        const double other = variance;
+        double other = variance;
         notes_gradient(&mean, &variance, NORM_RMS, x, target);
         variances[0] += variance / DRAWS;
         larger += variance > other;
@@ -414,11 +413,11 @@ static int seed_of(int draw) {
 }
 
 static void set_weights(Depth *d, int draw, double factor, double move) {
-    const double size = sqrt(12.0 / BREADTH);
+    double size = sqrt(12.0 / BREADTH);
     for (int l = 0; l < DEEP; l++)
         for (int i = 0; i < BREADTH * BREADTH; i++) {
-            const int at = l * BREADTH * BREADTH + i;
-            const double change =
+            int at = l * BREADTH * BREADTH + i;
+            double change =
                 move != 0 ? move * random_float(seed_of(draw) + 1, at) : 0;
             d->w[l][i] =
                 (float)(size *
@@ -482,8 +481,8 @@ static void four_places_by_depth(void) {
     free(d);
     for (Place place = 0; place < N_PLACES; place++)
         for (int i = 0; i < N_MEANS; i++) {
-            const double mean = mean_of_draws(&found[place][i]),
-                         error = error_of_draws(&found[place][i]);
+            double mean = mean_of_draws(&found[place][i]),
+                   error = error_of_draws(&found[place][i]);
             CHECK(fabs(mean / PLACES[place][i] - 1) < 1e-4,
                   "place %d, mean %d: %.9g", place, i, mean);
             CHECK(error < 0.03 * mean, "place %d, mean %d: %.9g +- %.9g", place,
@@ -519,7 +518,7 @@ static void a_post_norm_bounds_the_branch(void) {
 static void qk_norm_bounds_the_scores(void) {
     static const int heads[] = {64, 128};
     for (int k = 0; k < 2; k++) {
-        const int n = heads[k];
+        int n = heads[k];
         float q[MAX_DIM], key[MAX_DIM];
         double max = 0;
         /* random keys; the last is the query itself, the worst case */
@@ -544,10 +543,10 @@ static void qk_norm_bounds_the_scores(void) {
     rmsnorm(key, key, gamma_k, 64, 0);
     q[1] = q[0];
     q[0] = 0;
-    const double score = dot(q, key, 64) / sqrt(64);
+    double score = dot(q, key, 64) / sqrt(64);
     CHECK(fabs(score - 128) < 1e-4, "a score of %.9g", score);
     HOLDS(64, 4, 1, score);
-    const double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
+    double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
     HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim,
           100 * extra / (2 * dim), 2 * 128);
 }
@@ -558,7 +557,7 @@ typedef enum { UNIFORM, NORMAL, LAPLACE, CAUCHY, DOMINATED } Distribution;
 
 /* An element of a token; DOMINATED: normal elements, and one of 1e6. */
 static double element(Distribution distribution, uint64_t tensor, int i) {
-    const double u = random_float(tensor, i) + 0x1p-25;
+    double u = random_float(tensor, i) + 0x1p-25;
     switch (distribution) {
     case UNIFORM: return u;
     case LAPLACE: return (u < 0 ? 1 : -1) * log(1 - 2 * fabs(u));
@@ -577,7 +576,7 @@ static void mean_over_rms(Draws *squares, Draws *sizes,
     for (int draw = 0; draw < MEAN_DRAWS; draw++) {
         double mean = 0, square = 0;
         for (int i = 0; i < MEAN_DIM; i++) {
-            const double x = element(distribution, 44000 + (uint64_t)draw, i);
+            double x = element(distribution, 44000 + (uint64_t)draw, i);
             mean += x / MEAN_DIM;
             square += x * x / MEAN_DIM;
         }
@@ -595,11 +594,10 @@ static void a_mean_is_one_over_the_root_of_dim(void) {
     for (Distribution d = UNIFORM; d <= DOMINATED; d++) {
         Draws squares = {0}, sizes = {0};
         mean_over_rms(&squares, &sizes, d);
-        const double square = mean_of_draws(&squares),
-                     size = mean_of_draws(&sizes),
-                     expected = d == CAUCHY      ? 1.09
-                                : d == DOMINATED ? sqrt(3.14159265358979 / 2)
-                                                 : 1;
+        double square = mean_of_draws(&squares), size = mean_of_draws(&sizes),
+               expected = d == CAUCHY      ? 1.09
+                          : d == DOMINATED ? sqrt(3.14159265358979 / 2)
+                                           : 1;
         CHECK(fabs(square - 1) < 4 * error_of_draws(&squares) + 1e-3,
               "distribution %d: the square is %.9g +- %.9g", d, square,
               error_of_draws(&squares));
@@ -662,7 +660,7 @@ static void one_large_element_silences_the_others(void) {
         x[i] = ones[i] = 1;
     x[7] = 1000;
     rmsnorm(y, x, ones, N, 0);
-    const double scale = 1 / sqrt((1e6 + N - 1) / N);
+    double scale = 1 / sqrt((1e6 + N - 1) / N);
     CHECK(fabs(y[0] - scale) < 1e-7 && fabs(y[7] - 1000 * scale) < 1e-4,
           "%.9g and %.9g", y[0], y[7]);
     HOLDS(N, 1, 1000, 1 / scale, scale, 1000 * scale, sqrt(N));
@@ -689,9 +687,9 @@ static double widening(int draw, Distribution distribution, int levels) {
                 max = fmax(max, fabs(w[i]));
             }
             for (int i = 0; i < BLOCK; i++) {
-                const double step = max / levels,
-                             error = w[i] - step * round(w[i] / step);
-                const double gamma = !fold && !i ? 16 : 1;
+                double step = max / levels,
+                       error = w[i] - step * round(w[i] / step);
+                double gamma = !fold && !i ? 16 : 1;
                 errors[fold] += error * error * gamma * gamma;
             }
         }
@@ -735,8 +733,7 @@ static void folding_widens_a_block(void) {
     } LOSSES[] = {{"f32", 0, 0.494},  {"f32", 1, 0.494},  {"q8_0", 0, 0.495},
                   {"q8_0", 1, 0.497}, {"q4_0", 0, 0.566}, {"q4_0", 1, 0.609}};
     for (int k = 0; k < 6; k++) {
-        const double nats =
-            story_loss_converted(LOSSES[k].type, LOSSES[k].fold);
+        double nats = story_loss_converted(LOSSES[k].type, LOSSES[k].fold);
         if (nats < 0)
             return story_missing();
         CHECK(fabs(nats - LOSSES[k].nats) < (k < 2 ? 0.0005 : 0.005),
@@ -787,7 +784,7 @@ static void the_gradient_of_weights_before_a_norm(void) {
     weight_gradient(g[0], w, x, v);
     weight_gradient(g[1], twice_w, x, v);
     weight_gradient(g[2], w, twice_x, v);
-    const double size = sqrt(dot(g[0], g[0], N)), length = sqrt(dot(w, w, N));
+    double size = sqrt(dot(g[0], g[0], N)), length = sqrt(dot(w, w, N));
     CHECK(fabs(dot(g[0], w, N)) < 1e-6 * size * length, "<dL/dW, W> is %g",
           dot(g[0], w, N));
     for (int i = 0; i < N; i++)
@@ -796,8 +793,8 @@ static void the_gradient_of_weights_before_a_norm(void) {
           "|dL/dW| %.9g, |W| %.9g", size, length);
     for (int i = 0; i < N; i++)
         stepped[i] = w[i] - 0.1f * g[0][i];
-    const double grown = sqrt(dot(stepped, stepped, N)),
-                 expected = sqrt(length * length + 0.01 * size * size);
+    double grown = sqrt(dot(stepped, stepped, N)),
+           expected = sqrt(length * length + 0.01 * size * size);
     CHECK(fabs(grown - expected) < 1e-6, "a step: |W| %.9g, expected %.9g",
           grown, expected);
     HOLDS(size, sqrt(dot(g[1], g[1], N)), length, expected, 0.1, 2, DIM, 0, 1);
@@ -838,14 +835,14 @@ static void a_tanh_for_a_norm(void) {
             HOLDS(tanh(0.5 * scales[k] * ONE_TO_FOUR[i]));
         HOLDS(scales[k]);
     }
-    const double step = 1e-4,
-                 slope = (tanh(0.5 * step) - tanh(-0.5 * step)) / (2 * step);
+    double step = 1e-4,
+           slope = (tanh(0.5 * step) - tanh(-0.5 * step)) / (2 * step);
     CHECK(fabs(slope - 0.5) < 1e-8, "the slope at 0 is %.9g", slope);
     HOLDS(1, 2, 3, 4, 0.5, 0);
 }
 
 static void names_that_mislead(void) {
-    const float shifted[] = {1001, 1002, 1003, 1004};
+    float shifted[] = {1001, 1002, 1003, 1004};
     float y[4];
     rmsnorm(y, ONE_TO_FOUR, ONES, 4, 0);
     CHECK_VALUES(y, 4, 1e-7, 0.365148372, 0.730296743, 1.09544512, 1.46059349);
@@ -859,8 +856,8 @@ static void names_that_mislead(void) {
 /* ---- the answers to the exercises ---------------------------------------- */
 
 static void answer_by_hand(void) {
-    const float x[] = {3, 4}, dy[] = {1, 0};
-    const double s = 1 / sqrt(12.5);
+    float x[] = {3, 4}, dy[] = {1, 0};
+    double s = 1 / sqrt(12.5);
     float y[2], dx[2], unused[2] = {0};
     rmsnorm(y, x, ONES, 2, 0);
     CHECK_VALUES(y, 2, 1e-7, 3 * s, 4 * s);
@@ -881,8 +878,8 @@ static void answer_of_two_elements(void) {
 }
 
 static void answer_of_eps(void) {
-    const double r = sqrt(0.81 * 1e-6 / 0.19); /* r / sqrt(r^2 + eps) = 0.9 */
-    const float x[] = {(float)r, (float)-r};
+    double r = sqrt(0.81 * 1e-6 / 0.19); /* r / sqrt(r^2 + eps) = 0.9 */
+    float x[] = {(float)r, (float)-r};
     float y[2];
     rmsnorm(y, x, ONES, 2, 1e-6f);
     CHECK(fabs(y[0] - 0.9) < 1e-6, "%.9g", y[0]);
@@ -912,7 +909,7 @@ static double weighted_outside(const double x[DIM], const float *dy,
 }
 
 static void answer_of_eps_outside(void) {
-    const double eps = 1e-5, step = 1e-6;
+    double eps = 1e-5, step = 1e-6;
     double x[DIM], r = 0, along = 0;
     float dy[DIM];
     fill_random(dy, 142, DIM, 1);
@@ -923,14 +920,13 @@ static void answer_of_eps_outside(void) {
     }
     r = sqrt(r);
     for (int i = 0; i < DIM; i++) {
-        const double kept = x[i],
-                     dx = dy[i] / (r + eps) -
-                          kept * along / (r * (r + eps) * (r + eps));
+        double kept = x[i], dx = dy[i] / (r + eps) -
+                                 kept * along / (r * (r + eps) * (r + eps));
         x[i] = kept + step * r;
-        const double above = weighted_outside(x, dy, eps);
+        double above = weighted_outside(x, dy, eps);
         x[i] = kept - step * r;
-        const double below = weighted_outside(x, dy, eps),
-                     slope = (above - below) / (2 * step * r);
+        double below = weighted_outside(x, dy, eps),
+               slope = (above - below) / (2 * step * r);
         x[i] = kept;
         CHECK(fabs(dx - slope) < 1e-6 * fmax(fabs(slope), 1),
               "dx[%d] is %.9g, the slope %.9g", i, dx, slope);
@@ -955,7 +951,7 @@ static void answer_of_the_tolerance(void) {
 }
 
 static void answer_of_the_part(void) {
-    const double n = 1 / (2 * 0.01 * 0.01 + 1.0 / 4096);
+    double n = 1 / (2 * 0.01 * 0.01 + 1.0 / 4096);
     HOLDS(1, 2, 0.01, 4096, ceil(n));
 }
 
@@ -976,7 +972,7 @@ static double mean_of_doubles(const double *x, int n) {
 
 /* The norm of n numbers; without gamma and beta. */
 static void norm_doubles(double *y, const double *x, int n, NormKind kind) {
-    const double mean = kind == NORM_LAYER ? mean_of_doubles(x, n) : 0;
+    double mean = kind == NORM_LAYER ? mean_of_doubles(x, n) : 0;
     double squares = 0;
     for (int i = 0; i < n; i++)
         squares += (x[i] - mean) * (x[i] - mean);
@@ -991,7 +987,7 @@ static void fill_doubles(double *x, uint64_t tensor, int n, double size,
 }
 
 static void random_sublayers(Sublayers *m) {
-    const double size = sqrt(12.0 / BREADTH);
+    double size = sqrt(12.0 / BREADTH);
     memset(m, 0, sizeof *m);
     fill_doubles(m->up[0][0], 150, DEEP * BREADTH * BREADTH, size, 0);
     /* columns with a mean */
@@ -1045,7 +1041,7 @@ static void fold_sublayers(Sublayers *m) {
 
 /* Subtracts the means of all that is added to the residual stream. */
 static void center_sublayers(Sublayers *m) {
-    const double mean = mean_of_doubles(m->x, BREADTH);
+    double mean = mean_of_doubles(m->x, BREADTH);
     for (int i = 0; i < BREADTH; i++)
         m->x[i] -= mean;
     for (int l = 0; l < DEEP; l++)
@@ -1080,8 +1076,8 @@ static void center_checkpoint(char *file) {
     /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, context */
     int c[7];
     memcpy(c, file, sizeof c);
-    const int dim = c[0], hidden = c[1], layers = c[2],
-              kv_dim = dim / c[3] * c[4], vocab = c[5];
+    int dim = c[0], hidden = c[1], layers = c[2], kv_dim = dim / c[3] * c[4],
+        vocab = c[5];
     float *embedding = (float *)(void *)(file + sizeof c);
     float *wo = embedding + vocab * dim + layers * dim * (1 + dim + 2 * kv_dim);
     float *down = wo + layers * dim * (dim + 1 + hidden);
@@ -1105,14 +1101,14 @@ static int write_centered(const char *path, const char *original) {
         return free(file), -1;
     int c[7];
     memcpy(c, file, sizeof c);
-    const size_t embeddings = (size_t)c[0] * (size_t)c[5] * sizeof(float);
+    size_t embeddings = (size_t)c[0] * (size_t)c[5] * sizeof(float);
     char *classifier = malloc(embeddings);
     memcpy(classifier, file + sizeof c, embeddings);
     center_checkpoint(file);
     c[5] = -c[5]; /* a separate classifier */
     memcpy(file, c, sizeof c);
-    const bool written = fwrite(file, 1, size, out) == size &&
-                         fwrite(classifier, 1, embeddings, out) == embeddings;
+    bool written = fwrite(file, 1, size, out) == size &&
+                   fwrite(classifier, 1, embeddings, out) == embeddings;
     free(classifier);
     free(file);
     return fclose(out) || !written ? -1 : 0;
@@ -1175,10 +1171,10 @@ static void layernorm_folds_into_rmsnorm(void) {
     run_sublayers(layer, m, NORM_LAYER);
     fold_sublayers(m);
     run_sublayers(rms, m, NORM_RMS);
-    const double uncentered = largest_gap(layer, rms, BREADTH);
+    double uncentered = largest_gap(layer, rms, BREADTH);
     center_sublayers(m);
     run_sublayers(rms, m, NORM_RMS);
-    const double difference = largest_gap(layer, rms, BREADTH);
+    double difference = largest_gap(layer, rms, BREADTH);
     CHECK(difference < 1e-13, "the logits differ by %g", difference);
     free(m);
     double max, gap, other;
@@ -1190,7 +1186,7 @@ static void layernorm_folds_into_rmsnorm(void) {
 }
 
 static void rmsnorm_commutes_with_rotations(void) {
-    const double x[] = {1, 2, 3, 4}, turned[] = {-2, 1, 3, 4};
+    double x[] = {1, 2, 3, 4}, turned[] = {-2, 1, 3, 4};
     double y[4], v[BREADTH], a[BREADTH], b[BREADTH], c[BREADTH];
     norm_doubles(y, turned, 4, NORM_RMS);
     HOLDS(1, 2, 3, 4, -2, y[0], y[1], y[2], y[3]);
@@ -1201,8 +1197,8 @@ static void rmsnorm_commutes_with_rotations(void) {
     fill_doubles(v, 160, BREADTH, 1, 0);
     fill_doubles(a, 161, BREADTH, 1, 0.5);
     norm_doubles(b, a, BREADTH, NORM_RMS);
-    const double p = 2 * dot_doubles(v, a) / dot_doubles(v, v),
-                 q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
+    double p = 2 * dot_doubles(v, a) / dot_doubles(v, v),
+           q = 2 * dot_doubles(v, b) / dot_doubles(v, v);
     for (int i = 0; i < BREADTH; i++)
         a[i] -= p * v[i], b[i] -= q * v[i]; /* a reflection of both */
     norm_doubles(c, a, BREADTH, NORM_RMS);

@@ -37,7 +37,7 @@ typedef struct {
 
 static FILE *start_vocabulary(const char *path) {
     FILE *out = fopen(path, "wb");
-    const int max_length = 8;
+    int max_length = 8;
     fwrite(&max_length, sizeof max_length, 1, out);
     return out;
 }
@@ -56,7 +56,7 @@ static void put_special_and_bytes(FILE *out) {
     put_piece(out, 0, "</s>", 4);
     for (int byte = 0; byte < 256; byte++) {
         char text[8];
-        const int n = snprintf(text, sizeof text, "<0x%02X>", byte);
+        int n = snprintf(text, sizeof text, "<0x%02X>", byte);
         put_piece(out, 0, text, n);
     }
 }
@@ -129,11 +129,11 @@ static int find(const Vocabulary *v, const char *s, int n) {
 /* Bytes of the character at s: a lead byte with its continuation bytes, else
  * 1. */
 static int character(const char *s, int left) {
-    const uint8_t lead = (uint8_t)s[0];
-    const int n = lead >= 0xf0 && lead < 0xf5   ? 4
-                  : lead >= 0xe0 && lead < 0xf0 ? 3
-                  : lead >= 0xc2 && lead < 0xe0 ? 2
-                                                : 1;
+    uint8_t lead = (uint8_t)s[0];
+    int n = lead >= 0xf0 && lead < 0xf5   ? 4
+            : lead >= 0xe0 && lead < 0xf0 ? 3
+            : lead >= 0xc2 && lead < 0xe0 ? 2
+                                          : 1;
     for (int i = 1; i < n; i++)
         if (i >= left || (uint8_t)s[i] >> 6 != 2)
             return 1;
@@ -153,7 +153,7 @@ static int encode_naively(const Vocabulary *v, const char *text, int size,
     spaced[0] = ' ';
     memcpy(spaced + 1, text, (size_t)size);
     for (int at = 0, end = size ? size + 1 : 0; at < end; n++) {
-        const int length = character(spaced + at, end - at);
+        int length = character(spaced + at, end - at);
         parts[n] = (Part){at, length, find(v, spaced + at, length)};
         at += length;
     }
@@ -162,8 +162,8 @@ static int encode_naively(const Vocabulary *v, const char *text, int size,
         for (int i = 0; i + 1 < n; i++) {
             if (parts[i].id < 0 || parts[i + 1].id < 0)
                 continue;
-            const int id = find(v, spaced + parts[i].start,
-                                parts[i].length + parts[i + 1].length);
+            int id = find(v, spaced + parts[i].start,
+                          parts[i].length + parts[i + 1].length);
             if (id >= 0 &&
                 (best < 0 || v->pieces[id].score > v->pieces[best_id].score))
                 best = i, best_id = id;
@@ -199,7 +199,7 @@ static int random_text(char *text) {
                                         "zz",    "<0x41>"};
     static const char *const letters[] = {"\xc3\xa9", "\xe4\xb8\xad",
                                           "\xf0\x9f\x99\x82", "a", " "};
-    const int sort = any(6), units = any(20);
+    int sort = any(6), units = any(20);
     int n = 0;
     for (int i = 0; i < units; i++) {
         const char *s = sort == 0 ? words[any(10)] : letters[any(5)];
@@ -228,8 +228,8 @@ static int first_difference(const char *path, int vocab_size, int texts) {
     Vocabulary *v = read_vocabulary(path);
     int different = -1;
     for (int i = 0; i < texts && different < 0; i++) {
-        const int size = random_text(text),
-                  n = encode_naively(v, text, size, expected);
+        int size = random_text(text),
+            n = encode_naively(v, text, size, expected);
         Tokens tokens;
         if (tokenizer_encode(&t, text, (size_t)size, false, &tokens))
             return i;
@@ -247,8 +247,7 @@ static void encodes_like_the_plain_encoder(void) {
     const char *path = temporary("tokenizer.bin");
     hashtokenizer_write(path,
                         1800); /* words with and without a leading space */
-    const int different =
-        first_difference(path, 1800, test_fast() ? 200 : 5000);
+    int different = first_difference(path, 1800, test_fast() ? 200 : 5000);
     CHECK(different < 0, "text %d", different);
 }
 
@@ -258,7 +257,7 @@ static void encodes_like_the_plain_encoder(void) {
 static void encodes_with_ties_and_duplicates(void) {
     static const char *const letters[] = {"a", "b",        "c",
                                           " ", "\xc3\xa9", "\xe4\xb8\xad"};
-    const int n_random = 150, n = 3 + 256 + n_random;
+    int n_random = 150, n = 3 + 256 + n_random;
     for (int round = 0; round < (test_fast() ? 5 : 60); round++) {
         const char *path = temporary("tokenizer.bin");
         FILE *out = start_vocabulary(path);
@@ -270,7 +269,7 @@ static void encodes_with_ties_and_duplicates(void) {
             put_piece(out, (float)-any(4), text, (int)strlen(text));
         }
         fclose(out);
-        const int different = first_difference(path, n, 100);
+        int different = first_difference(path, n, 100);
         CHECK(different < 0, "vocabulary %d, text %d", round, different);
     }
 }
@@ -286,7 +285,7 @@ static bool decodes_back(const Tokenizer *t, const char *text, size_t size,
         return false;
     size_t at = 0;
     bool same = !bos || tokens.ids[0] == t->bos;
-    const bool space = !bos && size > 0;
+    bool space = !bos && size > 0;
     for (int i = bos; i < tokens.n && same; i++) {
         int n;
         const char *piece =
@@ -309,7 +308,7 @@ static void decoding_returns_the_text(void) {
         CHECK(tokenizer_open_bin(&t, path, sizes[v]) == 0, "vocabulary of %d",
               sizes[v]);
         for (int i = 0; i < (test_fast() ? 100 : 2000); i++) {
-            const size_t size = (size_t)random_text(text);
+            size_t size = (size_t)random_text(text);
             CHECK(decodes_back(&t, text, size, true),
                   "vocabulary of %d, text %d after BOS", sizes[v], i);
             CHECK(decodes_back(&t, text, size, false),
@@ -330,8 +329,8 @@ static bool gives(const Tokenizer *t, const char *text, bool bos,
         n++;
     if (tokenizer_encode(t, text, strlen(text), bos, &tokens))
         return false;
-    const bool same = tokens.n == n &&
-                      (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
+    bool same = tokens.n == n &&
+                (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
     free(tokens.ids);
     return same;
 }
@@ -344,7 +343,7 @@ static void control_and_byte_pieces_never_match_text(void) {
         {"<0x4", -1}, {"1>", -20}, {"<0x41", -1}, {"", 0},       {"<0x42>", -9},
         {"A", -9},    {"a", -9},   {"ab", -9},
     };
-    const int n = (int)(sizeof entries / sizeof *entries);
+    int n = (int)(sizeof entries / sizeof *entries);
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     write_vocabulary(path, entries, n);
@@ -409,7 +408,7 @@ static void encodes_a_long_line(void) {
                                     {" ", -9},    {"a", -9},       {"aa", -1},
                                     {"aaaa", -2}, {"aaaaaaaa", -3}};
     static char text[1 << 20];
-    const size_t n = test_fast() ? 1 << 14 : sizeof text;
+    size_t n = test_fast() ? 1 << 14 : sizeof text;
     const char *path = temporary("tokenizer.bin");
     Tokenizer t;
     Tokens tokens;
@@ -437,8 +436,8 @@ static void encodes_a_long_line(void) {
 static bool refused(const char *path, int vocab_size) {
     Tokenizer t;
     stderr_hide();
-    const bool opened = tokenizer_open_bin(&t, path, vocab_size) == 0;
-    const int lines = stderr_show();
+    bool opened = tokenizer_open_bin(&t, path, vocab_size) == 0;
+    int lines = stderr_show();
     if (opened)
         tokenizer_close(&t);
     return !opened && lines == 1;
@@ -509,8 +508,7 @@ static void the_last_piece_is_checked(void) {
         fwrite(&(int){1 + cases[i].length}, 4, 1, f);
         fclose(f);
         stderr_hide();
-        const int status = tokenizer_open_bin(&t, path, 300),
-                  lines = stderr_show();
+        int status = tokenizer_open_bin(&t, path, 300), lines = stderr_show();
         if (!status)
             tokenizer_close(&t);
         CHECK((status == 0) == !cases[i].message && lines == (status != 0),
@@ -529,9 +527,9 @@ static void a_text_has_a_max_size(void) {
     for (int i = 0; i < 2; i++) {
         Tokens tokens = {0};
         stderr_hide();
-        const int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3,
-                                            NULL, true, &tokens),
-                  lines = stderr_show();
+        int status = tokenizer_append(&t, "a", i ? SIZE_MAX : INT_MAX / 3, NULL,
+                                      true, &tokens),
+            lines = stderr_show();
         CHECK(status == -1 && lines == 1 && !tokens.ids, "%s", stderr_text());
         CHECK(!strcmp(
                   stderr_text(),
@@ -595,14 +593,14 @@ static void matches_fixture(const char *checkpoint, int vocab_size,
         /* before the last quotation mark */
         char *text = strchr(line, ' ') + 2, *end = line + n - 2;
         *end = '\0';
-        const size_t size = unescape(text);
+        size_t size = unescape(text);
         Tokens tokens;
         CHECK(tokenizer_encode(&t, text, size, true, &tokens) == 0, "line %d",
               n_lines + 1);
         const char *s = line;
         for (int i = 0; i < tokens.n; i++) {
             char *after;
-            const long id = strtol(s, &after, 10);
+            long id = strtol(s, &after, 10);
             CHECK(id == tokens.ids[i], "line %d, token %d is %d, expected %ld",
                   n_lines + 1, i, tokens.ids[i], id);
             CHECK(*after == (i + 1 < tokens.n ? ',' : ' '),

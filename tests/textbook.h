@@ -78,7 +78,7 @@ static inline double mean_of_draws(const Draws *d) {
 }
 
 static inline double error_of_draws(const Draws *d) {
-    const double mean = mean_of_draws(d);
+    double mean = mean_of_draws(d);
     return sqrt(fmax(d->squares / d->n - mean * mean, 0) / (d->n - 1));
 }
 
@@ -94,8 +94,8 @@ static inline void fill_random(float *x, uint64_t tensor, int n, float size) {
 
 /* Normal random numbers. */
 static inline double normal(uint64_t tensor, int i) {
-    const double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
-                 v = random_float(tensor, 2 * i + 1);
+    double u = random_float(tensor, 2 * i) + 0.5 + 0x1p-25,
+           v = random_float(tensor, 2 * i + 1);
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 

@@ -17,7 +17,7 @@ enum { MAX_RULES = 1 << 24 }; /* float32 represents every rank exactly */
 
 int tokens_add(Tokens *tokens, int id) {
     if ((size_t)tokens->n == tokens->room) {
-        const size_t room = tokens->room + tokens->room / 2 + 16;
+        size_t room = tokens->room + tokens->room / 2 + 16;
         int *ids =
             room <= INT_MAX ? realloc(tokens->ids, room * sizeof *ids) : NULL;
         if (!ids)
@@ -39,12 +39,12 @@ static int compare_pairs(const MergeRule *x, const MergeRule *y) {
 /* Of a pair with several rules, the last in the file comes first. */
 static int compare_rules(const void *a, const void *b) {
     const MergeRule *x = a, *y = b;
-    const int order = compare_pairs(x, y);
+    int order = compare_pairs(x, y);
     return order ? order : y->rank - x->rank;
 }
 
 const MergeRule *merges_rule(const Pieces *p, int left, int right) {
-    const MergeRule pair = {.left = left, .right = right};
+    MergeRule pair = {.left = left, .right = right};
     size_t i;
     SEARCH(i, 0, p->n_rules, compare_pairs(&p->rules[i], &pair) < 0);
     return i < (size_t)p->n_rules && !compare_pairs(&p->rules[i], &pair)
@@ -85,7 +85,7 @@ int merges_add(Pieces *p, const char *path, const char *pair, size_t n) {
     size_t n_left = min_size(n, 1);
     while (n_left < n && pair[n_left] != ' ')
         n_left++;
-    const size_t right = min_size(n_left + 1, n);
+    size_t right = min_size(n_left + 1, n);
     return merges_add_pair(p, path, pair, n_left, pair + right, n - right);
 }
 
@@ -153,7 +153,7 @@ static void add_unknown(Merger *m, const char *bytes, size_t n) {
     if (unknown && p->fuses_unknown && m->symbols[m->n_symbols].id == p->unk)
         return;
     for (size_t i = 0; i < (unknown ? 1 : n); i++) {
-        const int id = unknown ? p->unk : p->byte_piece[(uint8_t)bytes[i]];
+        int id = unknown ? p->unk : p->byte_piece[(uint8_t)bytes[i]];
         if (id >= 0)
             add_symbol(m, (Symbol){.id = id});
     }
@@ -166,7 +166,7 @@ static void split(Merger *m, size_t size) {
         const char *text = m->word + at;
         if (!m->pieces->byte_level)
             utf8_read(text, size - at, &length);
-        const int id = pieces_find(m->pieces, text, length);
+        int id = pieces_find(m->pieces, text, length);
         if (id < 0)
             add_unknown(m, text, length);
         else
@@ -179,7 +179,7 @@ static void merge(Merger *m) {
     for (int i = 1; i <= m->n_symbols; i++)
         push_merge(m, i);
     while (m->n_heap > 0) {
-        const HeapItem best = heap_pop(m->heap, m->n_heap--);
+        HeapItem best = heap_pop(m->heap, m->n_heap--);
         Symbol *a = &m->symbols[best.id];
         /* stale: it or its neighbour has merged */
         if (a->merged < 0 || a->score != best.value)

@@ -31,7 +31,7 @@ static int32_t *find_slot(const Pieces *p, const char *s, int n) {
 int pieces_find(const Pieces *p, const char *s, size_t n) {
     if (n > (size_t)p->max_length)
         return -1;
-    const int id = *find_slot(p, s, (int)n);
+    int id = *find_slot(p, s, (int)n);
     return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
 }
 
@@ -110,11 +110,9 @@ void pieces_close(Pieces *p) {
 static void index_bytes(Pieces *p) {
     for (int b = 0; b < 256; b++) {
         char name[8] = {(char)b};
-        const int n = p->byte_level
-                          ? 1
-                          : snprintf(name, sizeof name, "<0x%02X>", b),
-                  id = *find_slot(p, name, n);
-        const bool used = id >= 0 && !(p->no_bytes && !p->byte_level);
+        int n = p->byte_level ? 1 : snprintf(name, sizeof name, "<0x%02X>", b),
+            id = *find_slot(p, name, n);
+        bool used = id >= 0 && !(p->no_bytes && !p->byte_level);
         p->byte_piece[b] = used ? id : p->unk;
         if (p->byte_level || id < 0 || p->list[id].kind != PIECE_TEXT)
             continue;
@@ -132,7 +130,7 @@ int pieces_index(Pieces *p) {
     p->n_matched = 0;
     for (int id = 0; id < p->n; id++) {
         const Piece *piece = &p->list[id];
-        const PieceKind kind = piece->kind;
+        PieceKind kind = piece->kind;
         if (isnan(piece->score))
             return fail("score of piece %d is not a number", id);
         if (kind == PIECE_TEXT || kind == PIECE_BYTE || piece->also_merged) {
@@ -160,7 +158,7 @@ int pieces_index(Pieces *p) {
 int unmark_spaces(char *s, int n) {
     int length = 0;
     for (int at = 0; at < n; length++) {
-        const bool marked = n - at >= 3 && !memcmp(s + at, SPACE_MARK, 3);
+        bool marked = n - at >= 3 && !memcmp(s + at, SPACE_MARK, 3);
         s[length] = marked ? ' ' : s[at];
         at += marked ? 3 : 1;
     }
@@ -178,10 +176,10 @@ static uint32_t name_code(uint32_t byte) {
 
 /* The byte with this name; -1 if it is not a name. */
 static int named_byte(uint32_t code) {
-    const uint32_t byte = code < 0x100   ? code
-                          : code < 0x121 ? code - 0x100
-                          : code < 0x143 ? code - 0xa2
-                                         : 0xad;
+    uint32_t byte = code < 0x100   ? code
+                    : code < 0x121 ? code - 0x100
+                    : code < 0x143 ? code - 0xa2
+                                   : 0xad;
     return name_code(byte) == code ? (int)byte : -1;
 }
 
@@ -196,7 +194,7 @@ static int decode_name(char *s, int n) {
     for (int writes = 0; writes < 2; writes++) {
         length = 0;
         for (size_t at = 0, step; at < (size_t)n; at += step, length++) {
-            const int byte = named_byte(utf8_read(s + at, n - at, &step));
+            int byte = named_byte(utf8_read(s + at, n - at, &step));
             if (byte < 0)
                 return -1;
             if (writes)
@@ -214,8 +212,8 @@ void pieces_decode_names(Pieces *p) {
         if (piece->kind != PIECE_TEXT)
             continue;
         char *name = (char *)(uintptr_t)piece->text;
-        const int n = p->byte_level ? decode_name(name, piece->length)
-                                    : unmark_spaces(name, piece->length);
+        int n = p->byte_level ? decode_name(name, piece->length)
+                              : unmark_spaces(name, piece->length);
         if (n < 0)
             piece->kind = PIECE_CONTROL;
         else

@@ -58,7 +58,7 @@ bool is_white_space(uint32_t code) {
 }
 
 static bool is_of_word(uint32_t code) {
-    const CharacterClass class = class_of(code);
+    CharacterClass class = class_of(code);
     return code == '_' ||
            (class != OTHER && class != SPACE && class < PUNCTUATION);
 }
@@ -108,7 +108,7 @@ static uint32_t composition(uint32_t first, uint32_t second) {
 /* Appends the decomposition of a character to text[*n]: at most 2 characters
  * per byte of UTF-8. */
 static void decompose(Character *text, size_t *n, uint32_t code) {
-    const uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
+    uint32_t i = code - SYLLABLES, trailing = i % N_TRAILING;
     uint32_t first = code, second = 0;
     size_t at;
     SEARCH(at, 0, COUNT(DECOMPOSITIONS), DECOMPOSITIONS[at][0] < code);
@@ -166,11 +166,10 @@ static void order_marks(Character *text, size_t n) {
 static size_t compose(Character *text, size_t n) {
     size_t out = 0, base = n; /* n = none yet */
     for (size_t i = 0; i < n; i++) {
-        const Character c = text[i];
-        const bool blocked =
+        Character c = text[i];
+        bool blocked =
             base == n || (out - 1 > base && text[out - 1].order >= c.order);
-        const uint32_t both =
-            blocked ? 0 : composition(text[base].code, c.code);
+        uint32_t both = blocked ? 0 : composition(text[base].code, c.code);
         if (both) {
             text[base].code = both;
             continue;
@@ -194,7 +193,7 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     }
     *to++ = ' ';
     for (size_t at = 0, length; at < size; at += length) {
-        const uint32_t code = utf8_read(text + at, size - at, &length);
+        uint32_t code = utf8_read(text + at, size - at, &length);
         if (list)
             decompose(list, &n_list, code);
         else
@@ -214,9 +213,9 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
 /* Moves *p past a character of a pattern, which may have a backslash before
  * it. */
 static uint32_t read_character(const char **p) {
-    const bool escaped = **p == '\\';
+    bool escaped = **p == '\\';
     size_t n;
-    const uint32_t code = utf8_read(*p + escaped, 4, &n);
+    uint32_t code = utf8_read(*p + escaped, 4, &n);
     *p += escaped + n;
     return escaped && code == 'r' ? '\r' : escaped && code == 'n' ? '\n' : code;
 }
@@ -229,9 +228,9 @@ static const char *read_element(const char *p, Character c, bool *found) {
     /* by CharacterClass */
     static const char names[][3] = {"",   "M",  "N", "", "Lo",
                                     "Lu", "Ll", "P", "S"};
-    const char escape = *p == '\\' ? p[1] : '\0';
+    char escape = *p == '\\' ? p[1] : '\0';
     if (escape == 'p') {
-        const size_t n = strcspn(p, "}");
+        size_t n = strcspn(p, "}");
         *found |= !strncmp(names[c.class], p + 3, n - 3);
         return p + n + 1;
     }
@@ -239,17 +238,17 @@ static const char *read_element(const char *p, Character c, bool *found) {
         *found |= (c.class == SPACE) == (escape == 's');
         return p + 2;
     }
-    const uint32_t first = read_character(&p);
-    const bool range = *p == '-';
+    uint32_t first = read_character(&p);
+    bool range = *p == '-';
     p += range;
-    const uint32_t last = range ? read_character(&p) : first;
+    uint32_t last = range ? read_character(&p) : first;
     *found |= first <= c.code && c.code <= last;
     return p;
 }
 
 /* Whether c is in the set at p: an element, or elements in brackets. */
 static bool is_in_set(const char *p, Character c) {
-    const bool list = *p == '[', negated = list && p[1] == '^';
+    bool list = *p == '[', negated = list && p[1] == '^';
     bool found = false;
     p += list + negated;
     do
@@ -259,7 +258,7 @@ static bool is_in_set(const char *p, Character c) {
 }
 
 static const char *end_of_set(const char *p) {
-    const bool list = *p == '[';
+    bool list = *p == '[';
     if (*p == '\\' && p[1] == 'p')
         return strchr(p, '}') + 1;
     while (list && *(p = strpbrk(p, "\\]")) == '\\')
@@ -300,7 +299,7 @@ static const char *match_items(const Subject *t, const char *p, const char *s) {
     if (*p == '$')
         return s == t->end ? s : NULL;
     if (*p == '(') { /* (?!..), (?i:..) or (?i:..)?, always the last item */
-        const Subject without_case = {.end = t->end, .ignores_case = true};
+        Subject without_case = {.end = t->end, .ignores_case = true};
         const char *match =
             match_any(&without_case, p + strcspn(p, ":!") + 1, s);
         if (p[2] == '!')
@@ -336,7 +335,7 @@ static const char *match_any(const Subject *t, const char *p, const char *s) {
 
 int pretokenize(const char *const *steps, const char *text, size_t size,
                 WordFunction word, void *arg) {
-    const Subject t = {.end = text + size};
+    Subject t = {.end = text + size};
     if (interrupted)
         return -1;
     if (!*steps)

@@ -21,7 +21,7 @@ void stream_open(Stream *s, FILE *out) {
 static void write_held(Stream *s) {
     const char *bytes = s->held;
     size_t n = s->n_held, length;
-    const uint32_t code = utf8_read(s->held, n, &length);
+    uint32_t code = utf8_read(s->held, n, &length);
     if (s->terminal && !utf8_is_printable(code) && code != '\t' && code != '\n')
         n = 0;
     if (s->terminal && code >= UTF8_END)
@@ -32,7 +32,7 @@ static void write_held(Stream *s) {
 }
 
 void stream_write(Stream *s, const char *bytes, int n) {
-    const double interval = 0.002; /* min seconds between flushes */
+    double interval = 0.002; /* min seconds between flushes */
     for (int i = 0; i < n; i++) {
         if (s->n_held > 0 && !utf8_is_continuation(bytes[i]))
             write_held(s);
@@ -40,7 +40,7 @@ void stream_write(Stream *s, const char *bytes, int n) {
         if (s->n_held >= utf8_length(s->held[0]))
             write_held(s);
     }
-    const double t = clock_seconds();
+    double t = clock_seconds();
     if (s->error || t - s->flushed < interval)
         return;
     if (fflush(s->out))

@@ -76,10 +76,10 @@ const int *page_text(const char *prompt, size_t size, int *n) {
 
 /* Begins a draw of tokens. */
 int page_sampler(float temperature, float top_p, unsigned seed) {
-    const Sampling options = {.temperature = temperature,
-                              .top_p = top_p,
-                              .repeat_penalty = 1,
-                              .seed = seed};
+    Sampling options = {.temperature = temperature,
+                        .top_p = top_p,
+                        .repeat_penalty = 1,
+                        .seed = seed};
     sampler_close(&sampler);
     return sampler_open(&sampler, &options, model.config.vocab_size);
 }

@@ -34,10 +34,10 @@
 
 static void a_message_is_one_line_without_control_characters(void) {
     stderr_hide();
-    const int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"),
-              input = bad_input("in"), usage = bad_usage("use %d", 7);
+    int failed = fail("a%sb", "\n\x1b\x7f\t\xc2\x9b"), input = bad_input("in"),
+        usage = bad_usage("use %d", 7);
     note("%s %d", "caf\xc3\xa9", 3);
-    const int lines = stderr_show();
+    int lines = stderr_show();
     CHECK(failed == -1 && input == 1 && usage == 2, "%d, %d, %d", failed, input,
           usage);
     CHECK(
@@ -80,7 +80,7 @@ static void control_characters_are_not_printed(void) {
 static void failures_may_be_notes(void) {
     stderr_hide();
     print_failures_as_notes(true);
-    const int failed = fail("no %s", "tokenizer");
+    int failed = fail("no %s", "tokenizer");
     print_failures_as_notes(false);
     fail("all");
     stderr_show();
@@ -144,10 +144,10 @@ static void a_buffer_grows_and_remembers_a_failure(void) {
     for (size_t i = 0, at = 0; at < b.n; at += i++ % 8)
         CHECK(!strncmp(b.bytes + at, "0123456", i % 8),
               "other bytes from %zu on", at);
-    const size_t n = b.n;
+    size_t n = b.n;
     stderr_hide();
     buffer_append(&b, "x", SIZE_MAX - n);
-    const bool failed = b.failed;
+    bool failed = b.failed;
     buffer_append(&b, "x", 1);
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "out of memory: "),
           "stderr: %s", stderr_text());
@@ -222,7 +222,7 @@ static void limits_of_control_groups(void) {
     CHECK(!system(command), "%s", command);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         write_system(steps[i].name, steps[i].text);
-        const Limits found = limits_of(temporary("system"));
+        Limits found = limits_of(temporary("system"));
         CHECK((steps[i].processors == MANY
                    ? found.processors >= MANY
                    : found.processors == steps[i].processors) &&
@@ -236,7 +236,7 @@ static void limits_of_control_groups(void) {
 
 /* OMP_NUM_THREADS counts before the quota. */
 static void threads_are_limited_by_quotas(void) {
-    const int usual = omp_get_max_threads();
+    int usual = omp_get_max_threads();
     const char *given = getenv("OMP_NUM_THREADS");
     char kept[16] = "";
     omp_set_num_threads(7);
@@ -283,11 +283,11 @@ static void memory_limits_of_the_system(void) {
           "a limit without a file");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         write_system(steps[i].name, steps[i].text);
-        const size_t found = limits_of(temporary("system")).memory;
+        size_t found = limits_of(temporary("system")).memory;
         CHECK(found == steps[i].expected, "from %s on %zu bytes, expected %zu",
               steps[i].name, found, steps[i].expected);
     }
-    const size_t here = limits_of("").memory;
+    size_t here = limits_of("").memory;
     CHECK(here > 0 && here < (size_t)sysconf(_SC_PHYS_PAGES) *
                                  (size_t)sysconf(_SC_PAGESIZE),
           "%zu bytes here", here);
@@ -370,7 +370,7 @@ static void holes_are_detected(void) {
 /* Reads the byte at offset `after` from a file's end in a child process;
  * returns whether the child is killed. */
 static bool dies_after(const char *path, size_t after) {
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (!pid) {
         File file;
         if (file_map(&file, path) || !freopen("/dev/null", "w", stderr))
@@ -413,11 +413,11 @@ static void an_interrupted_write_goes_on(void) {
     CHECK(!pipe(ends), "no pipe");
     fcntl(ends[1], F_SETPIPE_SZ, 4096);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = do_nothing}, NULL);
-    const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {0};
-    const pid_t pid = fork();
+    struct itimerval often = {{0, 2000}, {0, 2000}}, never = {0};
+    pid_t pid = fork();
     if (pid == 0) {
         setitimer(ITIMER_REAL, &often, NULL);
-        const int status = write_whole(ends[1], text, SIZE);
+        int status = write_whole(ends[1], text, SIZE);
         setitimer(ITIMER_REAL, &never, NULL);
         _exit(status ? 1 : 0);
     }
@@ -497,7 +497,7 @@ static bool read_input(const char *path, bool maps) {
     File file;
     size_t size;
     char *text = NULL;
-    const bool done =
+    bool done =
         maps ? !file_map(&file, path) : (text = file_read(path, &size)) != NULL;
     if (maps && done)
         file_unmap(&file);
@@ -517,7 +517,7 @@ static void no_output_is_an_input(void) {
         outputs_announce(i / 18 ? NULL : written,
                          i / 18 ? written : temporary("inputs/none"));
         stderr_hide();
-        const bool read = read_input(input, i / 9 % 2);
+        bool read = read_input(input, i / 9 % 2);
         CHECK(stderr_show() == 1 && strstr(stderr_text(), input) &&
                   strstr(stderr_text(), "is also an output"),
               "%s: %s", input, stderr_text());
@@ -540,7 +540,7 @@ static unsigned mode_of(const char *path) {
 
 static void an_output_follows_links_and_keeps_permissions(void) {
     static const mode_t modes[] = {0600, 0640, 0666, 0755};
-    const mode_t mask = umask(027);
+    mode_t mask = umask(027);
     make_folder("there");
     make_folder("links");
     CHECK(!symlink("../there/file", temporary("links/link")), "no link");
@@ -607,8 +607,8 @@ static void an_output_follows_links_to_missing_files(void) {
               !symlink("circle", temporary("missing/circle")),
           "no links");
     stderr_hide();
-    const int failed = write_output(temporary("missing/folder"), "new") +
-                       write_output(temporary("missing/circle"), "new");
+    int failed = write_output(temporary("missing/folder"), "new") +
+                 write_output(temporary("missing/circle"), "new");
     CHECK(stderr_show() == 2 && failed == -2 && files_in_folder("missing") == 9,
           "%d, %s", failed, stderr_text());
 }
@@ -618,7 +618,7 @@ static void an_output_follows_links_to_missing_files(void) {
 static void inputs_are_remembered(void) {
     make_folder("read");
     int state = 0;
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         char path[PATH_MAX];
         strcpy(path, write_bytes("read/file"));
@@ -655,7 +655,7 @@ static void a_failed_output_leaves_no_file(void) {
           "synced %d times", n_synced);
     stderr_hide();
     sync_fails = 1;
-    const int no_sync = write_output(temporary("failed/file"), "new");
+    int no_sync = write_output(temporary("failed/file"), "new");
     sync_fails = 0;
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/file: "),
           "stderr: %s", stderr_text());
@@ -667,7 +667,7 @@ static void a_failed_output_leaves_no_file(void) {
               !mkdir(temporary("failed/name"), 0700),
           "not open");
     stderr_hide();
-    const int no_name = output_close(&output, true);
+    int no_name = output_close(&output, true);
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "failed/name: "),
           "stderr: %s", stderr_text());
     CHECK(no_name == -1 && files_in_folder("failed") == 2, "%d files",
@@ -719,11 +719,11 @@ static void the_hash_is_a_polynomial(void) {
         0x00cc4d19b0c870ca, 0x09edc1e0dbc02afa, 0x077bfd3f31756cec,
         0x11d0cfc844b27081,
     };
-    const HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+    HashKey key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
     char bytes[64];
     for (int n = 0; n < 64; n++) {
         bytes[n] = (char)n;
-        const uint64_t hash = hash_bytes(key, bytes, (size_t)n);
+        uint64_t hash = hash_bytes(key, bytes, (size_t)n);
         CHECK(hash % (((uint64_t)1 << 61) - 1) == values[n],
               "of %d bytes %016llx", n, (unsigned long long)hash);
     }
@@ -745,7 +745,7 @@ enum { KILLED = 1000 };
 static int status_of(void (*act)(void)) {
     int state = 0;
     stderr_hide();
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         alarm(300); /* long enough for valgrind */
         act();
@@ -815,7 +815,7 @@ static void deadly_signals_leave_no_temporary_file(void) {
     make_folder("signals");
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         deadly = signals[i];
-        const int died = status_of(die_while_writing);
+        int died = status_of(die_while_writing);
         CHECK(died == KILLED + deadly, "signal %d: %d, %s", deadly, died,
               stderr_text());
         CHECK(files_in_folder("signals") == 0, "signal %d: %d files", deadly,
@@ -835,7 +835,7 @@ static void die_as_pid_1(void) {
     int state = 0;
     if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
         _exit(77);
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         if (getpid() != 1)
             _exit(78);
@@ -850,7 +850,7 @@ static void signals_end_pid_1(void) {
     static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGBUS};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         deadly = signals[i];
-        const int died = status_of(die_as_pid_1);
+        int died = status_of(die_as_pid_1);
         if (died == 77) {
             test_skip("no permission to make a PID namespace");
             return;
@@ -874,7 +874,7 @@ static void read_a_file_that_shrinks(void) {
 }
 
 static void a_file_that_shrinks_is_an_error(void) {
-    const int died = status_of(read_a_file_that_shrinks);
+    int died = status_of(read_a_file_that_shrinks);
     CHECK(died == 1 && strstr(stderr_text(),
                               "run: a mapped file cannot be read any more: ") ==
                            stderr_text(),
@@ -909,7 +909,7 @@ static void interrupt_reading(void) {
 static void ctrl_c_ends_reading_without_a_message(void) {
     for (int later = 0; later < 2; later++) {
         interrupt_comes_later = later;
-        const int died = status_of(interrupt_reading);
+        int died = status_of(interrupt_reading);
         CHECK(died == EXIT_INTERRUPTED && !*stderr_text(), "later %d: %d, %s",
               later, died, stderr_text());
     }
@@ -933,9 +933,9 @@ static void use_open_streams(void) {
 }
 
 static void closed_streams_are_opened(void) {
-    const int closed = status_of(use_closed_streams);
+    int closed = status_of(use_closed_streams);
     CHECK(closed == 0, "%d", closed);
-    const int stays_open = status_of(use_open_streams);
+    int stays_open = status_of(use_open_streams);
     CHECK(stays_open == 0 && !strcmp(stderr_text(), "x"), "%d, %s", stays_open,
           stderr_text());
 }

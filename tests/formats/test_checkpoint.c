@@ -42,8 +42,7 @@ static uint64_t layer_id(int layer, int part) {
 /* The definition of a weight: a uniform number times a power of two near
  * 1 / sqrt(cols). */
 static double hash_weight(const HashModel *m, uint64_t id, size_t i, int cols) {
-    const double uniform =
-        (double)(hash64(m->seed, id, i) >> 40) / 16777216 - 0.5;
+    double uniform = (double)(hash64(m->seed, id, i) >> 40) / 16777216 - 0.5;
     return uniform *
            (id ? exp2(floor(log2(2 * sqrt(3) / sqrt(cols)) + 0.5)) : 2);
 }
@@ -58,14 +57,14 @@ static void check_tensor(const HashModel *m, const char *name, const Tensor *w,
     for (int r = 0; r < rows; r++) {
         dequantize_row(y, w, r);
         for (int c = 0; c < cols; c++) {
-            const size_t i = (size_t)r * (size_t)cols + (size_t)c,
-                         group = (size_t)w->group;
+            size_t i = (size_t)r * (size_t)cols + (size_t)c,
+                   group = (size_t)w->group;
             double step = 0;
             for (size_t k = 0; k < group; k++)
                 step =
                     fmax(step,
                          fabs(hash_weight(m, id, i / group * group + k, cols)));
-            const double expected = hash_weight(m, id, i, cols);
+            double expected = hash_weight(m, id, i, cols);
             CHECK(fabs(y[c] - expected) <= 0.50001 / 127 * step,
                   "%s[%d][%d] is %.9g, expected %.9g", name, r, c, y[c],
                   expected);
@@ -78,7 +77,7 @@ static void check_norm(const HashModel *m, const char *name, const Norm *norm,
     CHECK(norm->kind == NORM_RMS && norm->eps == 1e-5f && !norm->beta,
           "%s: wrong norm", name);
     for (int i = 0; i < m->dim; i++) {
-        const double expected =
+        double expected =
             1 + (((double)(hash64(m->seed, id, (uint64_t)i) >> 40)) / 16777216 -
                  0.5) /
                     2;
@@ -89,7 +88,7 @@ static void check_norm(const HashModel *m, const char *name, const Norm *norm,
 }
 
 static void check_layer(const HashModel *m, const Layer *layer, int l) {
-    const int kv_dim = m->dim / m->n_heads * m->n_kv_heads;
+    int kv_dim = m->dim / m->n_heads * m->n_kv_heads;
     check_norm(m, "attn_norm", &layer->attn_norm, layer_id(l, ATTN_NORM));
     check_tensor(m, "wq", &layer->wq, layer_id(l, WQ), m->dim, m->dim);
     check_tensor(m, "wk", &layer->wk, layer_id(l, WK), kv_dim, m->dim);
@@ -115,17 +114,17 @@ static void check_config(const HashModel *m, const Model *model) {
           "%d %d %d %d %d %d %d %d %g", c->dim, c->hidden_dim, c->n_layers,
           c->n_heads, c->n_kv_heads, c->head_size, c->vocab_size, c->context,
           c->rope.base);
-    const size_t dim = (size_t)m->dim,
-                 kv_dim = dim / (size_t)m->n_heads * (size_t)m->n_kv_heads;
-    const size_t layer = 2 * dim + 2 * dim * dim + 2 * dim * kv_dim +
-                         3 * dim * (size_t)m->hidden_dim;
-    const size_t table = (size_t)m->vocab_size * dim,
-                 parameters = (size_t)m->n_layers * layer + dim + table;
+    size_t dim = (size_t)m->dim,
+           kv_dim = dim / (size_t)m->n_heads * (size_t)m->n_kv_heads;
+    size_t layer = 2 * dim + 2 * dim * dim + 2 * dim * kv_dim +
+                   3 * dim * (size_t)m->hidden_dim;
+    size_t table = (size_t)m->vocab_size * dim,
+           parameters = (size_t)m->n_layers * layer + dim + table;
     CHECK(model->parameters == parameters + (m->untied ? table : 0),
           "%zu parameters", model->parameters);
     if (!model->embedding.group) {
         /* untied: one row of the embedding */
-        const size_t bytes = 4 * (parameters + (m->untied ? dim : 0));
+        size_t bytes = 4 * (parameters + (m->untied ? dim : 0));
         CHECK(model->decode_bytes == bytes, "decode_bytes %zu, expected %zu",
               model->decode_bytes, bytes);
     }
@@ -179,7 +178,7 @@ static void every_value_is_as_expected(void) {
 static char list[1024];
 
 static void add_to_list(const char *name) {
-    const size_t n = strlen(list);
+    size_t n = strlen(list);
     snprintf(list + n, sizeof list - n, "%s ", name);
 }
 
@@ -223,9 +222,9 @@ static const char *refusal(const char *path) {
     Model model;
     fflush(stderr);
     FILE *capture = tmpfile();
-    const int saved = dup(STDERR_FILENO);
+    int saved = dup(STDERR_FILENO);
     dup2(fileno(capture), STDERR_FILENO);
-    const int status = model_open(&model, path);
+    int status = model_open(&model, path);
     fflush(stderr);
     dup2(saved, STDERR_FILENO);
     close(saved);
@@ -288,7 +287,7 @@ static void check_header(const HashModel *m, int version) {
     static const char *const names[] = {"dim",     "hidden_dim", "n_layers",
                                         "n_heads", "n_kv_heads", "vocab_size",
                                         "seq_len"};
-    const size_t start = version ? 8 : 0;
+    size_t start = version ? 8 : 0;
     Image image;
     CHECK(!image_open(&image, m, version, 4), "cannot make the model");
     for (size_t i = 0; i < 7; i++) {
@@ -339,7 +338,7 @@ static void lengths_are_checked(void) {
             m.untied = untied;
             Image image;
             CHECK(!image_open(&image, &m, version, 4), "cannot make the model");
-            const size_t header = version ? 256 : 28;
+            size_t header = version ? 256 : 28;
             check_image(&image, image.size - 1, "truncated?");
             check_image(&image, image.size + 1, "another format?");
             check_image(&image, header, "truncated?");
@@ -448,7 +447,7 @@ static int giant_create(const char *path, const int32_t ints[7], int version,
     memcpy(header + (version ? 8 : 0), ints, 7 * sizeof *ints);
     if (version)
         memcpy(header + 37, &group, 4);
-    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd >= 0 && pwrite(fd, header, version ? 256 : 28, 0) > 0 &&
         !ftruncate(fd, size))
         return fd;
@@ -458,7 +457,7 @@ static int giant_create(const char *path, const int32_t ints[7], int version,
 }
 
 static int create_13b(const char *path, int version, int group, int64_t size) {
-    const int32_t ints[] = {
+    int32_t ints[] = {
         DIM, HIDDEN, LAYERS, HEADS, HEADS, version ? VOCAB : -VOCAB, SEQ};
     return giant_create(path, ints, version, group, size);
 }
@@ -468,24 +467,24 @@ static int create_13b(const char *path, int version, int group, int64_t size) {
 static int write_last_row(int fd, int64_t offset, int rows, int cols,
                           int group) {
     static uint8_t row[4 * HIDDEN];
-    const int64_t first = (int64_t)(rows - 1) * cols;
+    int64_t first = (int64_t)(rows - 1) * cols;
     for (int i = 0; i < cols; i++) {
-        const float value = (float)(i + 1);
+        float value = (float)(i + 1);
         if (group)
             row[i] = (uint8_t)(i % 100);
         else
             memcpy(row + 4 * i, &value, 4);
     }
-    const size_t bytes = (size_t)cols * (group ? 1 : 4);
+    size_t bytes = (size_t)cols * (group ? 1 : 4);
     if (pwrite(fd, row, bytes, offset + first * (group ? 1 : 4)) !=
         (ssize_t)bytes)
         return -1;
     if (!group)
         return 0;
-    const size_t n_scales = (size_t)(cols / group);
+    size_t n_scales = (size_t)(cols / group);
     for (size_t i = 0; i < n_scales; i++)
         memcpy(row + 4 * i, &(float){0.5f}, 4);
-    const int64_t scales = offset + (int64_t)rows * cols + first / group * 4;
+    int64_t scales = offset + (int64_t)rows * cols + first / group * 4;
     return pwrite(fd, row, 4 * n_scales, scales) == (ssize_t)(4 * n_scales)
                ? 0
                : -1;
@@ -497,8 +496,7 @@ static void check_last_row(const char *name, const Tensor *w, int64_t offset) {
           (unsigned long long)w->offset, (long long)offset);
     dequantize_row(y, w, w->rows - 1);
     for (int i = 0; i < w->cols; i++) {
-        const float expected =
-            w->group ? 0.5f * (float)(i % 100) : (float)(i + 1);
+        float expected = w->group ? 0.5f * (float)(i % 100) : (float)(i + 1);
         CHECK(y[i] == expected, "%s[%d][%d] is %g, expected %g", name,
               w->rows - 1, i, y[i], expected);
     }
@@ -510,18 +508,18 @@ static void check_last_row(const char *name, const Tensor *w, int64_t offset) {
 
 static void check_giant(int version, int group) {
     const char *path = temporary("13b.bin");
-    const Places p = places_of(version, group);
-    const int fd = create_13b(path, version, group, p.end);
+    Places p = places_of(version, group);
+    int fd = create_13b(path, version, group, p.end);
     CHECK(fd >= 0, "cannot make a file of %lld bytes in %s", (long long)p.end,
           path);
-    const bool written = !write_last_row(fd, p.embedding, VOCAB, DIM, group) &&
-                         !write_last_row(fd, p.wq, DIM, DIM, group) &&
-                         !write_last_row(fd, p.wo_39, DIM, DIM, group) &&
-                         !write_last_row(fd, p.down_1, DIM, HIDDEN, group) &&
-                         !write_last_row(fd, p.up_39, HIDDEN, DIM, group) &&
-                         !write_last_row(fd, p.output, VOCAB, DIM, group);
+    bool written = !write_last_row(fd, p.embedding, VOCAB, DIM, group) &&
+                   !write_last_row(fd, p.wq, DIM, DIM, group) &&
+                   !write_last_row(fd, p.wo_39, DIM, DIM, group) &&
+                   !write_last_row(fd, p.down_1, DIM, HIDDEN, group) &&
+                   !write_last_row(fd, p.up_39, HIDDEN, DIM, group) &&
+                   !write_last_row(fd, p.output, VOCAB, DIM, group);
     Model m;
-    const bool opened = written && !model_open(&m, path);
+    bool opened = written && !model_open(&m, path);
     close(fd);
     unlink(path);
     CHECK(opened, "cannot write or open");
@@ -549,10 +547,9 @@ static void giant_files_are_checked_to_the_byte(void) {
     const char *path = temporary("13b.bin");
     for (int version = 0; version < 3; version++)
         for (int difference = -1; difference <= 1; difference += 2) {
-            const int group = version == 2 ? 64 : 0;
-            const int fd =
-                create_13b(path, version, group,
-                           places_of(version, group).end + difference);
+            int group = version == 2 ? 64 : 0;
+            int fd = create_13b(path, version, group,
+                                places_of(version, group).end + difference);
             CHECK(fd >= 0, "cannot make the file");
             close(fd);
             check_refusal(path,
@@ -565,21 +562,19 @@ static void giant_files_are_checked_to_the_byte(void) {
 static void check_tall(int version, int group) {
     enum { WIDTH = 128, PIECES = 40000000 };
     const char *path = temporary("tall.bin");
-    const int32_t ints[] = {WIDTH, WIDTH, 1, 1, 1, PIECES, 16};
+    int32_t ints[] = {WIDTH, WIDTH, 1, 1, 1, PIECES, 16};
     /* after norms, embedding */
-    const int64_t wq =
-        256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group);
-    const int64_t output = wq + stored(7 * WIDTH * WIDTH, group);
-    const int fd =
-        giant_create(path, ints, version, group,
-                     output + stored((int64_t)WIDTH * PIECES, group));
+    int64_t wq = 256 + 4 * 3 * WIDTH + stored((int64_t)WIDTH * PIECES, group);
+    int64_t output = wq + stored(7 * WIDTH * WIDTH, group);
+    int fd = giant_create(path, ints, version, group,
+                          output + stored((int64_t)WIDTH * PIECES, group));
     CHECK(fd >= 0, "cannot make the file");
-    const bool written =
+    bool written =
         !write_last_row(fd, 256 + 4 * 3 * WIDTH, PIECES, WIDTH, group) &&
         !write_last_row(fd, wq, WIDTH, WIDTH, group) &&
         !write_last_row(fd, output, PIECES, WIDTH, group);
     Model m;
-    const bool opened = written && !model_open(&m, path);
+    bool opened = written && !model_open(&m, path);
     close(fd);
     unlink(path);
     CHECK(opened, "cannot write or open");

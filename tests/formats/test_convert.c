@@ -44,7 +44,7 @@ static const HashModel MANY_TIED = {64, 80, 7, 4, 2, 60, 40, false, 39};
 static int write_relative(const char *name, const HashModel *m,
                           const Relative *r) {
     gguf_make_relative(&file, m, r);
-    const int status_ = gguf_write(&file, inside(name));
+    int status_ = gguf_write(&file, inside(name));
     gguf_free(&file);
     return status_;
 }
@@ -66,7 +66,7 @@ static double difference(const char *a, const char *b) {
     float *x = logits_of(a, &n), *y = logits_of(b, &m);
     double worst = 0, largest = 0;
     for (size_t i = 0; x && y && n == m && i < n; i++) {
-        const double d = fabs((double)x[i] - (double)y[i]);
+        double d = fabs((double)x[i] - (double)y[i]);
         if (!(d <= worst))
             worst = d;
         largest = fmax(largest, fabs((double)x[i]));
@@ -80,12 +80,12 @@ static double difference(const char *a, const char *b) {
 static bool is_architecture(const char *name, const char *architecture) {
     size_t size = 0;
     char *bytes = file_read(inside(name), &size), expected[64];
-    const int n = snprintf(expected, sizeof expected,
-                           "general.architecture....%c.......%s",
-                           (char)strlen(architecture), architecture);
+    int n = snprintf(expected, sizeof expected,
+                     "general.architecture....%c.......%s",
+                     (char)strlen(architecture), architecture);
     for (int i = 20; i < 32; i++)
         expected[i] = (char)(i == 20 ? GGUF_STRING : i == 24 ? expected[i] : 0);
-    const bool found = bytes && memmem(bytes, size, expected, (size_t)n);
+    bool found = bytes && memmem(bytes, size, expected, (size_t)n);
     free(bytes);
     return found;
 }
@@ -134,7 +134,7 @@ static void pairs_in_halves_become_adjacent(void) {
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
         CHECK(is_architecture("out/a.gguf", "llama"),
               "model %d does not become a llama", i);
-        const double found = difference("m.gguf", "out/a.gguf");
+        double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= 2e-6, "model %d: %g of the largest logit away", i,
               found);
         unlink(inside("out/a.gguf"));
@@ -169,7 +169,7 @@ static void yarn_is_kept(void) {
         CHECK_RUN("m.gguf -m convert -q f32 -o out/a.gguf");
         CHECK(is_architecture("out/a.gguf", r->architecture),
               "wrong architecture");
-        const double found = difference("m.gguf", "out/a.gguf");
+        double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= 2e-6, "%s: %g of the largest logit away",
               r->architecture, found);
         unlink(inside("out/a.gguf"));
@@ -205,7 +205,7 @@ static void experts_in_every_type(void) {
                 out,
                 "\nn_experts       8\nn_experts_used  2\nexpert_dim      32\n"),
             "%s", out);
-        const double found = difference("m.gguf", "out/a.gguf");
+        double found = difference("m.gguf", "out/a.gguf");
         CHECK(found <= tolerances[i], "%s: %g of the largest logit away",
               types[i], found);
         unlink(inside("out/a.gguf"));
@@ -229,7 +229,7 @@ static const char *sites_with_gamma(const char *name) {
     if (model_open(&m, inside(name)))
         return "(does not open)";
     for (PartAt at = parts_of(&m); next_part(&at);) {
-        const size_t n = strlen(sites);
+        size_t n = strlen(sites);
         const Norm *norm = part_norm(&at);
         if (norm && !is_one(norm->gamma, part_size(&m.config, at.part->cols)))
             snprintf(sites + n, sizeof sites - n, "%d.%s ", at.layer,
@@ -253,7 +253,7 @@ static void folding_is_exact_up_to_rounding(void) {
         CHECK_RUN("m.gguf -m convert --fold-norms -q f32 -o out/a.gguf");
         CHECK(!strstr(err, "output_norm keeps") == g->model.untied, "%s: %s",
               g->name, err);
-        const double found = difference("m.gguf", "out/a.gguf");
+        double found = difference("m.gguf", "out/a.gguf");
         CHECK(found > 0 && found <= 2e-6, "%s: %g of the largest logit away",
               g->name, found);
         CHECK(!strcmp(sites_with_gamma("out/a.gguf"), cases[i].left),
@@ -302,8 +302,8 @@ static void norms_of_one_kind_have_one_eps(void) {
     }
     m.layers[1].mlp_norm.eps = 0.5f;
     stderr_hide();
-    const int result = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
-                                        "m.bin", inside("out/a.gguf"));
+    int result = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
+                                  "m.bin", inside("out/a.gguf"));
     CHECK(stderr_show() == 1 && result == -1 &&
               strstr(stderr_text(), "llama differs in: blk.0.ffn_norm"),
           "%d, %s", result, stderr_text());
@@ -329,8 +329,8 @@ static void a_centered_model_needs_no_layernorm(void) {
         CHECK_RUN("m.gguf -m convert --norm %s --center -q f32 -o out/a.gguf",
                   cases[i].norms);
         snprintf(original, sizeof original, "m.gguf --norm %s", cases[i].norms);
-        const double found = difference(original, "out/a.gguf"),
-                     to_rms = difference("m.gguf", "out/a.gguf");
+        double found = difference(original, "out/a.gguf"),
+               to_rms = difference("m.gguf", "out/a.gguf");
         CHECK(found > 0 && found <= 1e-5, "%s: %g of the largest logit away",
               g->name, found);
         CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name,
@@ -368,7 +368,7 @@ static void what_cannot_be_centered_is_refused(void) {
           : i == 2 ? &m.layers[1].wo.bias
                    : &m.final_norm.beta) = beta;
         stderr_hide();
-        const int result = model_center(&m, "m.bin");
+        int result = model_center(&m, "m.bin");
         CHECK(stderr_show() == 1 && result == -1, "case %d: %d, %s", i, result,
               stderr_text());
         snprintf(
@@ -385,11 +385,11 @@ static void what_cannot_be_centered_is_refused(void) {
 static void families_are_kept(void) {
     for (int i = 0; i < 2 * N_GGUF_FAMILIES; i++) {
         const char *architecture = GGUF_FAMILIES[i / 2];
-        const bool tied = i % 2 || !strcmp(architecture, "gemma2");
+        bool tied = i % 2 || !strcmp(architecture, "gemma2");
         if (test_fast() && i % 3)
             continue;
         gguf_make_family(&file, tied ? &MANY_TIED : &MANY_LAYERS, architecture);
-        const Relative r = {.architecture = architecture};
+        Relative r = {.architecture = architecture};
         if (!strcmp(architecture, "olmo2") ||
             (tied && !strcmp(architecture, "gemma3"))) {
             /* only layers without windows */
@@ -410,7 +410,7 @@ static void families_are_kept(void) {
         CHECK(difference("m.gguf", "out/a.gguf") == 0, "%s: other logits",
               architecture);
         CHECK_RUN("out/a.gguf -m convert -q q8_0 -o out/b.gguf");
-        const double found = difference("m.gguf", "out/b.gguf");
+        double found = difference("m.gguf", "out/b.gguf");
         CHECK(found > 0 && found < 0.1, "%s: %g of the largest logit away",
               architecture, found);
         unlink(inside("out/a.gguf"));
@@ -433,7 +433,7 @@ static void a_granite_without_rope_is_kept(void) {
 
 /* In a llama RoPE rotates whole heads. */
 static void partial_rope_becomes_phi3(void) {
-    const Relative r = {.architecture = "qwen2"};
+    Relative r = {.architecture = "qwen2"};
     gguf_make_relative(&file, &MANY_LAYERS, &r);
     gguf_set_int(&file, "qwen2.rope.dimension_count", 10);
     CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
@@ -491,8 +491,8 @@ static void check_unrepresentable(const char *architecture, int change,
     case 17: m.config.logit_scale = 0.5f; break;
     }
     stderr_hide();
-    const int status_ = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
-                                         "m.gguf", inside("out/a.gguf"));
+    int status_ = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
+                                   "m.gguf", inside("out/a.gguf"));
     CHECK(
         stderr_show() == 1 && status_ == -1 && strstr(stderr_text(), expected),
         "%s, change %d: %d, %s", architecture, change, status_, stderr_text());
@@ -580,9 +580,8 @@ static void ctrl_c_leaves_no_file(void) {
           "no model");
     for (int i = 0; i < 2; i++) {
         interrupted = i == 0;
-        const int result =
-            gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, "m.bin",
-                             inside("out/a.gguf"));
+        int result = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
+                                      "m.bin", inside("out/a.gguf"));
         CHECK(result == 0 && files_in("out") == i,
               "interrupted %d: %d, %d files", i == 0, result, files_in("out"));
     }
@@ -617,7 +616,7 @@ static void numbers_beyond_float32_are_refused(void) {
               !model_open(&model, inside("m.bin")),
           "cannot make the model");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const FolderForm form = {
+        FolderForm form = {
             .model_type = "llama", .n_files = 1, .options = cases[i].options};
         model.config.rope.base = cases[i].base;
         CHECK(!folder_write(&model, inside("big"), &form), "cannot write");
@@ -682,9 +681,8 @@ static void a_tokenizer_that_changes_is_refused(void) {
     for (int i = 0; i < 2; i++) {
         t.pieces.list[280].kind = i ? PIECE_BYTE : PIECE_USER;
         stderr_hide();
-        const int result =
-            gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F32}, "m.bin",
-                             inside("out/a.gguf"));
+        int result = gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F32},
+                                      "m.bin", inside("out/a.gguf"));
         CHECK(stderr_show() == i && result == -i, "case %d: %d, %s", i, result,
               stderr_text());
         CHECK(!i || strstr(stderr_text(), "m.bin: no GGUF architecture can "
@@ -737,7 +735,7 @@ static void every_key_is_kept(void) {
                                    'x', 1, 0, 0, 0, 0, 0, 0, 0, 'y'};
     static const char same[] =
         " general.file_type general.alignment split.count split.no ";
-    const Relative r = {.architecture = "qwen2", .biases = true};
+    Relative r = {.architecture = "qwen2", .biases = true};
     gguf_make_relative(&file, &m, &r);
     CHECK(!gguf_add_tokenizer(&file, m.vocab_size, last, 3), "no tokenizer");
     gguf_set_int(&file, "tokenizer.ggml.unknown_token_id", 297);
@@ -789,7 +787,7 @@ static void every_key_is_kept(void) {
 static void the_embedding_of_q4_0_is_q8_0(void) {
     static const char again[] = "note: the weights are quantized already";
     for (int untied = 0; untied < 2; untied++) {
-        const HashModel m = {64, 96, 2, 4, 2, 60, 64, untied, 41};
+        HashModel m = {64, 96, 2, 4, 2, 60, 64, untied, 41};
         CHECK(
             !write_relative("m.gguf", &m, &(Relative){.architecture = "qwen3"}),
             "cannot write");
@@ -828,12 +826,12 @@ static void a_pipe_gets_the_same_file(void) {
     static char piped[1 << 18];
     char *bytes = file_read(inside("out/a.gguf"), &n);
     CHECK(bytes && !mkfifo(inside("fifo"), 0600), "no pipe");
-    const int fd = open(inside("fifo"), O_RDONLY | O_NONBLOCK);
+    int fd = open(inside("fifo"), O_RDONLY | O_NONBLOCK);
     CHECK(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, sizeof piped) > (int)n,
           "no pipe for %zu bytes",
           n); /* the pipe holds the whole file, so the program never waits */
     CHECK_RUN("m.gguf -m convert -q q8_0 -o fifo");
-    const ssize_t got = read(fd, piped, sizeof piped);
+    ssize_t got = read(fd, piped, sizeof piped);
     CHECK(got == (ssize_t)n && !memcmp(piped, bytes, n),
           "%zd bytes through the pipe, expected %zu", got, n);
     close(fd);
@@ -847,8 +845,8 @@ static void a_pipe_gets_the_same_file(void) {
  * complete, or missing, with one line on stderr. */
 static void without_memory_no_partial_file_is_left(void) {
     static const HashModel m = {16, 16, 1, 2, 1, 301, 16, true, 35};
-    const int length = 8 << 20;
-    const size_t step = test_thorough() ? 2 << 20 : 7 << 20;
+    int length = 8 << 20;
+    size_t step = test_thorough() ? 2 << 20 : 7 << 20;
     size_t n = 0;
     int whole = 0, refused = 0;
 #ifdef __SANITIZE_ADDRESS__

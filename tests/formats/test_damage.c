@@ -92,8 +92,8 @@ static void put_int(Image *image, size_t at, int value) {
  * first `header` bytes are the header; its ints are at `first`, first + 4,
  * ... */
 static void damage(Image *image, size_t first, size_t header) {
-    const size_t size = image->size;
-    const size_t in_header = first + 4 * (size_t)any((int)(header - first) / 4);
+    size_t size = image->size;
+    size_t in_header = first + 4 * (size_t)any((int)(header - first) / 4);
     switch (size < header ? 3 : any(7)) {
     case 0:
     case 1:
@@ -107,7 +107,7 @@ static void damage(Image *image, size_t first, size_t header) {
     case 4: image->bytes[in_header] ^= (uint8_t)(1 << any(8)); break;
     case 5:
         for (int i = 0; i < 20; i++) {
-            const int at = any((int)size);
+            int at = any((int)size);
             image->bytes[at] ^= (uint8_t)(1 << any(8));
         }
         break;
@@ -115,8 +115,7 @@ static void damage(Image *image, size_t first, size_t header) {
         for (int i = 0; i < 20; i++) {
             static const float values[] = {NAN,   INFINITY, -INFINITY,
                                            3e38f, -3e38f,   1e-45f};
-            const size_t at =
-                header + 4 * (size_t)any((int)(size - header) / 4 - 1);
+            size_t at = header + 4 * (size_t)any((int)(size - header) / 4 - 1);
             memcpy(image->bytes + at, &values[any(6)], 4);
         }
     }
@@ -136,7 +135,7 @@ typedef struct {
 
 /* Prefill and decode of a few tokens, then a sample from the logits. */
 static void run_model(const Model *m, Counts *counts) {
-    const int vocab_size = m->config.vocab_size;
+    int vocab_size = m->config.vocab_size;
     int tokens[6];
     Session session;
     for (int i = 0; i < 6; i++)
@@ -144,7 +143,7 @@ static void run_model(const Model *m, Counts *counts) {
     CHECK(session_open(&session, m, 2, 4, tokens[0] % 2 ? 0 : 8,
                        tokens[1] % 2 ? KV_F32 : KV_F16) == 0,
           "no session");
-    const int n = session.context < 6 ? session.context : 6;
+    int n = session.context < 6 ? session.context : 6;
     const float *logits = model_forward_text(&session, tokens, n, 0, 1);
     if (n > 1)
         logits = model_forward_text(&session, tokens + n - 1, 1, n - 1, 1);
@@ -162,7 +161,7 @@ static void run_model(const Model *m, Counts *counts) {
         CHECK(sampler_open(&sampler, &options, vocab_size) == 0, "no sampler");
         for (int i = 0; i < n; i++)
             sampler_accept(&sampler, tokens[i]);
-        const int token = sampler_next(&sampler, logits);
+        int token = sampler_next(&sampler, logits);
         CHECK(token >= 0 && token < vocab_size, "token %d of %d", token,
               vocab_size);
         sampler_close(&sampler);
@@ -172,15 +171,15 @@ static void run_model(const Model *m, Counts *counts) {
 
 static void try_model(const Image *image, Counts *counts) {
     const char *path = temporary("damaged.bin");
-    const int before = counts->not_a_number;
+    int before = counts->not_a_number;
     Model m;
     save(image, path);
     stderr_hide();
-    const bool opened = model_open(&m, path) == 0;
+    bool opened = model_open(&m, path) == 0;
     if (opened)
         run_model(&m, counts);
-    const int lines = stderr_show(),
-              expected = !opened || counts->not_a_number > before;
+    int lines = stderr_show(),
+        expected = !opened || counts->not_a_number > before;
     if (opened)
         model_close(&m);
     counts->ran += opened;
@@ -198,9 +197,9 @@ static void run_tokenizer(const Tokenizer *t) {
     size_t read = 0;
     for (int i = -1; i < t->pieces.n + tokens.n; i++) {
         int n;
-        const int token = i < 0             ? 0
-                          : i < t->pieces.n ? i
-                                            : tokens.ids[i - t->pieces.n];
+        int token = i < 0             ? 0
+                    : i < t->pieces.n ? i
+                                      : tokens.ids[i - t->pieces.n];
         CHECK(token >= 0 && token < t->pieces.n, "token %d", token);
         const char *piece = tokenizer_decode(t, i % 2 ? t->bos : 5, token, &n);
         for (int k = 0; k < n; k++)
@@ -215,8 +214,8 @@ static void try_tokenizer(const Image *image, Counts *counts) {
     Tokenizer t;
     save(image, path);
     stderr_hide();
-    const bool opened = tokenizer_open_bin(&t, path, VOCAB) == 0;
-    const int lines = stderr_show();
+    bool opened = tokenizer_open_bin(&t, path, VOCAB) == 0;
+    int lines = stderr_show();
     counts->ran += opened;
     counts->refused += !opened;
     CHECK(lines == !opened, "%s, with %d lines on stderr",
@@ -239,7 +238,7 @@ static void check_counts(const char *what, const Counts *c) {
     printf(c->not_a_number ? ", %d of them with a logit that is not finite\n"
                            : "\n",
            c->not_a_number);
-    const int min = (c->refused + c->ran) / 10;
+    int min = (c->refused + c->ran) / 10;
     CHECK(c->refused >= min && c->ran >= min,
           "%d refused, %d ran: not much of a test", c->refused, c->ran);
 }
@@ -260,7 +259,7 @@ static void damaged_checkpoints(void) {
           "an undamaged file is refused");
     for (int i = 0; i < how_many(500); i++) {
         start_file(1, i);
-        const int version = any(3);
+        int version = any(3);
         image = good[version];
         if (any(12) == 0)
             fill_with_garbage(
@@ -280,15 +279,15 @@ static void random_headers(void) {
     Counts counts = {0};
     for (int i = 0; i < how_many(500); i++) {
         start_file(2, i);
-        const int version = any(3), group = version == 2 ? 1 << any(3) : 0;
-        const int heads = 1 + any(4), kv_heads = any(3) ? heads : 1 + any(4),
-                  dim = heads * (1 + any(6));
-        const int hidden_dim = (group ? group : 1) * (1 + any(20)),
-                  layers = 1 + any(3), vocab_size = 1 + any(6);
-        const int context = version && any(2) ? INT_MAX : 1 + any(10);
-        const int ints[7] = {dim,      hidden_dim, layers, heads,
-                             kv_heads, vocab_size, context};
-        const bool tied = any(2);
+        int version = any(3), group = version == 2 ? 1 << any(3) : 0;
+        int heads = 1 + any(4), kv_heads = any(3) ? heads : 1 + any(4),
+            dim = heads * (1 + any(6));
+        int hidden_dim = (group ? group : 1) * (1 + any(20)),
+            layers = 1 + any(3), vocab_size = 1 + any(6);
+        int context = version && any(2) ? INT_MAX : 1 + any(10);
+        int ints[7] = {dim,      hidden_dim, layers, heads,
+                       kv_heads, vocab_size, context};
+        bool tied = any(2);
         uint8_t header[256] = {0};
         memcpy(header, version ? (int[]){0x616b3432, version} : ints, 8);
         memcpy(header + (version ? 8 : 0), ints, sizeof ints);
@@ -298,16 +297,16 @@ static void random_headers(void) {
             memcpy(header + 37, &group, 4);
         if (!version && !tied)
             memcpy(header + 20, &(int){-vocab_size}, 4);
-        const int head_size = dim / heads,
-                  layer = 2 * dim * (dim + kv_heads * head_size) +
-                          3 * dim * hidden_dim;
-        const int weights = layers * layer + (tied ? 1 : 2) * dim * vocab_size,
-                  norms = (2 * layers + 1) * dim;
-        const int n_bytes = group ? weights + weights / group * 4 : weights * 4;
+        int head_size = dim / heads,
+            layer =
+                2 * dim * (dim + kv_heads * head_size) + 3 * dim * hidden_dim;
+        int weights = layers * layer + (tied ? 1 : 2) * dim * vocab_size,
+            norms = (2 * layers + 1) * dim;
+        int n_bytes = group ? weights + weights / group * 4 : weights * 4;
         image.size = (size_t)((version ? 256 : 28) + 4 * norms + n_bytes +
                               (version ? 0 : 4 * context * head_size));
         CHECK(image.size < MAX_BYTES, "%zu bytes", image.size);
-        const bool mild = any(2); /* floats near 1, or any bits */
+        bool mild = any(2); /* floats near 1, or any bits */
         for (size_t at = 0; at + 4 <= image.size; at += 4)
             put_int(&image, at,
                     mild ? 0x3f800000 - any(1 << 24)
@@ -353,14 +352,14 @@ static void damaged_tokenizers(void) {
 /* Opens the model and its tokenizer; each is refused with one line or runs. */
 static void try_gguf(const Image *image, Counts *counts) {
     const char *path = temporary("damaged.gguf");
-    const int before = counts->not_a_number;
+    int before = counts->not_a_number;
     int found = 0;
     Model m;
     Tokenizer t;
     remove(path);
     save(image, path);
     stderr_hide();
-    const bool opened = model_open(&m, path) == 0;
+    bool opened = model_open(&m, path) == 0;
     if (opened) {
         run_model(&m, counts);
         found =
@@ -372,8 +371,7 @@ static void try_gguf(const Image *image, Counts *counts) {
         model_close(&m);
     }
     int lines = stderr_show();
-    const int expected =
-        !opened + (found < 0) + (counts->not_a_number - before);
+    int expected = !opened + (found < 0) + (counts->not_a_number - before);
     /* an id outside the vocabulary counts as absent, with a note */
     for (const char *at = stderr_text(); (at = strstr(at, "note: ")); at++)
         lines--;
@@ -423,14 +421,13 @@ static void damage_near_name(Image *image) {
         memmem(image->bytes, image->size, name, strlen(name));
     if (!found)
         return;
-    const size_t at = (size_t)(found - image->bytes);
+    size_t at = (size_t)(found - image->bytes);
     if (any(12) == 0) {
         image->bytes[at + (size_t)any((int)strlen(name))] ^=
             (uint8_t)(1 << any(8));
     } else {
-        const size_t where = any(8) == 0
-                                 ? at - 8 + 4 * (size_t)any(2)
-                                 : at + strlen(name) + 4 * (size_t)any(8);
+        size_t where = any(8) == 0 ? at - 8 + 4 * (size_t)any(2)
+                                   : at + strlen(name) + 4 * (size_t)any(8);
         if (where + 4 <= image->size)
             put_int(image, where, evil_int(int_at(image->bytes, where)));
     }
@@ -519,8 +516,8 @@ static void nan_weights(void) {
     Session session;
     CHECK(hashmodel_write(m, path, 1, 0) == 0, "cannot write");
     load(&image, path);
-    const size_t embedding = 256 + 4 * (size_t)((2 * m->n_layers + 1) * m->dim),
-                 row = 5;
+    size_t embedding = 256 + 4 * (size_t)((2 * m->n_layers + 1) * m->dim),
+           row = 5;
     memcpy(image.bytes + embedding + row * (size_t)m->dim * 4, &(float){NAN},
            4);
     save(&image, path);
@@ -530,9 +527,9 @@ static void nan_weights(void) {
         const float *logits = model_forward_text(&session, &token, 1, 0, 1);
         CHECK(logits, "token %d does not run", token);
         stderr_hide();
-        const int status = check_logits(logits, (size_t)m->vocab_size),
-                  lines = stderr_show();
-        const bool bad = token == (int)row;
+        int status = check_logits(logits, (size_t)m->vocab_size),
+            lines = stderr_show();
+        bool bad = token == (int)row;
         CHECK(status == (bad ? -1 : 0) && lines == bad,
               "token %d: status %d, %d lines", token, status, lines);
     }

@@ -98,7 +98,7 @@ static int run(const Model *m, int n, float *to) {
 /* Opens the folder; stderr_text() has the notes or the message. */
 static int open_folder(Model *m) {
     stderr_hide();
-    const int status = model_open(m, folder());
+    int status = model_open(m, folder());
     stderr_show();
     return status;
 }
@@ -107,7 +107,7 @@ static int run_folder(float *to) {
     Model m;
     if (open_folder(&m))
         return -1;
-    const int status = run(&m, FAMILY_TOKENS, to);
+    int status = run(&m, FAMILY_TOKENS, to);
     model_close(&m);
     return status;
 }
@@ -130,7 +130,7 @@ static int open_golden(const char *name) {
 /* The largest error of the first tokens' logits, relative to the largest
  * expected logit. */
 static double distance_of(int n_tokens) {
-    const int n = n_tokens * family.vocab_size;
+    int n = n_tokens * family.vocab_size;
     return largest_difference(logits, expected, n) / largest(expected, n);
 }
 
@@ -183,7 +183,7 @@ static void check_halves_of(const char *name) {
 /* Whether the logits of n tokens from position `first` on are the expected
  * ones. */
 static bool same_bits(const float *found, int first, int n) {
-    const size_t row = (size_t)family.vocab_size;
+    size_t row = (size_t)family.vocab_size;
     return found && !memcmp(found, expected + (size_t)first * row,
                             (size_t)n * row * sizeof *found);
 }
@@ -192,9 +192,8 @@ static bool same_bits(const float *found, int first, int n) {
  * is accepted. */
 static void check_session(const char *name, const Model *m, KvType kv,
                           int batch, int threads) {
-    const int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS
-                        ? FAMILY_TOKENS
-                        : 10 * batch + 10;
+    int end = threads == 1 || 10 * batch + 10 > FAMILY_TOKENS ? FAMILY_TOKENS
+                                                              : 10 * batch + 10;
     Session s;
     CHECK(!session_open(&s, m, threads, batch, FAMILY_TOKENS, kv),
           "no session");
@@ -202,13 +201,13 @@ static void check_session(const char *name, const Model *m, KvType kv,
         same_bits(model_forward_text(&s, family.tokens, end, 0, 1), end - 1, 1),
         "%s, batch %d, %d threads: differs", name, batch, threads);
     for (int t = 0; t < end; t += batch) {
-        const int n = end - t < batch ? end - t : batch;
+        int n = end - t < batch ? end - t : batch;
         CHECK(
             same_bits(model_forward_text(&s, family.tokens + t, n, t, n), t, n),
             "%s, batch %d, %d threads: differs in %d tokens from %d on", name,
             batch, threads, n, t);
     }
-    const int drafted[] = {family.tokens[end - 6], 1, 2, 3};
+    int drafted[] = {family.tokens[end - 6], 1, 2, 3};
     CHECK(model_forward_text(&s, family.tokens, end - 6, 0, 0) &&
               model_forward_text(&s, drafted, 4, end - 6, 0),
           "no draft");
@@ -251,7 +250,7 @@ static const char *architecture_in(const char *path) {
     static const char key[] = "general.architecture";
     static char bytes[1 << 12], found[32];
     FILE *in = fopen(path, "rb");
-    const size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
+    size_t size = in ? fread(bytes, 1, sizeof bytes, in) : 0;
     const char *at = size ? memmem(bytes, size, key, strlen(key)) : NULL;
     if (in)
         fclose(in);
@@ -266,7 +265,7 @@ static const char *architecture_in(const char *path) {
 }
 
 static bool has_word(const char *words, const char *word) {
-    const size_t n = strlen(word);
+    size_t n = strlen(word);
     for (const char *at = words; (at = strstr(at, word)); at += n)
         if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
             return true;
@@ -284,11 +283,11 @@ static void check_written(const char *name, const char *architectures,
     CHECK(has_word(architectures, architecture_in(path)), "%s: is a file of %s",
           name, architecture_in(path));
     CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
-    const int max = m.long_factors ? m.long_context : m.config.context,
-              n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
-    const bool exact = m.config.rope.halves == halves && !m.rope_factors &&
-                       !rounded && !test_plain();
-    const int status = run(&m, n, logits);
+    int max = m.long_factors ? m.long_context : m.config.context,
+        n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
+    bool exact = m.config.rope.halves == halves && !m.rope_factors &&
+                 !rounded && !test_plain();
+    int status = run(&m, n, logits);
     model_close(&m);
     CHECK(!status, "%s: the GGUF file does not run", name);
     CHECK(limited || n == FAMILY_TOKENS,
@@ -303,15 +302,15 @@ static void check_folded(const char *name, const char *path) {
     Model m;
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     stderr_hide();
-    const int status = gguf_write_model(
+    int status = gguf_write_model(
         &m, NULL, (GgufForm){.type = TYPE_F32, .fold = true}, folder(), path);
     stderr_show();
     model_close(&m);
     if (status)
         return; /* as without folding */
     CHECK(!model_open(&m, path), "%s: the folded file does not open", name);
-    const int max = m.long_factors ? m.long_context : m.config.context,
-              n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
+    int max = m.long_factors ? m.long_context : m.config.context,
+        n = max < FAMILY_TOKENS ? max : FAMILY_TOKENS;
     CHECK(!run(&m, n, logits), "%s: the folded file does not run", name);
     model_close(&m);
     CHECK(distance_of(n) <= 1e-5, "%s: the folded file differs by %.3g", name,
@@ -329,12 +328,12 @@ static void check_gguf_of(const char *name, const char *architectures,
           "cannot write %s", name);
     CHECK(!open_folder(&m), "%s does not open: %s", name, stderr_text());
     CHECK(!run(&m, FAMILY_TOKENS, expected), "%s does not run", name);
-    const bool halves = m.config.rope.halves,
-               rounded = m.config.rope.base != (float)m.config.rope.base;
+    bool halves = m.config.rope.halves,
+         rounded = m.config.rope.base != (float)m.config.rope.base;
     stderr_hide();
-    const int status = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
-                                        folder(), path);
-    const int lines = stderr_show();
+    int status = gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32},
+                                  folder(), path);
+    int lines = stderr_show();
     model_close(&m);
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
     CHECK(!status || (lines == 1 && access(path, F_OK)),
@@ -406,8 +405,8 @@ static void check_opening(const char *name, const char *what,
                           const char *message) {
     Model m;
     stderr_hide();
-    const bool opened = model_open(&m, folder()) == 0;
-    const int lines = stderr_show();
+    bool opened = model_open(&m, folder()) == 0;
+    int lines = stderr_show();
     CHECK(opened ? !lines || !strncmp(stderr_text(), "note: ", 6) : lines == 1,
           "%s: %s: %d lines on stderr: %s", name, what, lines, stderr_text());
     if (message && message[0]) {
@@ -417,7 +416,7 @@ static void check_opening(const char *name, const char *what,
         return;
     }
     CHECK(opened, "%s: %s: %s", name, what, stderr_text());
-    const int status = run(&m, FAMILY_TOKENS, logits);
+    int status = run(&m, FAMILY_TOKENS, logits);
     model_close(&m);
     CHECK(!status, "%s: %s: does not run", name, what);
     CHECK(message || distance() <= EXACT, "%s: %s: error %.3g", name, what,
@@ -895,7 +894,7 @@ static void names_of_base_models(void) {
 /* Makes a family deeper by copies of its layer 0. */
 static void add_layers(int first, int end) {
     static const char prefix[] = "model.layers.0.";
-    const int n = family.n_parts;
+    int n = family.n_parts;
     int n_copied = 0;
     for (int i = 0; i < n; i++)
         n_copied += !strncmp(family.parts[i].name, prefix, sizeof prefix - 1);

@@ -82,7 +82,7 @@ static int run_path(const char *path, int n, float *logits) {
     Model m;
     if (model_open(&m, path))
         return -1;
-    const int status = run(&m, n, logits);
+    int status = run(&m, n, logits);
     model_close(&m);
     return status;
 }
@@ -96,7 +96,7 @@ static float logits[TOKENS * MAX_VOCAB], expected[TOKENS * MAX_VOCAB];
  * logits. */
 static void check_golden(const char *name, const HashModel *m,
                          const FolderForm *form) {
-    const int n = TOKENS * m->vocab_size;
+    int n = TOKENS * m->vocab_size;
     Model model;
     Session s;
     int tokens[TOKENS];
@@ -115,7 +115,7 @@ static void check_golden(const char *name, const HashModel *m,
         tokens[i] = hash_token(m, i);
     CHECK(!session_open(&s, &model, 2, TOKENS, 0, KV_F32), "no session");
     const float *found = model_forward_text(&s, tokens, TOKENS, 0, TOKENS);
-    const double error =
+    double error =
         largest_difference(found, expected, n) / largest(expected, n);
     CHECK(error <= 1e-6, "%s in %d files, %d bytes off: error %.3g", name,
           form->n_files, form->misaligned, error);
@@ -132,7 +132,7 @@ static void folders_against_float64(void) {
     static const char *const names[] = {"gqa_tied", "mha_untied", "odd_mqa",
                                         "wide"};
     for (int i = 0; i < 12; i += test_fast() ? 5 : 1) {
-        const int k = i / 4;
+        int k = i / 4;
         CHECK(!hashmodel_write(models[i % 4], temporary("same"), 0, 0),
               "no model");
         check_golden(names[i % 4], models[i % 4],
@@ -216,7 +216,7 @@ enum {
 /* Model i as a GGUF file, vectors rounded as in the folder. */
 static int write_gguf(int i, const char *path) {
     gguf_make_relative(&file, MODELS[i].m, &MODELS[i].r);
-    const Type type = MODELS[i].form.type;
+    Type type = MODELS[i].form.type;
     gguf_convert(&file, type);
     for (int t = 0; t < file.n_tensors; t++) {
         GgufTensor *v = &file.tensors[t];
@@ -233,7 +233,7 @@ static int write_gguf(int i, const char *path) {
             0);
     }
     gguf_place(&file);
-    const int status = gguf_write(&file, path);
+    int status = gguf_write(&file, path);
     gguf_free(&file);
     return status;
 }
@@ -243,7 +243,7 @@ static int make_folder(int i) {
     if (write_gguf(i, temporary("same.gguf")) ||
         model_open(&m, temporary("same.gguf")))
         return -1;
-    const int status = folder_write(&m, folder(), &MODELS[i].form);
+    int status = folder_write(&m, folder(), &MODELS[i].form);
     model_close(&m);
     return status;
 }
@@ -251,7 +251,7 @@ static int make_folder(int i) {
 static void folders_and_gguf_files_are_bit_identical(void) {
     /* GGUF orders llama's rows differently */
     for (int i = 0; i < LLAMA; i += test_fast() ? 3 : 1) {
-        const int n = TOKENS * MODELS[i].m->vocab_size;
+        int n = TOKENS * MODELS[i].m->vocab_size;
         CHECK(!make_folder(i), "model %d cannot be written", i);
         CHECK(!run_path(temporary("same.gguf"), TOKENS, expected),
               "GGUF file %d does not run", i);
@@ -272,8 +272,8 @@ static bool open_changed(Model *m, int i, const char *old, const char *new) {
         abort();
     replace_in_file(in_folder("config.json"), old, new);
     stderr_hide();
-    const bool opened = model_open(m, folder()) == 0;
-    const int lines = stderr_show();
+    bool opened = model_open(m, folder()) == 0;
+    int lines = stderr_show();
     if (lines != !opened)
         test_fail(__FILE__, __LINE__, "%s: %d lines on stderr", new, lines);
     remove_folder();
@@ -414,10 +414,10 @@ static void rope_matches_transformers(void) {
     };
     static const HashModel heads_of_16 = {64, 96, 2, 4, 2, 60, 4096, true, 7};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bool minimind = cases[i].model == 4;
-        const Relative r = {.architecture = minimind ? "qwen3" : "llama"};
-        const FolderForm form = {.model_type = minimind ? "minimind" : "llama",
-                                 .options = cases[i].options};
+        bool minimind = cases[i].model == 4;
+        Relative r = {.architecture = minimind ? "qwen3" : "llama"};
+        FolderForm form = {.model_type = minimind ? "minimind" : "llama",
+                           .options = cases[i].options};
         Model m;
         Session s;
         gguf_make_relative(&file, &heads_of_16, &r);
@@ -549,7 +549,7 @@ static void options_are_applied_or_refused_by_name(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases;
          i += test_fast() ? 4 : 1) {
         Model m;
-        const bool opened =
+        bool opened =
             open_changed(&m, cases[i].model, cases[i].old, cases[i].new);
         CHECK(opened == !cases[i].message, "%s: %s", cases[i].new,
               opened ? "opens" : stderr_text());
@@ -575,8 +575,8 @@ static bool open_with_tensor(const char *dtype, const char *name,
     char *bytes = load(in_folder("model.safetensors"), &size);
     uint64_t header;
     memcpy(&header, bytes, sizeof header);
-    const size_t end = sizeof header + header, data = size - end;
-    const int n = snprintf(
+    size_t end = sizeof header + header, data = size - end;
+    int n = snprintf(
         entry, sizeof entry,
         ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}}",
         name, dtype, shape, data, data + bytes_of);
@@ -595,7 +595,7 @@ static bool open_with_tensor(const char *dtype, const char *name,
     fclose(out);
     free(bytes);
     stderr_hide();
-    const bool opened = model_open(&m, folder()) == 0;
+    bool opened = model_open(&m, folder()) == 0;
     if (stderr_show() != !opened)
         abort();
     if (opened)
@@ -618,7 +618,7 @@ static void stored_inv_freq_is_ignored(void) {
                  {"a.inv_freq", false},
                  {"model.layers.0.self_attn.other", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bool opens = open_with_tensor("F32", cases[i].name, "2", 8);
+        bool opens = open_with_tensor("F32", cases[i].name, "2", 8);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].name, opens,
               stderr_text());
         CHECK(opens || strstr(stderr_text(), " is not supported"), "%s: %s",
@@ -638,7 +638,7 @@ static void buffers_that_are_no_weights_are_ignored(void) {
                  {"BOOL", "8", 8, true}, {"F64", "1", 8, true},
                  {"F32", "2", 8, false}, {"BF16", "4", 8, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const bool opens =
+        bool opens =
             open_with_tensor(cases[i].dtype, "model.layers.0.position_ids",
                              cases[i].shape, cases[i].bytes);
         CHECK(opens == cases[i].opens, "%s: opens %d, %s", cases[i].dtype,
@@ -657,7 +657,7 @@ static void buffers_that_are_no_weights_are_ignored(void) {
     save(in_folder("model.safetensors"), bytes, size);
     free(bytes);
     stderr_hide();
-    const int status = model_open(&m, folder()), lines = stderr_show();
+    int status = model_open(&m, folder()), lines = stderr_show();
     CHECK(status == -1 && lines == 1 &&
               strstr(stderr_text(), "model.norm.weight is [0, 0, 0], expected"),
           "a weight of integers: %s", stderr_text());
@@ -669,8 +669,8 @@ static bool run_tied(bool expected_tied) {
     Model m;
     if (model_open(&m, folder()))
         return false;
-    const bool tied = m.tied;
-    const int status = run(&m, 3, logits);
+    bool tied = m.tied;
+    int status = run(&m, 3, logits);
     model_close(&m);
     return !status && tied == expected_tied;
 }
@@ -685,9 +685,9 @@ static void a_stored_output_that_differs_counts(void) {
         CHECK(!write_gguf(0, temporary("same.gguf")) &&
                   !model_open(&m, temporary("same.gguf")),
               "no model");
-        const Tensor output = m.output;
+        Tensor output = m.output;
         m.output = copy ? m.embedding : output;
-        const int status = folder_write(&m, folder(), &MODELS[0].form);
+        int status = folder_write(&m, folder(), &MODELS[0].form);
         m.output = output;
         model_close(&m);
         CHECK(!status && run_tied(false), "an untied model does not run");
@@ -704,9 +704,9 @@ static void a_stored_output_that_differs_counts(void) {
 /* A tensor of no bytes may claim any number of columns. */
 static void columns_without_rows_take_no_memory(void) {
 #ifndef SANITIZED
-    const struct rlimit limit = {(rlim_t)4 << 30, (rlim_t)4 << 30};
+    struct rlimit limit = {(rlim_t)4 << 30, (rlim_t)4 << 30};
     int state = 0;
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         setrlimit(RLIMIT_AS, &limit);
         _exit(!open_with_tensor("F32", "a.rotary_emb.inv_freq", "0, 2147483647",
@@ -811,10 +811,10 @@ static void windows_of_each_layer(void) {
 
 /* Without layer_types, layers from 28 on have a window in Qwen 2. */
 static void windows_of_qwen2_begin_at_layer_28(void) {
-    const HashModel form = {8, 8, 29, 2, 1, 8, 10000, true, 6};
-    const FolderForm with = {.model_type = "qwen2",
-                             .options = "\"use_sliding_window\": true"};
-    const Relative r = {.architecture = "qwen2", .biases = true};
+    HashModel form = {8, 8, 29, 2, 1, 8, 10000, true, 6};
+    FolderForm with = {.model_type = "qwen2",
+                       .options = "\"use_sliding_window\": true"};
+    Relative r = {.architecture = "qwen2", .biases = true};
     Model m;
     gguf_make_relative(&file, &form, &r);
     CHECK(!gguf_write(&file, temporary("many.gguf")) &&
@@ -935,7 +935,7 @@ static void options_of_families(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases;
          i += test_fast() ? 4 : 1) {
         Model m;
-        const bool opened =
+        bool opened =
             open_changed(&m, LLAMA, "llama", cases[i].type_and_options);
         CHECK(opened == !cases[i].message, "%s: %s", cases[i].type_and_options,
               opened ? "opens" : stderr_text());
@@ -954,7 +954,7 @@ static void options_of_families(void) {
 
 /* Puts another header before the data; returns whether the folder opens. */
 static bool open_with_header(const char *header, size_t n_data) {
-    const uint64_t size = strlen(header);
+    uint64_t size = strlen(header);
     FILE *out = fopen(in_folder("model.safetensors"), "wb");
     Model m;
     if (!out || fwrite(&size, 8, 1, out) != 1 || fputs(header, out) < 0)
@@ -964,7 +964,7 @@ static bool open_with_header(const char *header, size_t n_data) {
     if (fclose(out))
         abort();
     stderr_hide();
-    const bool opened = model_open(&m, folder()) == 0;
+    bool opened = model_open(&m, folder()) == 0;
     stderr_show();
     if (opened)
         model_close(&m);
@@ -1054,7 +1054,7 @@ static void headers_are_checked(void) {
         memcpy(bytes, &sizes[i], 8);
         save(in_folder("model.safetensors"), bytes, i == 3 ? 7 : sizeof bytes);
         stderr_hide();
-        const int status = model_open(&m, folder());
+        int status = model_open(&m, folder());
         CHECK(stderr_show() == 1 && status, "a header of %llu bytes: %s",
               (unsigned long long)sizes[i], stderr_text());
     }
@@ -1069,7 +1069,7 @@ static bool open_with_index(const char *old, const char *new) {
         abort();
     replace_in_file(in_folder("model.safetensors.index.json"), old, new);
     stderr_hide();
-    const bool opened = model_open(&m, folder()) == 0;
+    bool opened = model_open(&m, folder()) == 0;
     stderr_show();
     if (opened)
         model_close(&m);
@@ -1122,7 +1122,7 @@ static void a_tensor_in_two_files_is_refused(void) {
     save(in_folder("model-00001-of-00003.safetensors"), second, size);
     free(second);
     stderr_hide();
-    const int status = model_open(&m, folder());
+    int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
     const char *first = strstr(stderr_text(), "model-00001-of-"),
                *other = strstr(stderr_text(), "model-00002-of-");
@@ -1138,7 +1138,7 @@ static void the_smallest_header(void) {
     CHECK(!make_folder(0), "no folder");
     save(in_folder("model.safetensors"), bytes, sizeof bytes);
     stderr_hide();
-    const int status = model_open(&m, folder());
+    int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens: %s", stderr_text());
     CHECK(!strstr(stderr_text(), "expected the length of a header"), "%s",
           stderr_text());
@@ -1158,7 +1158,7 @@ static void only_regular_files_are_opened(void) {
                       : mkfifo(in_folder(names[i / 2]), 0600)),
               "cannot make it");
         stderr_hide();
-        const int status = model_open(&m, folder());
+        int status = model_open(&m, folder());
         CHECK(stderr_show() == 1 && status == -1, "opens with %s",
               names[i / 2]);
         CHECK(strstr(stderr_text(), names[i / 2]) &&
@@ -1175,7 +1175,7 @@ static void check_missing(const char *removed, const char *added,
     if (added)
         save(in_folder(added), "PK", 2);
     stderr_hide();
-    const int status = model_open(&m, folder());
+    int status = model_open(&m, folder());
     CHECK(stderr_show() == 1 && status == -1, "opens without %s", removed);
     CHECK(strstr(stderr_text(), message), "no '%s' in: %s", message,
           stderr_text());
@@ -1210,7 +1210,7 @@ static bool is_number_byte(uint8_t c) {
 
 /* Puts text in place of n bytes. */
 static void replace(Image *image, size_t at, size_t n, const char *text) {
-    const size_t length = strlen(text);
+    size_t length = strlen(text);
     if (image->size - n + length > sizeof image->bytes)
         return;
     memmove(image->bytes + at + length, image->bytes + at + n,
@@ -1253,8 +1253,8 @@ static void damage_number(Image *image, size_t first, size_t end) {
 
 /* Bytes first to end, excluded, are JSON. */
 static void damage_text(Image *image, size_t first, size_t end) {
-    const size_t at = first + (size_t)any((int)(end - first)), left = end - at;
-    const size_t n = (size_t)any(left < 40 ? (int)left : 40);
+    size_t at = first + (size_t)any((int)(end - first)), left = end - at;
+    size_t n = (size_t)any(left < 40 ? (int)left : 40);
     switch (any(6)) {
     case 0:
     case 1:
@@ -1275,7 +1275,7 @@ static void damage_text(Image *image, size_t first, size_t end) {
 static void damage_safetensors(Image *image) {
     uint64_t size;
     memcpy(&size, image->bytes, 8);
-    const size_t before = image->size, data = 8 + (size_t)size;
+    size_t before = image->size, data = 8 + (size_t)size;
     switch (any(7)) {
     case 0:
     case 1:
@@ -1307,7 +1307,7 @@ typedef struct {
 static void try_folder(Counts *counts) {
     Model m;
     stderr_hide();
-    const bool opened = model_open(&m, folder()) == 0;
+    bool opened = model_open(&m, folder()) == 0;
     bool finite = true, runs = true;
     if (opened) {
         Session s;
@@ -1315,7 +1315,7 @@ static void try_folder(Counts *counts) {
         for (int i = 0; i < 6; i++)
             tokens[i] = any(m.config.vocab_size);
         runs = !session_open(&s, &m, 2, 4, tokens[0] % 2 ? 0 : 8, KV_F32);
-        const int n = !runs ? 0 : s.context < 6 ? s.context : 6;
+        int n = !runs ? 0 : s.context < 6 ? s.context : 6;
         const float *l = runs ? model_forward_text(&s, tokens, n, 0, 1) : NULL;
         runs = l != NULL;
         finite = !l || !check_logits(l, (size_t)m.config.vocab_size);
@@ -1323,7 +1323,7 @@ static void try_folder(Counts *counts) {
             session_close(&s);
         model_close(&m);
     }
-    const int lines = stderr_show();
+    int lines = stderr_show();
     counts->refused += !opened;
     counts->ran += opened;
     counts->not_a_number += !finite;
@@ -1362,7 +1362,7 @@ static void damaged_folders(void) {
     };
     static Image image, good;
     Counts counts = {0};
-    const int n = test_fast() ? 30 : 340;
+    int n = test_fast() ? 30 : 340;
     for (int k = 0; k < 3; k++) {
         Model m;
         gguf_make_relative(&file, &tiny, folders[k].r);
@@ -1379,7 +1379,7 @@ static void damaged_folders(void) {
               "folder %d is not good to begin with", k);
         for (int i = 0; i < n; i++) {
             state = (uint64_t)k << 40 | (uint64_t)i << 16;
-            const int n_files = folders[k].files[2] ? 4 : 2;
+            int n_files = folders[k].files[2] ? 4 : 2;
             const char *name = folders[k].files[any(n_files)];
             FILE *in = fopen(in_folder(name), "rb");
             good.size = in ? fread(good.bytes, 1, sizeof good.bytes, in) : 0;
@@ -1401,7 +1401,7 @@ static void damaged_folders(void) {
     printf(
         "folders: %d refused, %d ran, %d of them with a logit that is not finite\n",
         counts.refused, counts.ran, counts.not_a_number);
-    const int min = (counts.refused + counts.ran) / 10;
+    int min = (counts.refused + counts.ran) / 10;
     CHECK(counts.refused >= min && counts.ran >= min,
           "too few refused or too few run");
 }

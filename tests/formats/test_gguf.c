@@ -59,7 +59,7 @@ typedef struct {
 } Reference;
 
 static Reference reference_of(const HashModel *m) {
-    const int head_size = m->dim / m->n_heads;
+    int head_size = m->dim / m->n_heads;
     return (Reference){.m = m,
                        .head_size = head_size,
                        .rope_dims = head_size,
@@ -116,12 +116,12 @@ static void exact_norm_of(const Reference *ref, double *y, const double *x,
     const float *gamma = values_of(layer, name, "weight"),
                 *beta = values_of(layer, name, "bias");
     double mean = 0, squares = 0;
-    const bool is_layer = beta || ref->bare;
+    bool is_layer = beta || ref->bare;
     for (int i = 0; is_layer && i < dim; i++)
         mean += x[i] / dim;
     for (int i = 0; i < dim; i++)
         squares += (x[i] - mean) * (x[i] - mean) / dim;
-    const double root =
+    double root =
         gamma || ref->bare
             ? sqrt(squares + (is_layer ? ref->layer_eps : ref->rms_eps))
             : 1;
@@ -165,7 +165,7 @@ static bool has_window(const Reference *ref, int l) {
 static void exact_rope(const Reference *ref, double *v, int heads, int pos,
                        int l) {
     const char *neighbours = "llama olmo granite smollm3";
-    const bool halves = ref->r && !strstr(neighbours, ref->r->architecture);
+    bool halves = ref->r && !strstr(neighbours, ref->r->architecture);
     Reference local = *ref;
     if (ref->no_rope_every && (l + 1) % ref->no_rope_every == 0)
         return;
@@ -177,9 +177,9 @@ static void exact_rope(const Reference *ref, double *v, int heads, int pos,
     }
     for (int h = 0; h < heads; h++)
         for (int i = 0; i < ref->rope_dims / 2; i++) {
-            const double factor = ref->factors ? (double)ref->factors[i] : 1;
-            const double angle = pos / ref->scale / factor *
-                                 pow(ref->base, -2.0 * i / ref->rope_dims);
+            double factor = ref->factors ? (double)ref->factors[i] : 1;
+            double angle = pos / ref->scale / factor *
+                           pow(ref->base, -2.0 * i / ref->rope_dims);
             double *first = v + h * ref->head_size + (halves ? i : 2 * i),
                    a = *first;
             double *second = first + (halves ? ref->rope_dims / 2 : 1),
@@ -194,9 +194,9 @@ static double keys[MAX_LAYERS][N_TOKENS][MAX_WIDTH],
 
 static void exact_attention(const Reference *ref, double *out, const double *q,
                             int l, int pos) {
-    const int size = ref->head_size, heads = ref->m->n_heads;
+    int size = ref->head_size, heads = ref->m->n_heads;
     for (int h = 0; h < heads; h++) {
-        const int at = h / (heads / ref->m->n_kv_heads) * size;
+        int at = h / (heads / ref->m->n_kv_heads) * size;
         double p[N_TOKENS], sum = 0;
         for (int t = 0; t <= pos; t++) {
             double score = 0;
@@ -227,8 +227,7 @@ static void exact_mlp(const Reference *ref, double *y, const double *x, int l,
     snprintf(name, sizeof name, "ffn_up%s", ending);
     exact_matrix(up, x, l, name, i, hidden, dim);
     for (int k = 0; k < hidden; k++) {
-        const double g = gate[k],
-                     inner = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+        double g = gate[k], inner = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
         gate[k] =
             up[k] * (ref->gelu ? g * (1 + tanh(inner)) / 2 : g / (1 + exp(-g)));
     }
@@ -240,7 +239,7 @@ static void exact_mlp(const Reference *ref, double *y, const double *x, int l,
  * weighted by them. */
 static void exact_experts(const Reference *ref, double *y, const double *x,
                           int l) {
-    const int n = ref->r->n_experts, dim = ref->m->dim;
+    int n = ref->r->n_experts, dim = ref->m->dim;
     double p[MAX_WIDTH], all = 0, used = 0, out[MAX_WIDTH],
                          weights[MAX_WIDTH] = {0};
     exact_linear(p, x, l, "ffn_gate_inp", n, dim);
@@ -266,12 +265,12 @@ static void exact_experts(const Reference *ref, double *y, const double *x,
 static void exact_forward(const Reference *ref, double *logits, int token,
                           int pos) {
     const HashModel *m = ref->m;
-    const int dim = m->dim, q_dim = m->n_heads * ref->head_size,
-              kv_dim = m->n_kv_heads * ref->head_size;
+    int dim = m->dim, q_dim = m->n_heads * ref->head_size,
+        kv_dim = m->n_kv_heads * ref->head_size;
     double x[MAX_WIDTH], xn[MAX_WIDTH], q[MAX_WIDTH], heads[MAX_WIDTH],
         y[MAX_WIDTH];
-    const double embedding = ref->embedding > 0 ? ref->embedding : 1,
-                 residual = ref->residual > 0 ? ref->residual : 1;
+    double embedding = ref->embedding > 0 ? ref->embedding : 1,
+           residual = ref->residual > 0 ? ref->residual : 1;
     for (int i = 0; i < dim; i++)
         x[i] = embedding *
                (double)values_of(-1, "token_embd", "weight")[token * dim + i];
@@ -326,7 +325,7 @@ static int run_file(const HashModel *m, const char *path, float *logits) {
     if (session_open(&s, &model, 2, 5, 0, KV_F32) == 0) {
         status = 0;
         for (int at = 0; at < N_TOKENS && !status; at += 5) {
-            const int n = N_TOKENS - at < 5 ? N_TOKENS - at : 5;
+            int n = N_TOKENS - at < 5 ? N_TOKENS - at : 5;
             const float *found = model_forward_text(&s, tokens + at, n, at, n);
             if (found)
                 memcpy(logits + at * m->vocab_size, found,
@@ -350,7 +349,7 @@ static void check_forward(const char *what, const Reference *ref,
     for (int t = 0; t < N_TOKENS; t++) {
         exact_forward(ref, exact, hash_token(m, t), t);
         for (int i = 0; i < m->vocab_size; i++) {
-            const double e =
+            double e =
                 fabs((double)logits_found[t * m->vocab_size + i] - exact[i]);
             if (!(e <= error))
                 error = e; /* also for NaN */
@@ -418,9 +417,8 @@ static void config_matches_the_file(void) {
                   model.files->data + model.layers[1].mlp.up.offset ==
                       model.layers[1].mlp.up.data,
               "format %s", model.format);
-        const size_t parameters =
-            (size_t)(60 * 64 * (1 + untied) + 64 +
-                     2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
+        size_t parameters = (size_t)(60 * 64 * (1 + untied) + 64 +
+                                     2 * (2 * 64 + 64 * 64 * 3 + 3 * 64 * 96));
         CHECK(model.parameters == parameters, "%zu parameters, expected %zu",
               model.parameters, parameters);
         model_close(&model);
@@ -433,7 +431,7 @@ static void weight_types(void) {
         double tolerance; /* Q8_0: activations are int8 */
     } types[] = {{TYPE_F16, 5e-6}, {TYPE_BF16, 5e-6}, {TYPE_Q8_0, 0.03}};
     for (int i = 0; i < 6; i++) {
-        const Reference ref = reference_of(i / 3 ? &SMALL : &SMALL_TIED);
+        Reference ref = reference_of(i / 3 ? &SMALL : &SMALL_TIED);
         gguf_make(&file, ref.m, 0);
         gguf_convert(&file, types[i % 3].type);
         check_forward(type_name(types[i % 3].type), &ref,
@@ -442,7 +440,7 @@ static void weight_types(void) {
     /* every type next to every other */
     for (int first = 0; first < 4; first++) {
         static const Type all[] = {TYPE_Q8_0, TYPE_F32, TYPE_BF16, TYPE_F16};
-        const Reference ref = reference_of(&SMALL);
+        Reference ref = reference_of(&SMALL);
         static GgufFile other;
         for (int k = 0; k < 4; k++) {
             gguf_make(&other, ref.m, 0);
@@ -526,19 +524,18 @@ static void yarn(void) {
     for (int i = 0; i < (test_fast() ? 2 : 6); i++) {
         static float factors[8];
         Reference ref = reference_of(&SMALL);
-        const double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
-                                cases[i].slow > 0 ? (double)cases[i].slow : 1};
-        const double factor = (double)cases[i].factor,
-                     context = cases[i].context ? cases[i].context : 40;
+        double turns[] = {cases[i].fast > 0 ? (double)cases[i].fast : 32,
+                          cases[i].slow > 0 ? (double)cases[i].slow : 1};
+        double factor = (double)cases[i].factor,
+               context = cases[i].context ? cases[i].context : 40;
         double ends[2]; /* of the ramp, as indices of pairs */
         for (int k = 0; k < 2; k++)
             ends[k] = 8 * log(context / (turns[k] * 2 * acos(-1))) / log(10000);
-        const double first = fmax(floor(ends[0]), 0),
-                     last = fmin(ceil(ends[1]), 15);
+        double first = fmax(floor(ends[0]), 0), last = fmin(ceil(ends[1]), 15);
         for (int k = 0; k < 8; k++) {
-            const double part =
+            double part =
                 last == first ? k > first : (k - first) / (last - first);
-            const double mixed = part < 0 ? 0 : part > 1 ? 1 : part;
+            double mixed = part < 0 ? 0 : part > 1 ? 1 : part;
             factors[k] = (float)(1 / (mixed / factor + 1 - mixed));
         }
         ref.factors = factors;
@@ -569,13 +566,13 @@ static void biases(void) {
                                         "attn_output", "ffn_gate", "ffn_up",
                                         "ffn_down"};
     for (int which = 0; which <= 8; which++) { /* one at a time, then all */
-        const Reference ref = reference_of(&SMALL);
+        Reference ref = reference_of(&SMALL);
         gguf_make(&file, ref.m, 0);
         for (int i = 0; i < 7; i++)
             for (int l = 0; l < 2; l++) {
                 char name[64];
                 snprintf(name, sizeof name, "blk.%d.%s.weight", l, names[i]);
-                const int rows = (int)gguf_tensor(&file, name)->dims[1];
+                int rows = (int)gguf_tensor(&file, name)->dims[1];
                 snprintf(name, sizeof name, "blk.%d.%s.bias", l, names[i]);
                 if (which == i || which == 8)
                     gguf_add(&file, name, 1, rows, 0.3f, 2,
@@ -724,8 +721,8 @@ static Reference family_of(const Relative *r) {
 
 static void families(void) {
     for (int i = 0; i < N_GGUF_FAMILIES; i++) {
-        const Relative r = {.architecture = GGUF_FAMILIES[i]};
-        const Reference ref = family_of(&r);
+        Relative r = {.architecture = GGUF_FAMILIES[i]};
+        Reference ref = family_of(&r);
         if (!strcmp(r.architecture, "phi3"))
             continue;
         gguf_make_family(&file, ref.m, r.architecture);
@@ -738,11 +735,11 @@ static void families_with_other_keys(void) {
     /* 7 bools */
     static const char pattern[] = {7, 0, 0, 0, 7, 0, 0, 0, 0, 0,
                                    0, 0, 1, 0, 0, 1, 0, 1, 0};
-    const Relative olmo2 = {.architecture = "olmo2"},
-                   gemma2 = {.architecture = "gemma2"},
-                   gemma3 = {.architecture = "gemma3"},
-                   granite = {.architecture = "granite"},
-                   stablelm = {.architecture = "stablelm"};
+    Relative olmo2 = {.architecture = "olmo2"},
+             gemma2 = {.architecture = "gemma2"},
+             gemma3 = {.architecture = "gemma3"},
+             granite = {.architecture = "granite"},
+             stablelm = {.architecture = "stablelm"};
     for (int i = 0; i < 10; i++) {
         Reference ref = family_of(i < 3    ? &olmo2
                                   : i < 4  ? &gemma2
@@ -800,8 +797,7 @@ static void families_with_other_keys(void) {
         /* a dense Granite 4: sizes of absent layers, and a list with a size for
          * each layer */
         if (i == 9) {
-            const uint32_t n = ref.m->n_kv_heads,
-                           heads[] = {GGUF_U32, 3, 0, n, n, n};
+            uint32_t n = ref.m->n_kv_heads, heads[] = {GGUF_U32, 3, 0, n, n, n};
             gguf_set(&file, "granite.ssm.conv_kernel", GGUF_U32, &(uint32_t){4},
                      4);
             gguf_set(&file, "granite.expert_shared_feed_forward_length",
@@ -903,14 +899,14 @@ static void bad_families(void) {
     REFUSED_OF(
         "gemma2",
         "final_logit_softcapping is 1e-50, expected a positive number in float32",
-        const double tiny = 1e-50;
+        double tiny = 1e-50;
         gguf_set(&file, "gemma2.final_logit_softcapping", GGUF_F64, &tiny, 8));
     REFUSED_OF("gemma2", "softcapping is nan, expected a positive number",
                gguf_set_real(&file, "gemma2.final_logit_softcapping", NAN));
     REFUSED_OF(
         "gemma2",
         "softcapping is 1e+300, expected a positive number in float32",
-        const double large = 1e300;
+        double large = 1e300;
         gguf_set(&file, "gemma2.attn_logit_softcapping", GGUF_F64, &large, 8));
     REFUSED_OF("gemma2", "rope.freq_base_swa is 500, expected 10000",
                gguf_set_real(&file, "gemma2.rope.freq_base_swa", 500));
@@ -955,7 +951,7 @@ static void experts(void) {
             if (test_fast() && (i + k) % 3)
                 continue;
             const Relative *r = &RELATIVES[i].r;
-            const bool norm = k != 1;
+            bool norm = k != 1;
             Reference ref = relative_of(RELATIVES[i].m, r);
             gguf_make_relative(&file, ref.m, r);
             gguf_convert(&file, types[k]);
@@ -972,7 +968,7 @@ static void experts(void) {
 
 static void equal_and_nan_router_logits(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
-    const Reference ref = relative_of(&SMALL, r);
+    Reference ref = relative_of(&SMALL, r);
     gguf_make_relative(&file, &SMALL, r);
     for (int l = 0; l < 2; l++) {
         char name[64];
@@ -999,11 +995,11 @@ static void equal_and_nan_router_logits(void) {
 
 /* As in Mixtral's files: experts have the width of an MLP. */
 static void the_width_of_experts_is_optional(void) {
-    const Relative r = {.architecture = "llama",
-                        .n_experts = 4,
-                        .n_experts_used = 2,
-                        .expert_dim = SMALL.hidden_dim};
-    const Reference ref = relative_of(&SMALL, &r);
+    Relative r = {.architecture = "llama",
+                  .n_experts = 4,
+                  .n_experts_used = 2,
+                  .expert_dim = SMALL.hidden_dim};
+    Reference ref = relative_of(&SMALL, &r);
     gguf_make_relative(&file, ref.m, &r);
     gguf_remove(&file, "llama.expert_feed_forward_length");
     check_forward("no width", &ref, CLOSE);
@@ -1013,7 +1009,7 @@ static void the_width_of_experts_is_optional(void) {
  * is allocated for it. */
 static void an_unconfirmed_mlp_width_allocates_nothing(void) {
     const Relative *r = &RELATIVES[FIRST_WITH_EXPERTS].r;
-    const Reference ref = relative_of(&SMALL, r);
+    Reference ref = relative_of(&SMALL, r);
     gguf_make_relative(&file, ref.m, r);
     gguf_set_int(&file, gguf_key(r, "feed_forward_length"), 0x7fffffff);
     check_forward("a claimed width", &ref, CLOSE);
@@ -1022,8 +1018,7 @@ static void an_unconfirmed_mlp_width_allocates_nothing(void) {
 static int open_relative(Model *model, const HashModel *m, const Relative *r) {
     const char *path = temporary("model.gguf");
     gguf_make_relative(&file, m, r);
-    const int status =
-        gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    int status = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
     gguf_free(&file);
     return status;
 }
@@ -1041,13 +1036,13 @@ static void sizes_of_experts(void) {
     CHECK(!model.layers[0].experts && model.layers[0].mlp.gate.data &&
               model.layers[1].experts && !model.layers[1].mlp.gate.data,
           "the wrong layers have experts");
-    const int norms = 7 * 64 + 6 * 24, attention = 3 * 4 * (4 * 24 * 64),
-              dense = 3 * 64 * 96;
-    const int expert = 3 * 64 * 32, router = 5 * 64, tables = 2 * 60 * 64;
+    int norms = 7 * 64 + 6 * 24, attention = 3 * 4 * (4 * 24 * 64),
+        dense = 3 * 64 * 96;
+    int expert = 3 * 64 * 32, router = 5 * 64, tables = 2 * 60 * 64;
     CHECK(model.parameters == (size_t)(norms + attention + dense +
                                        2 * (5 * expert + router) + tables),
           "%zu parameters", model.parameters);
-    const size_t bytes = model.decode_bytes;
+    size_t bytes = model.decode_bytes;
     model_close(&model);
     r.n_experts_used = 2; /* a token reads only the experts it uses */
     CHECK(!open_relative(&model, &DEEP, &r), "does not open");
@@ -1065,17 +1060,16 @@ static void windows_of_llama_and_qwen2(void) {
     enum { N = sizeof windows / sizeof *windows };
     for (int i = 0; i < 2 * N; i++) {
         Model model;
-        const int given = windows[i % N], end = shortest[i % N];
+        int given = windows[i % N], end = shortest[i % N];
         const char *path = temporary("model.gguf");
-        const Relative r = {.architecture = i < N ? "llama" : "qwen2"};
+        Relative r = {.architecture = i < N ? "llama" : "qwen2"};
         gguf_make_relative(&file, &SMALL, &r);
         gguf_set(&file, gguf_key(&r, "attention.sliding_window"),
                  given < 0 ? GGUF_I32 : GGUF_U32, &given, sizeof given);
         CHECK(!gguf_write(&file, path) && !model_open(&model, path),
               "window %d does not open", given);
         gguf_free(&file);
-        const int window = i < N && given > 0 ? end : 0,
-                  context = i < N ? 40 : end;
+        int window = i < N && given > 0 ? end : 0, context = i < N ? 40 : end;
         CHECK(model.config.context == context, "window %d: context %d", given,
               model.config.context);
         for (int l = 0; l < 2; l++)
@@ -1093,9 +1087,9 @@ static void numbers_of_any_width(void) {
     } types[] = {{GGUF_U8, 1},  {GGUF_I8, 1},  {GGUF_U16, 2}, {GGUF_I16, 2},
                  {GGUF_U32, 4}, {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_I64, 8}};
     for (int i = 0; i < 8; i++) {
-        const Reference ref = reference_of(&SMALL);
-        const uint64_t dim = 64;
-        const double base = 10000;
+        Reference ref = reference_of(&SMALL);
+        uint64_t dim = 64;
+        double base = 10000;
         gguf_make(&file, &SMALL, 0);
         gguf_set(&file, "llama.embedding_length", types[i].type, &dim,
                  types[i].bytes);
@@ -1113,8 +1107,8 @@ static int open_tokenizer(Model *model, Tokenizer *t, bool needed) {
     const char *path = temporary("speaking.gguf");
     if (gguf_write(&file, path) || model_open(model, path))
         return -2;
-    const int found = gguf_read_tokenizer(t, model->files, path,
-                                          model->config.vocab_size, needed);
+    int found = gguf_read_tokenizer(t, model->files, path,
+                                    model->config.vocab_size, needed);
     if (found <= 0)
         model_close(model);
     return found;
@@ -1122,9 +1116,9 @@ static int open_tokenizer(Model *model, Tokenizer *t, bool needed) {
 
 /* Words, runs of spaces, any bytes. */
 static int random_text(char *text, int i) {
-    const int n = (int)(hash64(19, 0, (uint64_t)i) % 60);
+    int n = (int)(hash64(19, 0, (uint64_t)i) % 60);
     for (int k = 0; k < n; k++) {
-        const uint64_t h = hash64(19, 1, (uint64_t)(i * 64 + k));
+        uint64_t h = hash64(19, 1, (uint64_t)(i * 64 + k));
         text[k] = h % 7 == 0    ? ' '
                   : h % 31 == 0 ? (char)(h >> 32)
                                 : (char)('a' + h % 5);
@@ -1151,7 +1145,7 @@ static void same_tokens_as_tokenizer_bin(void) {
     t.normalizer.replaces_invalid = false; /* the only difference */
     for (int i = 0; i < 3000; i++) {
         char text[64];
-        const int n = random_text(text, i);
+        int n = random_text(text, i);
         Tokens a, b;
         CHECK(!tokenizer_encode(&bin, text, (size_t)n, i % 2, &a) &&
                   !tokenizer_encode(&t, text, (size_t)n, i % 2, &b),
@@ -1210,7 +1204,7 @@ static void check_tokens(const char *text, const char *expected) {
 
 /* Pieces 259 to 353 are the printable characters, from the space. */
 static void prefixes_are_optional(void) {
-    const bool no = false;
+    bool no = false;
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0),
           "cannot make it");
@@ -1242,7 +1236,7 @@ static void text_is_never_an_unused_piece(void) {
     gguf_make(&file, &SPEAKING, 0);
     CHECK(!gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0),
           "cannot make it");
-    const int unused = 5;
+    int unused = 5;
     for (int i = 0; i < file.n_keys;
          i++) /* after the type of the elements and their number */
         if (!strcmp(file.keys[i].name, "tokenizer.ggml.token_type"))
@@ -1261,8 +1255,8 @@ static void check_refused(int line, const char *expected) {
     CHECK(!gguf_write(&file, path), "cannot write");
     gguf_free(&file);
     stderr_hide();
-    const bool opened = !model_open(&model, path);
-    const int lines = stderr_show();
+    bool opened = !model_open(&model, path);
+    int lines = stderr_show();
     if (opened)
         model_close(&model);
     CHECK(!opened, "line %d: opened, expected: %s", line, expected);
@@ -1293,7 +1287,7 @@ static void bad_keys(void) {
                                      0x7fffffffffffffff, UINT64_MAX,
                                      0x13b13b13b13b13b2, 0x0800000000000001};
     static const GgufType negative[] = {GGUF_I8, GGUF_I16, GGUF_I32, GGUF_I64};
-    const int64_t below_zero = -1;
+    int64_t below_zero = -1;
     REFUSED("architecture is 'gptneox', expected one of the families",
             gguf_set_text(&file, "general.architecture", "gptneox"));
     REFUSED("architecture is missing, expected one of the families",
@@ -1438,10 +1432,10 @@ static void unsupported_keys_are_accepted_only_if_neutral(void) {
     char name[64], message[96];
     for (int form = 0; form < 3;
          form++) { /* as reals; as integers; as bools, if 0 or 1 */
-        const Reference ref = reference_of(&SMALL);
+        Reference ref = reference_of(&SMALL);
         gguf_make(&file, &SMALL, 0);
         for (int i = 0; i < N; i++) {
-            const uint8_t truth = (uint8_t)cases[i].neutral;
+            uint8_t truth = (uint8_t)cases[i].neutral;
             snprintf(name, sizeof name, "llama.%s", cases[i].name);
             if (form == 0)
                 gguf_set_real(&file, name, (float)cases[i].neutral);
@@ -1533,7 +1527,7 @@ static void keys_of_mistral3(void) {
     static const char *const names[] = {"rope.scaling.yarn_log_multiplier",
                                         "attention.temperature_scale"};
     for (int i = 0; i < 3; i++) {
-        const Relative r = {.architecture = "mistral3"};
+        Relative r = {.architecture = "mistral3"};
         const char *path = temporary("model.gguf");
         Model model;
         gguf_make_relative(&file, &SMALL, &r);
@@ -1548,9 +1542,9 @@ static void keys_of_mistral3(void) {
         CHECK(!gguf_write(&file, path) && !model_open(&model, path),
               "mistral3 does not open");
         gguf_free(&file);
-        const double amplitude = model.config.rope.amplitude,
-                     expected = i ? 1 : 1 + 0.1 * log(16);
-        const int context = model.config.context;
+        double amplitude = model.config.rope.amplitude,
+               expected = i ? 1 : 1 + 0.1 * log(16);
+        int context = model.config.context;
         model_close(&model);
         CHECK(fabs(amplitude - expected) < 1e-12, "case %d: amplitude %g", i,
               amplitude);
@@ -1585,7 +1579,7 @@ static void unrelated_keys_are_ignored(void) {
     } kinds[] = {{GGUF_U8, 1, number},      {GGUF_I64, 8, number},
                  {GGUF_F64, 8, number},     {GGUF_BOOL, 1, number},
                  {GGUF_STRING, 10, string}, {GGUF_ARRAY, 18, array}};
-    const Reference ref = reference_of(&SMALL);
+    Reference ref = reference_of(&SMALL);
     for (int k = 0; k < 6; k++) {
         gguf_make(&file, &SMALL, 0);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -1674,7 +1668,7 @@ static void check_part_refused(int line, const char *path,
                                const char *expected) {
     Model model;
     stderr_hide();
-    const bool opened = !model_open(&model, path);
+    bool opened = !model_open(&model, path);
     CHECK(stderr_show() == 1 && !opened && strstr(stderr_text(), expected),
           "line %d: expected: %s, found: %s", line, expected, stderr_text());
     write_parts();
@@ -1702,7 +1696,7 @@ static void split_files_are_one_model(void) {
 }
 
 static void bad_parts_are_refused(void) {
-    const Reference ref = reference_of(&SMALL);
+    Reference ref = reference_of(&SMALL);
     write_parts();
     unlink(part_path(2));
     PART_REFUSED(part_path(0), "split-00003-of-00003.gguf: No such file");
@@ -1756,7 +1750,7 @@ static void bad_files(void) {
     for (int i = 0; i < 7; i++)
         REFUSED("expected a power of two from 4 to 1048576",
                 gguf_set_int(&file, "general.alignment", alignments[i]));
-    const Reference ref = reference_of(&SMALL);
+    Reference ref = reference_of(&SMALL);
     for (int alignment = 4; alignment <= 64;
          alignment *= 2) { /* these are valid */
         gguf_make(&file, &SMALL, 0);
@@ -1872,7 +1866,7 @@ static void truncated_files(void) {
     gguf_make(&file, &SMALL, 0);
     CHECK(!gguf_write(&file, path), "cannot write");
     const GgufTensor *last = &file.tensors[file.n_tensors - 1];
-    const long data = (long)(last->offset + 4 * last->count);
+    long data = (long)(last->offset + 4 * last->count);
     gguf_free(&file);
     /* the header has more than 500 bytes, so data + 500 is less than the size
      * of the file */
@@ -1882,8 +1876,8 @@ static void truncated_files(void) {
         Model model;
         CHECK(!truncate(path, n), "cannot cut");
         stderr_hide();
-        const bool opened = !model_open(&model, path);
-        const int lines = stderr_show();
+        bool opened = !model_open(&model, path);
+        int lines = stderr_show();
         if (opened)
             model_close(&model);
         CHECK(!opened && lines == 1, "%ld bytes: opened %d, %d lines", n,
@@ -1931,8 +1925,8 @@ static void headers_end_where_the_file_does(void) {
                                                                      : 97) {
             CHECK(!truncate(path, n), "cannot cut");
             stderr_hide();
-            const bool opened = !model_open_vocabulary(&model, path);
-            const int lines = stderr_show();
+            bool opened = !model_open_vocabulary(&model, path);
+            int lines = stderr_show();
             if (opened)
                 model_close(&model);
             CHECK(!opened && lines == 1,
@@ -1977,7 +1971,7 @@ static void counts_are_limited_by_the_file_size(void) {
         fwrite(zeros, 1, cases[i].n_left, out);
         fclose(out);
         stderr_hide();
-        const bool opened = !model_open_vocabulary(&m, path);
+        bool opened = !model_open_vocabulary(&m, path);
         CHECK(stderr_show() == 1 && !opened, "case %zu: opened %d", i, opened);
         CHECK(strstr(stderr_text(), cases[i].message),
               "case %zu: no '%s' in: %s", i, cases[i].message, stderr_text());
@@ -1988,7 +1982,7 @@ static void check_tokenizer_refused(int line, const char *expected) {
     Model model;
     Tokenizer t;
     stderr_hide();
-    const int found = open_tokenizer(&model, &t, true), lines = stderr_show();
+    int found = open_tokenizer(&model, &t, true), lines = stderr_show();
     gguf_free(&file);
     CHECK(found == -1 && lines == 1 && strstr(stderr_text(), expected),
           "line %d: found %d, expected: %s, found: %s", line, found, expected,
@@ -2012,16 +2006,15 @@ static void ids_beyond_the_vocabulary_are_absent(void) {
         Model model;
         Tokenizer t;
         char key[64];
-        const int id = i < 4 ? SPEAKING.vocab_size : -1;
+        int id = i < 4 ? SPEAKING.vocab_size : -1;
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", names[i % 4]);
         gguf_make(&file, &SPEAKING, 0);
         gguf_add_tokenizer(&file, SPEAKING.vocab_size, NULL, 0);
         gguf_set_int(&file, key, id);
         stderr_hide();
-        const int found = open_tokenizer(&model, &t, true),
-                  lines = stderr_show();
+        int found = open_tokenizer(&model, &t, true), lines = stderr_show();
         gguf_free(&file);
-        const int ids[] = {t.bos, t.eos, t.eot, t.pieces.unk};
+        int ids[] = {t.bos, t.eos, t.eot, t.pieces.unk};
         CHECK(found == 1 && lines == 1, "case %d: %s", i, stderr_text());
         CHECK(ids[i % 4] == -1 && strstr(stderr_text(), key),
               "case %d: id %d, %s", i, ids[i % 4], stderr_text());
@@ -2033,7 +2026,7 @@ static void ids_beyond_the_vocabulary_are_absent(void) {
 static void bad_tokenizers(void) {
     char endless[514] = "";
     memset(endless, 'x', sizeof endless - 1);
-    const GgufPiece user = {.text = endless, .type = 4};
+    GgufPiece user = {.text = endless, .type = 4};
     TOKENIZER_REFUSED("tokenizer of kind 'bert' is not supported",
                       gguf_set_text(&file, "tokenizer.ggml.model", "bert"));
     TOKENIZER_REFUSED("tokenizer.ggml.pre 'falcon' is not supported",
@@ -2092,7 +2085,7 @@ static void check_strings(const GgufValue *v, uint64_t n) {
     memcpy(length, &n, sizeof n);
     for (uint64_t i = 0; i < v->count; i++) {
         const uint8_t *from = at;
-        const String s = gguf_next_string(v, &at);
+        String s = gguf_next_string(v, &at);
         CHECK(s.n <= (size_t)(end - from) && at >= from && at <= end,
               "%.*s, length %llu: string %llu has %zu bytes", SHOWN(v->key),
               (unsigned long long)n, (unsigned long long)i, s.n);
@@ -2132,7 +2125,7 @@ static void lengths_that_change_during_reading(void) {
     memcpy(
         (uint8_t *)(uintptr_t)gguf_find_value(&g, "tokenizer.ggml.model")->at,
         &(uint64_t){UINT64_MAX}, 8);
-    const String kind = gguf_get(&g, "tokenizer.ggml.model").string;
+    String kind = gguf_get(&g, "tokenizer.ggml.model").string;
     CHECK(kind.n == 5, "%zu bytes", kind.n);
     gguf_close(&g);
     free((void *)(uintptr_t)map.data);
@@ -2155,8 +2148,7 @@ static void the_default_pretokenizer_is_gpt2_s(void) {
         gguf_set(&file, "tokenizer.ggml.merges", GGUF_ARRAY, no_strings,
                  sizeof no_strings);
         stderr_hide();
-        const int found = open_tokenizer(&model, &t, true),
-                  lines = stderr_show();
+        int found = open_tokenizer(&model, &t, true), lines = stderr_show();
         gguf_free(&file);
         CHECK(found == 1, "case %d: found %d, %s", i, found, stderr_text());
         CHECK(lines == (i < 3) &&
@@ -2184,8 +2176,7 @@ static void unused_tokenizers_are_ignored(void) {
         if (kind)
             gguf_set_text(&file, "tokenizer.ggml.pre", "falcon");
         stderr_hide();
-        const int found = open_tokenizer(&model, &t, false),
-                  lines = stderr_show();
+        int found = open_tokenizer(&model, &t, false), lines = stderr_show();
         gguf_free(&file);
         CHECK(found == 0 && lines == 0 && t.pieces.n == 0, "found %d, %d lines",
               found, lines);
@@ -2234,15 +2225,15 @@ static void a_file_may_end_with_its_header(void) {
         File mapped;
         CHECK(file_map(&mapped, path) == 0, "not mapped");
         stderr_hide();
-        const bool opened = gguf_open(&g, path, &mapped) == 0;
-        const int lines = stderr_show();
+        bool opened = gguf_open(&g, path, &mapped) == 0;
+        int lines = stderr_show();
         CHECK(opened == (size == sizeof bytes) && lines == !opened,
               "%zu bytes: %s", size, stderr_text());
         if (opened) {
             const GgufValue *v = gguf_find_value(&g, "v");
             CHECK(g.n_values == 2 && v && v->count == 3 && v->bytes == 12,
                   "%zu values", g.n_values);
-            const String text = gguf_get(&g, "s").string;
+            String text = gguf_get(&g, "s").string;
             CHECK(text.n == 2 && !memcmp(text.text, "hi", 2), "%zu bytes",
                   text.n);
         }

@@ -51,10 +51,9 @@ static void finish(FILE *out) {
 static uint64_t open_json(int vocab_size) {
     Tokenizer t;
     stderr_hide();
-    const uint64_t before = steps_taken;
-    const int status =
-        tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
-    const uint64_t after = steps_taken;
+    uint64_t before = steps_taken;
+    int status = tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
+    uint64_t after = steps_taken;
     stderr_show();
     if (status)
         return 0;
@@ -109,7 +108,7 @@ static uint64_t json_values(int n) {
         fprintf(out, ",\"%d\":\"\\u0041\"", i * 7 % n);
     fputs("}]", out);
     finish(out);
-    const uint64_t before = steps_taken;
+    uint64_t before = steps_taken;
     if (json_open(&json, temporary("growth.json")))
         return 0;
     json_close(&json);
@@ -119,9 +118,9 @@ static uint64_t json_values(int n) {
 static uint64_t open_folder(bool opens) {
     Model m;
     stderr_hide();
-    const uint64_t before = steps_taken;
-    const int status = model_open(&m, temporary("growth"));
-    const uint64_t after = steps_taken;
+    uint64_t before = steps_taken;
+    int status = model_open(&m, temporary("growth"));
+    uint64_t after = steps_taken;
     stderr_show();
     if (!status)
         model_close(&m);
@@ -136,7 +135,7 @@ static uint64_t shards(int n) {
     for (int i = 0; i < n; i++) {
         char name[32], header[96];
         snprintf(name, sizeof name, "growth/%d", i);
-        const uint64_t size = (uint64_t)snprintf(
+        uint64_t size = (uint64_t)snprintf(
             header, sizeof header,
             "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
             i);
@@ -179,9 +178,8 @@ static uint64_t layers_and_options(int n) {
         m.layers[l].q_norm = m.layers[l].k_norm =
             (Norm){.kind = NORM_RMS, .eps = 1e-5f, .gamma = ones};
     m.config.rope.halves = true;
-    const int status =
-        folder_write(&m, temporary("growth"),
-                     &(FolderForm){"qwen3_moe", .options = options});
+    int status = folder_write(&m, temporary("growth"),
+                              &(FolderForm){"qwen3_moe", .options = options});
     model_close(&m);
     free(options);
     bytes = size;
@@ -210,9 +208,9 @@ static uint64_t hash_of_files(int n) {
         many.files[i] = (File){
             .data = header, .size = sizeof header, .header = sizeof header};
     bytes = m.files->size + (size_t)n * sizeof header;
-    const uint64_t before = steps_taken;
+    uint64_t before = steps_taken;
     model_hash(&many);
-    const uint64_t after = steps_taken;
+    uint64_t after = steps_taken;
     free(many.files);
     model_close(&m);
     return after - before;
@@ -230,7 +228,7 @@ static void remove_folder(void) {
  * log2 n of them. */
 static void check_growth(const char *name, double factor, uint64_t once,
                          uint64_t twice) {
-    const double max = factor * (double)bytes * log2((double)bytes);
+    double max = factor * (double)bytes * log2((double)bytes);
     CHECK(once > 0 && twice > once, "%s: %llu and %llu steps", name,
           (unsigned long long)once, (unsigned long long)twice);
     CHECK((double)twice <= 2.3 * (double)once,
@@ -296,16 +294,16 @@ static int open_ranks(Tokenizer *t) {
 /* Encodes n times the unit; returns the steps. */
 static uint64_t encode(const Tokenizer *t, const char *unit, int n) {
     Tokens tokens;
-    const size_t size = strlen(unit);
+    size_t size = strlen(unit);
     char *text = malloc(size * (size_t)n + 1);
     if (!text)
         abort();
     for (int i = 0; i < n; i++)
         memcpy(text + size * (size_t)i, unit, size + 1);
     bytes = size * (size_t)n;
-    const uint64_t before = steps_taken;
-    const int status = tokenizer_encode(t, text, bytes, true, &tokens);
-    const uint64_t after = steps_taken;
+    uint64_t before = steps_taken;
+    int status = tokenizer_encode(t, text, bytes, true, &tokens);
+    uint64_t after = steps_taken;
     if (status)
         return 0;
     free(tokens.ids);
@@ -331,8 +329,8 @@ static void encoding_grows_with_the_text(void) {
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         Tokenizer t;
         CHECK(!inputs[i].open(&t), "input %zu does not open", i);
-        const uint64_t once = encode(&t, inputs[i].unit, 4000),
-                       twice = encode(&t, inputs[i].unit, 8000);
+        uint64_t once = encode(&t, inputs[i].unit, 4000),
+                 twice = encode(&t, inputs[i].unit, 8000);
         tokenizer_close(&t);
         check_growth(inputs[i].unit, 128, once, twice);
     }
@@ -358,7 +356,7 @@ static void splitting_grows_with_the_text(void) {
                 for (int left = 1000 * (k + 1); left > 0; left--)
                     n += strlen(strcpy(text + n, units[i]));
                 text[n++] = '5';
-                const uint64_t before = steps_taken;
+                uint64_t before = steps_taken;
                 CHECK(!pretokenize(p->steps, text, n, ignore_word, NULL),
                       "an empty word");
                 taken[k] = steps_taken - before;
@@ -382,16 +380,15 @@ static void no_rope_factors_before_the_weights_fit(void) {
                   !model_open(&m, temporary("growth.bin")),
               "cannot make the model");
         m.config.rope.halves = true;
-        const int status =
-            folder_write(&m, temporary("growth"),
-                         &(FolderForm){"llama", .options = options});
+        int status = folder_write(&m, temporary("growth"),
+                                  &(FolderForm){"llama", .options = options});
         model_close(&m);
         CHECK(!status, "cannot make the folder");
         replace_in_file(temporary("growth/config.json"), "\"head_dim\": 8",
                         heads[i]);
         stderr_hide();
-        const uint64_t before = steps_taken;
-        const int opens = !model_open(&m, temporary("growth"));
+        uint64_t before = steps_taken;
+        int opens = !model_open(&m, temporary("growth"));
         steps[i] = steps_taken - before;
         stderr_show();
         CHECK(!opens && strstr(stderr_text(), "q_proj.weight is [1, 64, 64]"),
@@ -417,17 +414,17 @@ static uint64_t render_blocks(const char *template, size_t *steps) {
         wide[i] = "\xe4\xb8\xad,"[i % 4];
         narrow[i] = "ab,"[i % 3];
     }
-    const JinjaText messages[] = {{wide, none, MESSAGE, NULL},
-                                  {narrow, none, MESSAGE, NULL}};
-    const JinjaInput in = {.path = "growth",
-                           .template = template,
-                           .tokens = {{"", 0}, {"", 0}},
-                           .messages = messages,
-                           .n = 2};
+    JinjaText messages[] = {{wide, none, MESSAGE, NULL},
+                            {narrow, none, MESSAGE, NULL}};
+    JinjaInput in = {.path = "growth",
+                     .template = template,
+                     .tokens = {{"", 0}, {"", 0}},
+                     .messages = messages,
+                     .n = 2};
     stderr_hide();
-    const uint64_t before = steps_taken;
-    const int status = jinja_render(&in, &text);
-    const uint64_t after = steps_taken;
+    uint64_t before = steps_taken;
+    int status = jinja_render(&in, &text);
+    uint64_t after = steps_taken;
     stderr_show();
     *steps = jinja_steps;
     if (status)
@@ -445,13 +442,12 @@ static void work_of_templates_is_counted(void) {
                                        ['c'] = MESSAGE / 2,
                                        ['i'] = MESSAGE / 4};
     size_t none, steps;
-    const uint64_t begin = render_blocks(EXPRESSIONS_BEGIN, &none);
+    uint64_t begin = render_blocks(EXPRESSIONS_BEGIN, &none);
     for (int i = 0; i < N_EXPRESSIONS; i++) {
         const Expression *e = &EXPRESSIONS[i];
         char template[1024];
         snprintf(template, sizeof template, "%s%s", EXPRESSIONS_BEGIN, e->text);
-        const uint64_t all = render_blocks(template, &steps),
-                       blocks = all - begin;
+        uint64_t all = render_blocks(template, &steps), blocks = all - begin;
         CHECK(all, "%s: %s", e->text, stderr_text());
         CHECK(steps - none >= visits[(int)e->visits],
               "%s: %zu steps, expected %zu", e->text, steps - none,
@@ -484,11 +480,11 @@ static void reading_of_templates_is_counted(void) {
         size_t steps,
             at = (size_t)sprintf(template, "{%% for i in range(3) %%}%s",
                                  cases[i].before);
-        const size_t n = strlen(cases[i].one);
+        size_t n = strlen(cases[i].one);
         for (int k = 0; k < N; k++)
             at += (size_t)sprintf(template + at, "%s", cases[i].one);
         sprintf(template + at, "%s{%% endfor %%}", cases[i].after);
-        const uint64_t blocks = render_blocks(template, &steps);
+        uint64_t blocks = render_blocks(template, &steps);
         CHECK(blocks && steps >= 3 * N * n && blocks <= 24 * steps + 20 * N * n,
               "%s: %llu basic blocks, %zu steps", cases[i].before,
               (unsigned long long)blocks, steps);

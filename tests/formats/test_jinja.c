@@ -40,21 +40,20 @@ static char *render(const char *template, const Case *c, bool **marks) {
     for (int i = 0; i < 5; i++)
         messages[i] =
             (JinjaText){(char *)texts[i], none, strlen(texts[i]), NULL};
-    const JinjaText message = {(char *)c->message, none,
-                               c->message ? strlen(c->message) : 0, NULL};
-    const JinjaInput in = {.path = "test",
-                           .template = template,
-                           .tokens = {{"<s>", 3}, {"</s>", 4}},
-                           .system =
-                               c->system ? "Be kind, and be brief. " : NULL,
-                           .messages = c->message ? &message : messages,
-                           .n = c->message     ? 1
-                                : c->turns > 3 ? 5
-                                               : 2 * c->turns - 1,
-                           .opens_answer = c->opens_answer,
-                           .think = json_null(c->think)   ? NULL
-                                    : json_true(c->think) ? "on"
-                                                          : "off"};
+    JinjaText message = {(char *)c->message, none,
+                         c->message ? strlen(c->message) : 0, NULL};
+    JinjaInput in = {.path = "test",
+                     .template = template,
+                     .tokens = {{"<s>", 3}, {"</s>", 4}},
+                     .system = c->system ? "Be kind, and be brief. " : NULL,
+                     .messages = c->message ? &message : messages,
+                     .n = c->message     ? 1
+                          : c->turns > 3 ? 5
+                                         : 2 * c->turns - 1,
+                     .opens_answer = c->opens_answer,
+                     .think = json_null(c->think)   ? NULL
+                              : json_true(c->think) ? "on"
+                                                    : "off"};
     JinjaText text;
     if (jinja_render(&in, &text))
         return NULL;
@@ -65,7 +64,7 @@ static char *render(const char *template, const Case *c, bool **marks) {
 
 static void check_text(const char *name, const char *template, const Case *c,
                        const Json *expected) {
-    const bool raises = json_null(expected);
+    bool raises = json_null(expected);
     if (raises)
         stderr_hide();
     char *text = render(template, c, NULL);
@@ -93,8 +92,8 @@ static int check_conversations(const char *rendered, const char *templates,
         size_t size;
         int64_t turns = 0;
         json_integer(json_get(v, "turns"), &turns);
-        const Case c = {NULL, (int)turns, json_true(json_get(v, "system")),
-                        json_true(json_get(v, "open")), json_get(v, "think")};
+        Case c = {NULL, (int)turns, json_true(json_get(v, "system")),
+                  json_true(json_get(v, "open")), json_get(v, "think")};
         snprintf(path, sizeof path, "%s/%s.jinja", templates,
                  json_get(v, "template")->text);
         snprintf(name, sizeof name, "\n%s\n", json_get(v, "template")->text);
@@ -113,8 +112,8 @@ static int check_conversations(const char *rendered, const char *templates,
 /* Published templates (their licenses are Apache 2.0 or MIT), and templates
  * written from the documents of others. */
 static void conversations_match_transformers(void) {
-    const int n = check_conversations("tests/golden/chat_rendered.json",
-                                      "tests/golden/chat", "");
+    int n = check_conversations("tests/golden/chat_rendered.json",
+                                "tests/golden/chat", "");
     CHECK(n >= 300, "%d conversations", n);
 }
 
@@ -127,12 +126,12 @@ static void other_templates_match_transformers(void) {
         "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/rendered.json", getenv("NORMA_TEMPLATES"));
-    const int n = check_conversations(path, getenv("NORMA_TEMPLATES"), refused);
+    int n = check_conversations(path, getenv("NORMA_TEMPLATES"), refused);
     CHECK(n >= 80 * 24, "%d conversations", n);
 }
 
 static void the_language_matches_jinja(void) {
-    const Case c = {.turns = 2, .opens_answer = true};
+    Case c = {.turns = 2, .opens_answer = true};
     JsonFile json;
     int n = 0;
     setenv("NORMA_DATE", "26 Jul 2024", 1);
@@ -200,7 +199,7 @@ static void bytes_keep_their_origin(void) {
         "{{ m + m }}",
         "{{ [m, m][1] }}",
     };
-    const Case c = {.message = message};
+    Case c = {.message = message};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         char template[256], *text;
         bool *marks;
@@ -210,7 +209,7 @@ static void bytes_keep_their_origin(void) {
         text = render(template, &c, &marks);
         CHECK(text, "%s is refused", templates[i]);
         for (size_t k = 0; text[k]; k++) {
-            const bool given = strchr(message, text[k]) != NULL;
+            bool given = strchr(message, text[k]) != NULL;
             CHECK(marks[k] == !given, "%s: byte %zu of '%s' has the mark %d",
                   templates[i], k, text, marks[k]);
             n_message += given;
@@ -225,9 +224,9 @@ static void bytes_keep_their_origin(void) {
 static void no_function_takes_a_message_for_the_template(void) {
     static char message[] = " #,<|#@|>,<#>&@,@";
     static bool none[sizeof message];
-    const size_t n = sizeof message - 1;
-    const JinjaText messages[] = {{message, none, n, NULL},
-                                  {message, none, n, "<#>"}};
+    size_t n = sizeof message - 1;
+    JinjaText messages[] = {{message, none, n, NULL},
+                            {message, none, n, "<#>"}};
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (int i = 0; i < N_EXPRESSIONS; i++) {
         char template[1024];
@@ -298,9 +297,9 @@ static void rendering_takes_bounded_memory(void) {
     FILE *in = fopen("/proc/self/statm", "r");
     CHECK(in && fscanf(in, "%zu", &pages) == 1, "no statm");
     fclose(in);
-    const size_t max = pages * (size_t)sysconf(_SC_PAGESIZE) + (85 << 20);
+    size_t max = pages * (size_t)sysconf(_SC_PAGESIZE) + (85 << 20);
     int state = 0;
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         setrlimit(RLIMIT_AS, &(struct rlimit){max, max});
         _exit(!render("{{ 1 }}", &(Case){.turns = 2}, NULL));
@@ -311,10 +310,10 @@ static void rendering_takes_bounded_memory(void) {
 }
 
 static void check_refusal(const char *template, const char *mention) {
-    const Case c = {.turns = 2};
+    Case c = {.turns = 2};
     stderr_hide();
     char *text = render(template, &c, NULL);
-    const int lines = stderr_show();
+    int lines = stderr_show();
     CHECK(!text && lines == 1 && strstr(stderr_text(), mention),
           "'%.80s': %s, %d lines: %s, expected '%s'", template,
           text ? "accepted" : "refused", lines, stderr_text(), mention);
@@ -491,7 +490,7 @@ static void templates_reach_the_limits(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int more = 0; more < 2; more++) {
-            const size_t n = cases[i].n + more;
+            size_t n = cases[i].n + more;
             char *begin = repeated(cases[i].before, cases[i].one, n,
                                    cases[i].middle),
                  *whole = repeated(begin, cases[i].other, n, cases[i].after);
@@ -546,7 +545,7 @@ static void changed_templates_end(void) {
         " in ", " endfor ", " set ", "messages", " macro ", " endmacro ",
         "loop", ".",        ":",     ",",        " not ",   " is ",
         "~",    "{",        "}"};
-    const int n = test_thorough() ? 4000 : test_fast() ? 4 : 100;
+    int n = test_thorough() ? 4000 : test_fast() ? 4 : 100;
     for (uint64_t t = 0; t < 5; t++) {
         char path[64];
         size_t size;
@@ -556,9 +555,9 @@ static void changed_templates_end(void) {
         stderr_hide();
         for (int i = 0; i < n; i++) {
             Buffer b = {0};
-            const uint64_t r = hash64(7, t, (uint64_t)i);
-            const size_t at = r % size,
-                         cut = (r >> 32) % 4 ? (r >> 40) % 3 : (r >> 40) % 200;
+            uint64_t r = hash64(7, t, (uint64_t)i);
+            size_t at = r % size,
+                   cut = (r >> 32) % 4 ? (r >> 40) % 3 : (r >> 40) % 200;
             const char *part =
                 parts[(r >> 20) % (sizeof parts / sizeof *parts)];
             buffer_append(&b, template, at);

@@ -17,7 +17,7 @@
 
 static bool parse(JsonFile *json, const char *text) {
     stderr_hide();
-    const int status = json_parse(json, "x.json", text, strlen(text));
+    int status = json_parse(json, "x.json", text, strlen(text));
     stderr_show();
     return status == 0;
 }
@@ -67,7 +67,7 @@ static void valid_json_is_read(void) {
         FILE *out = open_memstream(&again, &size);
         write_value(out, json.values);
         fclose(out);
-        const bool same = !strcmp(again, texts[i]);
+        bool same = !strcmp(again, texts[i]);
         CHECK(same, "%s became %s", texts[i], again);
         free(again);
         json_close(&json);
@@ -85,7 +85,7 @@ static bool is_refused_in_a_file(const char *text) {
     fputs(text, out);
     fclose(out);
     stderr_hide();
-    const int status = json_open(&json, path);
+    int status = json_open(&json, path);
     return stderr_show() == 1 && status == -1;
 }
 
@@ -190,9 +190,8 @@ static void invalid_json_is_refused(void) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         JsonFile json;
         stderr_hide();
-        const int status =
-            json_parse(&json, "x.json", texts[i], strlen(texts[i]));
-        const int lines = stderr_show();
+        int status = json_parse(&json, "x.json", texts[i], strlen(texts[i]));
+        int lines = stderr_show();
         CHECK(status == -1 && !json.values && !json.text, "%s is read",
               texts[i]);
         CHECK(lines == 1 && strstr(stderr_text(), "run: x.json: "), "%s: %s",
@@ -218,7 +217,7 @@ static void strings_are_written(void) {
     strcat(line, "\"");
     CHECK(!strcmp(line, written), "%s", line);
     CHECK(!json_parse(&json, "x.json", line, strlen(line)), "not valid JSON");
-    const size_t same = sizeof text - 1 - 3;
+    size_t same = sizeof text - 1 - 3;
     CHECK(json.values->length == same + strlen(replaced) &&
               !memcmp(json.values->text, text, same) &&
               !strcmp(json.values->text + same, replaced),
@@ -229,7 +228,7 @@ static void strings_are_written(void) {
 static void a_zero_byte_is_not_the_end(void) {
     JsonFile json;
     stderr_hide();
-    const int status = json_parse(&json, "x.json", "1\0", 2);
+    int status = json_parse(&json, "x.json", "1\0", 2);
     stderr_show();
     CHECK(status == -1 && strstr(stderr_text(), "byte 2: text after the end"),
           "%d: %s", status, stderr_text());
@@ -272,7 +271,7 @@ static void escapes_at_the_end(void) {
                  : size > 2 && size < 7 ? "\\u without four hexadecimal digits"
                                         : "an unterminated string");
         stderr_hide();
-        const int status = json_parse(&json, "x.json", text, size);
+        int status = json_parse(&json, "x.json", text, size);
         stderr_show();
         CHECK(status == -1, "%zu bytes are read", size);
         CHECK(!strcmp(stderr_text(), message), "%zu bytes: %s, expected: %s",
@@ -404,7 +403,7 @@ static void integers_and_reals(void) {
 /* n times `open`, then `middle`, then n times `close`. */
 static char *nested(size_t n, const char *open, const char *middle,
                     const char *close) {
-    const size_t a = strlen(open), b = strlen(middle), c = strlen(close);
+    size_t a = strlen(open), b = strlen(middle), c = strlen(close);
     char *text = malloc(n * (a + c) + b + 1), *to = text;
     if (!text)
         return NULL;
@@ -423,14 +422,14 @@ static void depth_has_a_limit(void) {
         {"[", "", "]"}, {"{\"a\":", "0", "}"}, {"[{\"a\":[0,", "{}", "]}]"}};
     static const int levels[] = {1, 1, 3};
     for (int i = 0; i < 3; i++) {
-        const size_t fits =
+        size_t fits =
             (size_t)((i == 2 ? JSON_DEPTH - 1 : JSON_DEPTH) / levels[i]);
         for (int k = 0; k < 3; k++) {
-            const size_t n = k < 2 ? fits + (size_t)k : 1000000;
+            size_t n = k < 2 ? fits + (size_t)k : 1000000;
             char *text =
                 nested(n, brackets[i][0], brackets[i][1], brackets[i][2]);
             JsonFile json;
-            const bool read = parse(&json, text);
+            bool read = parse(&json, text);
             CHECK(read == (k == 0), "%zu times %s: %s", n, brackets[i][0],
                   stderr_text());
             if (read)
@@ -444,7 +443,7 @@ static void depth_has_a_limit(void) {
 static void size_has_a_limit(void) {
     JsonFile json;
     stderr_hide();
-    const int status = json_parse(&json, "x", "[", (size_t)JSON_BYTES + 1);
+    int status = json_parse(&json, "x", "[", (size_t)JSON_BYTES + 1);
     CHECK(stderr_show() == 1 && status == -1 &&
               strstr(stderr_text(), "x: 1073741825 bytes of JSON"),
           "status %d: %s", status, stderr_text());
@@ -465,7 +464,7 @@ static char *vocabulary(int n) {
 }
 
 static void large_objects_are_read(void) {
-    const int n = test_fast() ? 2000 : 150000;
+    int n = test_fast() ? 2000 : 150000;
     char *text = vocabulary(n);
     JsonFile json;
     CHECK(parse(&json, text), "%s", stderr_text());
@@ -524,7 +523,7 @@ static void memory_is_proportional_to_values_and_text(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         char *text = malloc(SIZE + 3);
-        const size_t size = strlen(cases[i].unit);
+        size_t size = strlen(cases[i].unit);
         CHECK(text, "no memory");
         for (size_t at = 0; at < SIZE; at++)
             text[at + 1] = cases[i].unit[at % size];
@@ -534,9 +533,9 @@ static void memory_is_proportional_to_values_and_text(void) {
         memcpy(text + SIZE + 1, "\"", 2);
         CHECK(parse(&json, text) && json.values->length == SIZE, "case %zu: %s",
               i, stderr_text());
-        const size_t max = cases[i].values, spare = 4 << 20; /* huge pages */
-        const size_t values = malloc_usable_size(json.values),
-                     texts = malloc_usable_size(json.text);
+        size_t max = cases[i].values, spare = 4 << 20; /* huge pages */
+        size_t values = malloc_usable_size(json.values),
+               texts = malloc_usable_size(json.text);
         CHECK(values >= sizeof(Json), "case %zu: %zu bytes", i, values);
         CHECK(values <= max * sizeof(Json) + 4096 + (max > 1000 ? spare : 0),
               "case %zu: %zu bytes", i, values);
@@ -572,8 +571,7 @@ static void no_byte_after_a_text_is_read(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         JsonFile json;
         stderr_hide();
-        const int status =
-            json_parse(&json, "x.json", cases[i].text, cases[i].size);
+        int status = json_parse(&json, "x.json", cases[i].text, cases[i].size);
         stderr_show();
         CHECK(status == -1 && strstr(stderr_text(), cases[i].message),
               "%.*s: %s", (int)cases[i].size, cases[i].text, stderr_text());
@@ -589,7 +587,7 @@ static void files_are_read(void) {
     CHECK(json_get(json.values, "a"), "no a");
     json_close(&json);
     stderr_hide();
-    const int status = json_open(&json, temporary("none.json"));
+    int status = json_open(&json, temporary("none.json"));
     CHECK(stderr_show() == 1 && status == -1, "a missing file: %s",
           stderr_text());
 }
@@ -607,7 +605,7 @@ static void put_commas(void) {
 
 static void changes_of_a_file_are_not_read(void) {
     JsonFile json;
-    const int n = (int)sizeof changing - 1;
+    int n = (int)sizeof changing - 1;
     memset(changing, '1', sizeof changing);
     for (int i = 2; i < n; i += 2)
         changing[i] = ' ';
@@ -616,7 +614,7 @@ static void changes_of_a_file_are_not_read(void) {
     changing[n] = '\0';
     before_allocation = put_commas;
     stderr_hide();
-    const int status = json_parse(&json, "x.json", changing, (size_t)n);
+    int status = json_parse(&json, "x.json", changing, (size_t)n);
     before_allocation = NULL;
     CHECK(stderr_show() == 1 && strstr(stderr_text(), "byte 4: expected ','"),
           "stderr: %s", stderr_text());

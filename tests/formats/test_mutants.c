@@ -126,7 +126,7 @@ static uint64_t boundary(uint64_t old) {
                                       0x7f800000, /* infinity */
                                       0xff800000,
                                       0x7f7fffff};
-    const size_t n = sizeof values / sizeof *values, choice = any(n + 10);
+    size_t n = sizeof values / sizeof *values, choice = any(n + 10);
     if (choice < n)
         return values[choice];
     switch (choice - n) {
@@ -146,7 +146,7 @@ static uint64_t boundary(uint64_t old) {
 static void mutate_number(const Field *f) {
     if (!f || f->to - f->from > 8)
         return;
-    const uint64_t value = boundary(number_at(f));
+    uint64_t value = boundary(number_at(f));
     memcpy(image.bytes + f->from, &value, f->to - f->from);
 }
 
@@ -171,8 +171,8 @@ static void mutate_bytes(void) {
                                         "bos_token",
                                         "\xf0\x9f\x98\x80",
                                         " "};
-    const size_t at = any(image.n + 1),
-                 to = at + any(image.n - at + 1) / (1 + any(20));
+    size_t at = any(image.n + 1),
+           to = at + any(image.n - at + 1) / (1 + any(20));
     const char *word = words[any(sizeof words / sizeof *words)];
     switch (any(6)) {
     case 0: replace(at, to, "", 0); break;
@@ -192,7 +192,7 @@ static void mutate_bytes(void) {
 static void mutate_entry(const Field *entry, size_t count_at) {
     if (!entry)
         return;
-    const Field f = *entry, *other = any_field(true);
+    Field f = *entry, *other = any_field(true);
     uint64_t count = 0;
     int change = 0;
     switch (any(3)) {
@@ -231,7 +231,7 @@ static uint64_t take(size_t *at, size_t bytes) {
 }
 
 static void take_string(size_t *at) {
-    const uint64_t n = take(at, 8);
+    uint64_t n = take(at, 8);
     if (n > image.n - *at)
         *at = image.n;
     else
@@ -258,18 +258,18 @@ static size_t n_header; /* number of fields before the first entry */
 static void find_gguf(void) {
     size_t at = 4;
     take(&at, 4);
-    const uint64_t n_tensors = take(&at, 8), n_keys = take(&at, 8);
+    uint64_t n_tensors = take(&at, 8), n_keys = take(&at, 8);
     n_header = n_fields;
     for (uint64_t i = 0; i < n_keys && at < image.n; i++) {
-        const size_t from = at;
+        size_t from = at;
         take_string(&at);
         find_value(&at);
         add_field(from, at, true);
     }
     for (uint64_t i = 0; i < n_tensors && at < image.n; i++) {
-        const size_t from = at;
+        size_t from = at;
         take_string(&at);
-        const uint64_t n_dims = take(&at, 4);
+        uint64_t n_dims = take(&at, 4);
         for (uint64_t d = 0; d < n_dims && d < 8; d++)
             take(&at, 8);
         take(&at, 4);
@@ -365,14 +365,14 @@ static void mutate_gguf(void) {
         rename_key(entry);
     } else if (any(4) == 0) {
         /* approximate: sometimes the other count is adapted */
-        const bool is_key = entry < &fields[n_fields / 2];
+        bool is_key = entry < &fields[n_fields / 2];
         mutate_entry(entry, is_key ? 16 : 8);
     } else {
         const Field *first = entry;
         while (first > fields && first[-1].from >= entry->from &&
                !first[-1].is_entry)
             first--;
-        const size_t n = (size_t)(entry - first);
+        size_t n = (size_t)(entry - first);
         if (n > 2)
             mutate_number(
                 &first[any(8) ? 1 + any(any(3) && n > 6 ? 5 : n - 1) : 0]);
@@ -396,7 +396,7 @@ static void mutate_tokenizer_bin(void) {
     n_fields = 0;
     take(&at, 4);
     while (at < image.n) {
-        const size_t from = at;
+        size_t from = at;
         take(&at, 4);
         at += take(&at, 4);
         if (at <= image.n)
@@ -428,8 +428,8 @@ static size_t find_string(size_t at) {
 /* Adds the value at `at`, whose key may begin at `from`, and its members;
  * returns its end. */
 static size_t find_json(size_t from, size_t at, size_t end, int depth) {
-    const char open = (char)image.bytes[at];
-    const size_t begin = at;
+    char open = (char)image.bytes[at];
+    size_t begin = at;
     if (depth > 20 || at >= end)
         return end;
     if (open == '"') {
@@ -437,7 +437,7 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
     } else if (open == '{' || open == '[') {
         at = skip_white(at + 1);
         while (at < end && image.bytes[at] != '}' && image.bytes[at] != ']') {
-            const size_t item = at;
+            size_t item = at;
             if (open == '{') {
                 at = skip_white(find_string(at));
                 if (at >= end || image.bytes[at] != ':')
@@ -464,7 +464,7 @@ static size_t find_json(size_t from, size_t at, size_t end, int depth) {
 
 static const char *nested(void) {
     static char text[4096];
-    const size_t depth = 1 + any(2000);
+    size_t depth = 1 + any(2000);
     memset(text, '[', depth);
     memset(text + depth, ']', depth);
     text[2 * depth] = '\0';
@@ -516,7 +516,7 @@ static const char *any_json(void) {
         "\"\\",
         "1.7976931348623157e308",
         "3e38"};
-    const size_t n = sizeof values / sizeof *values, choice = any(n + 1);
+    size_t n = sizeof values / sizeof *values, choice = any(n + 1);
     return choice < n ? values[choice] : nested();
 }
 
@@ -550,7 +550,7 @@ static void mutate_json_value(const Field *f) {
 /* Mutates a member with its comma, or replaces its key by another member's. */
 static void mutate_member(const Field *f) {
     const Field *other = any_field(true);
-    const size_t comma =
+    size_t comma =
         f->to < image.n && image.bytes[f->to] == ',' ? f->to + 1 : f->to;
     switch (any(4)) {
     case 0: replace(f->from, comma, "", 0); break;
@@ -654,7 +654,7 @@ static void add_option(size_t begin) {
     const char *value =
         any(2) ? values[any(sizeof values / sizeof *values)] : any_json();
     static char text[8192];
-    const int n = snprintf(text, sizeof text, "\"%s\":%s,", name, value);
+    int n = snprintf(text, sizeof text, "\"%s\":%s,", name, value);
     begin = skip_white(begin);
     replace(begin + 1, begin + 1, text, (size_t)n);
 }
@@ -669,7 +669,7 @@ static void mutate_json_in(size_t from, size_t end) {
                     strchr("0123456789", image.bytes[f->to - 1]);
          i++)
         f = any_field(f->is_entry);
-    const bool is_whole = f && f->to - f->from > (end - from) / 2;
+    bool is_whole = f && f->to - f->from > (end - from) / 2;
     if (!f || any(20) == 0)
         mutate_bytes();
     else if (any(8) == 0 || (is_whole && any(8)))
@@ -686,7 +686,7 @@ static void mutate_json(void) {
 
 static void mutate_safetensors(void) {
     uint64_t length = 0;
-    const size_t before = image.n;
+    size_t before = image.n;
     memcpy(&length, image.bytes, 8);
     if (any(8) == 0 || length > image.n - 8) {
         mutate_number(&(Field){0, 8, false});
@@ -779,7 +779,7 @@ static int any_case(void) {
 }
 
 static void open_as(int fd, const char *name, int flags) {
-    const int from = open(inside(name), flags, 0600);
+    int from = open(inside(name), flags, 0600);
     if (from < 0 || dup2(from, fd) < 0)
         _exit(127);
     close(from);
@@ -817,7 +817,7 @@ static void child(char *line) {
 static int lines_of_failure(void) {
     int n = 0;
     FILE *in = fopen(inside("stderr"), "rb");
-    const size_t size = in ? fread(err, 1, sizeof err - 1, in) : 0;
+    size_t size = in ? fread(err, 1, sizeof err - 1, in) : 0;
     err[size] = '\0';
     if (in)
         fclose(in);
@@ -832,7 +832,7 @@ static int run_line(const char *line) {
     int how = 0;
     snprintf(copy, sizeof copy, "%s", line);
     fflush(stdout);
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0)
         child(copy);
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
@@ -862,7 +862,7 @@ static void keep(int i, const char *file, const char *line, const char *what) {
 static void try_mutant(int i, int *n_refused) {
     char file[64];
     state = (uint64_t)i << 16;
-    const int c = any_case();
+    int c = any_case();
     family = family_of(c, any((size_t)n_families(c)));
     snprintf(file, sizeof file, CASES[c].file, family);
     if (load(&good, file))
@@ -874,7 +874,7 @@ static void try_mutant(int i, int *n_refused) {
     save(&image, inside(file));
     remove(inside("converted"));
     status = run_line(line);
-    const int lines = lines_of_failure();
+    int lines = lines_of_failure();
     *n_refused += status != 0;
     if (status < 0 || status > 2)
         keep(i, file, line, "not its status");
@@ -902,7 +902,7 @@ static void mutants_are_refused_or_run(void) {
         end = begin, begin = 0;
     binary_folder("mutants");
     stderr_hide();
-    const int written = samples_write(folder) | samples_write_families(folder);
+    int written = samples_write(folder) | samples_write_families(folder);
     stderr_show();
     CHECK(written == 0, "no samples");
     write_file("said", "a\nb\n");
@@ -913,7 +913,7 @@ static void mutants_are_refused_or_run(void) {
         }
     for (int i = begin; i < end; i++)
         try_mutant(i, &n_refused);
-    const int n = end - begin, max = n - n / 10;
+    int n = end - begin, max = n - n / 10;
     printf("mutants: %d refused of %d\n", n_refused, n);
     CHECK(n < 100 || (n_refused > n / 5 && n_refused < max),
           "%d of %d refused: not much of a test", n_refused, n);

@@ -46,7 +46,7 @@ static void limit_memory(size_t bytes) {
     if (!statm || fscanf(statm, "%lu", &pages) != 1)
         abort();
     fclose(statm);
-    const size_t used = pages * (size_t)sysconf(_SC_PAGESIZE);
+    size_t used = pages * (size_t)sysconf(_SC_PAGESIZE);
     setrlimit(RLIMIT_AS,
               &(struct rlimit){bytes ? used + bytes : before.rlim_cur,
                                before.rlim_max});
@@ -104,7 +104,7 @@ static void holes_are_not_packed(void) {
     Model model;
     char header[28];
     CHECK(!open_medium(&model, path), "cannot make the model");
-    const long size = (long)model.files->size;
+    long size = (long)model.files->size;
     model_close(&model);
     FILE *in = fopen(path, "rb"), *out = fopen(sparse, "wb");
     CHECK(in && out && fread(header, 1, sizeof header, in) == sizeof header,

@@ -145,8 +145,8 @@ static int make_gguf(const uint8_t *data, size_t size, int cut) {
     for (int i = 0; i < 256; i++)
         made[i] = (Made){.bytes = {(uint8_t)i}, .n = 1};
     for (; size >= 2 && n < 1280; data += 2, size -= 2) {
-        const int left = data[0] < 128 ? data[0] : n - 1 - (data[0] - 128) % n,
-                  right = data[1] % n;
+        int left = data[0] < 128 ? data[0] : n - 1 - (data[0] - 128) % n,
+            right = data[1] % n;
         if (made[left].n + made[right].n > 64)
             continue;
         made[n] = (Made){
@@ -180,7 +180,7 @@ static int make_gguf(const uint8_t *data, size_t size, int cut) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2)
         return 0;
-    const size_t n_text = (size - 2) * data[0] / 256;
+    size_t n_text = (size - 2) * data[0] / 256;
     const char *text = (const char *)data + 2;
     Tokenizer t;
     File file;
@@ -192,8 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             return 0;
         encode(&t, text, n_text, false);
     } else {
-        const int n =
-            make_gguf(data + 2 + n_text, size - 2 - n_text, data[1] / 2);
+        int n = make_gguf(data + 2 + n_text, size - 2 - n_text, data[1] / 2);
         const char *path = fuzz_file("input", "", 0, buffer.bytes, buffer.n);
         if (file_map(&file, path) ||
             gguf_read_tokenizer(&t, &file, path, n, true) != 1)

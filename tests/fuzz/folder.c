@@ -24,8 +24,7 @@ static const char *const FILES[N_FILES] = {
 /* The bytes up to the next zero byte, which is skipped. */
 static size_t next_field(const uint8_t **data, size_t *size) {
     const uint8_t *end = memchr(*data, 0, *size);
-    const size_t n = end ? (size_t)(end - *data) : *size,
-                 taken = end ? n + 1 : n;
+    size_t n = end ? (size_t)(end - *data) : *size, taken = end ? n + 1 : n;
     *data += taken;
     *size -= taken;
     return n;
@@ -74,8 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     make_folder(data, size);
     if (model_open(&model, fuzz_folder()))
         return 0;
-    const int found = model_open_tokenizer(&tokenizer, &model, fuzz_folder(),
-                                           NULL, TOKENIZER_IF_READABLE);
+    int found = model_open_tokenizer(&tokenizer, &model, fuzz_folder(), NULL,
+                                     TOKENIZER_IF_READABLE);
     use_model(&model, found == 1 ? &tokenizer : NULL, (unsigned)size);
     if (found == 1)
         use_tokenizer(&tokenizer, TEXT, sizeof TEXT - 1);

@@ -16,10 +16,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(template != NULL);
     memcpy(template, data, size);
     template[size] = '\0';
-    const bool may_write = strchr(template, 1) != NULL;
+    bool may_write = strchr(template, 1) != NULL;
     bool none[10] = {false};
-    const JinjaText m = {" \1x<\1>\xc3\xa9\1\n", none, sizeof none, NULL},
-                    messages[] = {m, m, m};
+    JinjaText m = {" \1x<\1>\xc3\xa9\1\n", none, sizeof none, NULL},
+              messages[] = {m, m, m};
     if (!jinja_render(&(JinjaInput){.path = "fuzz",
                                     .template = template,
                                     .tokens = {{"<s>", 3}, {"", 0}},

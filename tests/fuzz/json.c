@@ -36,7 +36,7 @@ static void write_string(FILE *out, const Json *s) {
 static uint32_t walk(FILE *out,
                      const Json *value) { /* NOLINT(misc-no-recursion) */
     uint32_t members = 0, values = 1;
-    const bool object = value->kind == JSON_OBJECT;
+    bool object = value->kind == JSON_OBJECT;
     if (value->kind == JSON_STRING) {
         check_string(value);
         write_string(out, value);
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     FILE *out = open_memstream(&text, &n);
     expect(out != NULL);
-    const uint32_t values = walk(out, json.values);
+    uint32_t values = walk(out, json.values);
     fclose(out);
     expect(!json_parse(&again, "again", text, n));
     expect_same(json.values, again.values, values);

@@ -18,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *path = fuzz_file("input", "", 0, data, size);
     if (size == 0 || model_open(&model, path))
         return 0;
-    const int found = model_open_tokenizer(&tokenizer, &model, path, NULL,
-                                           TOKENIZER_IF_READABLE);
+    int found = model_open_tokenizer(&tokenizer, &model, path, NULL,
+                                     TOKENIZER_IF_READABLE);
     use_model(&model, found == 1 ? &tokenizer : NULL, (unsigned)size);
     if (found == 1)
         use_tokenizer(&tokenizer, TEXT, sizeof TEXT - 1);

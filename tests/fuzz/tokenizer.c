@@ -61,7 +61,7 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
     put_string(&b, "llama", 5);
     put_array(&b, "tokenizer.ggml.tokens", 8, (uint64_t)vocab_size);
     for (int i = 0; i < vocab_size; i++) {
-        const uint8_t head = size > 0 ? data[0] : 0;
+        uint8_t head = size > 0 ? data[0] : 0;
         size_t n = head >> 3;
         scores[i] = size > 1 ? (int8_t)data[1] : 0;
         types[i] = head & 7;
@@ -85,11 +85,11 @@ static const char *make_gguf(const uint8_t *data, size_t size, int vocab_size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 3)
         return 0;
-    const int vocab_size = 3 + data[0];
-    const size_t n_text = (size - 2) * data[1] / 512;
+    int vocab_size = 3 + data[0];
+    size_t n_text = (size - 2) * data[1] / 512;
     const char *text = (const char *)data + 2;
     const uint8_t *rest = data + 2 + n_text;
-    const size_t n_rest = size - 2 - n_text;
+    size_t n_rest = size - 2 - n_text;
     Tokenizer tokenizer;
     File file;
     if (data[1] % 2 == 0) {

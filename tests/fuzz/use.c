@@ -85,8 +85,7 @@ void check_tokens(const Tokenizer *t, Tokens *tokens) {
 static void chat(Tokenizer *t, char *message) {
     ChatTemplate template;
     Tokens tokens, next;
-    const bool own =
-        !chat_template_open(&template, t, &(Options){.model = "fuzz"});
+    bool own = !chat_template_open(&template, t, &(Options){.model = "fuzz"});
     if (!own) {
         chat_template_close(&template);
         expect(!chat_template_open(
@@ -124,9 +123,9 @@ void use_tokenizer(Tokenizer *t, const char *text, size_t size) {
 /* The logits of three tokens, the last one in a separate pass; the caller frees
  * them. NULL: it does not run. */
 static float *logits_of(const Model *m, KvType kv) {
-    const int n = m->config.context < 3 ? m->config.context : 3,
-              tokens[3] = {0, m->config.vocab_size - 1, 0};
-    const size_t size = (size_t)m->config.vocab_size;
+    int n = m->config.context < 3 ? m->config.context : 3,
+        tokens[3] = {0, m->config.vocab_size - 1, 0};
+    size_t size = (size_t)m->config.vocab_size;
     const float *logits = NULL;
     float *copy = NULL;
     Session s;
@@ -147,9 +146,8 @@ static float *logits_of(const Model *m, KvType kv) {
 static void run_again(const Model *m, KvType kv) {
     enum { MAX_TOKENS = 96, BACK = 31 };
     static const int tokens[MAX_TOKENS];
-    const int n =
-        m->config.context < MAX_TOKENS ? m->config.context : MAX_TOKENS;
-    const size_t bytes = (size_t)m->config.vocab_size * sizeof(float);
+    int n = m->config.context < MAX_TOKENS ? m->config.context : MAX_TOKENS;
+    size_t bytes = (size_t)m->config.vocab_size * sizeof(float);
     bool slides = false;
     for (int l = 0; l < m->config.n_layers; l++)
         slides |= m->layers[l].window > 0;
@@ -185,7 +183,7 @@ static void sample(const Model *m, const float *logits) {
         Sampler s;
         if (!sampler_open(&s, &options[i], m->config.vocab_size)) {
             sampler_accept(&s, 0);
-            const int token = sampler_next(&s, logits);
+            int token = sampler_next(&s, logits);
             expect(token >= 0 && token < m->config.vocab_size);
         }
         sampler_close(&s);
@@ -211,7 +209,7 @@ static void convert(const Model *m, const Tokenizer *t, Type type, bool fold) {
 void use_model(Model *m, const Tokenizer *t, unsigned choice) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_Q8_0,
                                  TYPE_Q4_0};
-    const KvType kv = choice / 5 % 2 ? KV_F16 : KV_F32;
+    KvType kv = choice / 5 % 2 ? KV_F16 : KV_F32;
     float *plain = logits_of(m, kv);
     if (plain)
         sample(m, plain);

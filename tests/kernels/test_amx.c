@@ -67,9 +67,9 @@ enum { COMMON, ANY, TINY, HUGE_ONES, ZEROS, N_KINDS };
 /* Random bits of a float32. Products of TINY underflow, those of HUGE_ONES
  * overflow. */
 static uint32_t random_bits(int kind, uint64_t stream, size_t i) {
-    const uint64_t h = hash64(19, stream, i);
-    const uint32_t bits = (uint32_t)(h >> 8), mantissa = bits & 0x807fffff,
-                   few = (uint32_t)(h & 7);
+    uint64_t h = hash64(19, stream, i);
+    uint32_t bits = (uint32_t)(h >> 8), mantissa = bits & 0x807fffff,
+             few = (uint32_t)(h & 7);
     if (kind == COMMON)
         return mantissa | (124 + few) << 23;
     if (kind == TINY)
@@ -107,13 +107,13 @@ static void three_parts_are_the_activation(void) {
                 x[c] = random_number(kind, 1, (size_t)c);
             memset(parts, 0xee, sizeof parts);
             amx_model.convert_row(parts, x, cols);
-            const size_t bytes = amx_model.row_bytes(cols);
+            size_t bytes = amx_model.row_bytes(cols);
             for (size_t i = bytes; i < sizeof parts; i++)
                 CHECK(parts[i] == 0xee, "%d columns: wrote past the end", cols);
             for (int c = 0; c < (cols - 1) / STEP * STEP + STEP; c++) {
-                const float a = part_at(parts, 0, c), b = part_at(parts, 1, c),
-                            low = part_at(parts, 2, c);
-                const double sum = (double)a + (double)b + (double)low;
+                float a = part_at(parts, 0, c), b = part_at(parts, 1, c),
+                      low = part_at(parts, 2, c);
+                double sum = (double)a + (double)b + (double)low;
                 if (c >= cols)
                     CHECK(float_bits(a) + float_bits(b) + float_bits(low) == 0,
                           "column %d of %d is not 0", c, cols);
@@ -147,8 +147,7 @@ typedef struct {
 static int problem_open(Problem *p, const TileUnit *unit, Type type, int kind,
                         int rows, int cols, int n) {
     *p = (Problem){.w = {.type = type, .rows = rows, .cols = cols}, .n = n};
-    const size_t bytes = tensor_bytes(&p->w, rows),
-                 block = (size_t)TYPES[type].bytes;
+    size_t bytes = tensor_bytes(&p->w, rows), block = (size_t)TYPES[type].bytes;
     p->data = malloc(bytes);
     p->x = malloc((size_t)(n * cols) * sizeof *p->x);
     for (size_t i = 0; i < bytes; i++)
@@ -177,8 +176,8 @@ static void problem_close(Problem *p) {
 
 /* y has room for 16 more tokens, which must not change. */
 static void multiply_problem(Problem *p, float *y) {
-    const Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
-    const int end = p->n * p->w.rows;
+    Input in = input_prepare(&p->buffer, &p->w, p->x, p->n);
+    int end = p->n * p->w.rows;
     for (int i = 0; i < 16 * p->w.rows; i++)
         y[end + i] = -9;
     matmul(y, &p->w, &in, p->n);
@@ -235,10 +234,9 @@ static void bf16_products_match_the_model(void) {
                      cols[] = {1, 2, 31, 32, 33, 64, 97, 160};
     static const int tokens[] = {1, 2, 5, 15, 16, 17, 33};
     for (int i = 0; i < 7 * 8 * 7 * N_KINDS * 2; i++) {
-        const int r = i % 7, c = i / 7 % 8, n = i / 56 % 7,
-                  kind = i / 392 % N_KINDS;
+        int r = i % 7, c = i / 7 % 8, n = i / 56 % 7, kind = i / 392 % N_KINDS;
         const TileUnit *unit = unit_at(i / (392 * N_KINDS));
-        const bool thin = unit == &amx_model || test_fast();
+        bool thin = unit == &amx_model || test_fast();
         if (!unit || (kind && (r + c + n + kind) % 3) ||
             (thin && (r + c + n) % 7))
             continue;
@@ -292,14 +290,13 @@ static void mixed_weights_share_an_input(void) {
     enum { N_ROWS = 33, COLS = 64, N = 17 };
     static float one[(N + 16) * N_ROWS], shared[N * N_ROWS];
     static const uint8_t blocks[COLS / 32 * 34];
-    const Tensor q8 = {
-        .type = TYPE_Q8_0, .rows = 1, .cols = COLS, .data = blocks};
+    Tensor q8 = {.type = TYPE_Q8_0, .rows = 1, .cols = COLS, .data = blocks};
     for (int n = 1; n <= N; n += N - 1) {
         Problem p;
         CHECK(!problem_open(&p, unit_at(0), TYPE_BF16, COMMON, N_ROWS, COLS, n),
               "no memory");
         multiply_problem(&p, one);
-        const Input in = input_prepare(&p.buffer, &q8, p.x, n);
+        Input in = input_prepare(&p.buffer, &q8, p.x, n);
         matmul(shared, &p.w, &in, n);
         CHECK(!memcmp(one, shared, sizeof *one * (size_t)(n * N_ROWS)),
               "%d tokens: other bits", n);
@@ -313,12 +310,12 @@ static void denormals_are_zeros(void) {
         1,         0x1.fffffep-103f, 0x1p-126f,       0x1.8p-127f,
         0x1p-149f, -0x1p-130f,       0x1.fffffep-110f};
     for (int i = 0; i < 7; i++) {
-        const float one = 1, model = model_product(&one, &xs[i], 1);
+        float one = 1, model = model_product(&one, &xs[i], 1);
         CHECK(fabs((double)model - (double)xs[i]) < 0x1p-126, "%a becomes %a",
               xs[i], model);
         CHECK(fabsf(xs[i]) >= FLT_MIN || model == 0, "%a becomes %a, not 0",
               xs[i], model);
-        const float small = 0x1p-127f;
+        float small = 0x1p-127f;
         CHECK(model_product(&small, &xs[i], 1) == 0,
               "a denormal weight is not 0");
     }

@@ -38,8 +38,8 @@ typedef struct {
 } Fence;
 
 static int fence_open(Fence *f, size_t bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
-                 whole = (bytes + page - 1) / page * page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE),
+           whole = (bytes + page - 1) / page * page;
     f->size = whole + page;
     f->pages = mmap(NULL, f->size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -66,8 +66,8 @@ typedef struct {
  * end one byte before the fence, else at the fence. */
 static int problem_open(Problem *p, int rows, int cols, int n, int group,
                         bool unaligned) {
-    const size_t count = (size_t)rows * (size_t)cols,
-                 floats = group ? count / (size_t)group : count;
+    size_t count = (size_t)rows * (size_t)cols,
+           floats = group ? count / (size_t)group : count;
     *p = (Problem){.w = {.type = group ? TYPE_I8 : TYPE_F32,
                          .rows = rows,
                          .cols = cols,
@@ -115,7 +115,7 @@ static double scale_at(const Tensor *w, size_t i) {
  * the magnitudes of its summands. */
 static double exact_product(const Problem *p, const Input *in, int t, int r,
                             double *magnitude) {
-    const size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
+    size_t cols = (size_t)p->w.cols, row = (size_t)r * cols;
     double sum = 0;
     *magnitude = 0;
     for (size_t c = 0; c < cols; c++) {
@@ -124,7 +124,7 @@ static double exact_product(const Problem *p, const Input *in, int t, int r,
             term = (double)((const float *)p->w.data)[row + c] *
                    (double)in->x[(size_t)t * cols + c];
         } else {
-            const size_t group = (size_t)p->w.group;
+            size_t group = (size_t)p->w.group;
             term = (double)((const int8_t *)p->w.data)[row + c] *
                    in->q[(size_t)t * cols + c] *
                    scale_at(&p->w, (row + c) / group) *
@@ -140,7 +140,7 @@ static void check_against_exact(const Problem *p, const Input *in,
                                 const float *y, bool add) {
     for (int t = 0; t < p->n; t++)
         for (int r = 0; r < p->w.rows; r++) {
-            const int i = t * p->w.rows + r;
+            int i = t * p->w.rows + r;
             double magnitude, sum = exact_product(p, in, t, r, &magnitude);
             if (add)
                 sum += product_before(i), magnitude += product_before(i);
@@ -160,7 +160,7 @@ static void check_product(int rows, int cols, int n, int group,
     for (int add = 0; add < 2; add++) {
         for (int i = 0; i < n * rows; i++)
             y[i] = product_before(i);
-        const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+        Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, &in, y, add);
         check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, add});
@@ -171,7 +171,7 @@ static void check_product(int rows, int cols, int n, int group,
 static void float_products(void) {
     static const int sizes[] = {1, 3, 7, 15, 16, 17, 63, 64, 65, 172},
                      tokens[] = {1, 2, 5, 6, 7, 13};
-    const int n_sizes = 10;
+    int n_sizes = 10;
     for (int i = 0; i < n_sizes; i++)
         for (int j = 0; j < n_sizes; j++)
             for (int k = 0; k < 6; k++) {
@@ -210,10 +210,10 @@ static void groups_of_zeros_add_nothing(void) {
     for (int k = 0; k < 6; k++) {
         Problem p;
         float y[3];
-        const int group = all_groups[k], cols = 3 * group;
+        int group = all_groups[k], cols = 3 * group;
         CHECK(!problem_open(&p, 3, cols, 1, group, true), "no memory");
         for (int c = 0; c < cols; c++) {
-            const int in_group = c / group;
+            int in_group = c / group;
             /* activations of group 1 are zeros */
             p.x[c] = in_group == 1 ? 0 : 1;
             for (int r = 0; r < 3; r++)
@@ -221,7 +221,7 @@ static void groups_of_zeros_add_nothing(void) {
         }
         for (int i = 0; i < 9; i++)
             memcpy(p.scales.start + i * 4, &(float){1}, 4);
-        const Input in = input_prepare(&p.buffer, &p.w, p.x, 1);
+        Input in = input_prepare(&p.buffer, &p.w, p.x, 1);
         CHECK(in.groups[1].scale == 0, "group %d: scale %g, expected 0", group,
               in.groups[1].scale);
         matmul(y, &p.w, &in, 1);
@@ -239,14 +239,14 @@ static void extreme_bytes_do_not_overflow(void) {
         for (int sign = -1; sign <= 1; sign += 2) {
             Problem p;
             float y[26];
-            const int group = all_groups[k], cols = 384, n = 2;
+            int group = all_groups[k], cols = 384, n = 2;
             CHECK(!problem_open(&p, 13, cols, n, group, true), "no memory");
             for (int i = 0; i < n * cols; i++)
                 p.x[i] = (float)(127 * sign);
             memset(p.data.start, -128, 13 * 384);
             for (int i = 0; i < 13 * cols / group; i++)
                 memcpy(p.scales.start + i * 4, &(float){2}, 4);
-            const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+            Input in = input_prepare(&p.buffer, &p.w, p.x, n);
             matmul(y, &p.w, &in, n);
             for (int i = 0; i < 26; i++)
                 CHECK(y[i] == (float)(-128 * 127 * 2 * sign * cols),
@@ -266,7 +266,7 @@ static void nan_and_infinity_propagate(void) {
             float y[3 * 9];
             CHECK(!problem_open(&p, 9, 192, 3, groups[k], true), "no memory");
             p.x[192 + 77] = bad ? INFINITY : NAN;
-            const Input in = input_prepare(&p.buffer, &p.w, p.x, 3);
+            Input in = input_prepare(&p.buffer, &p.w, p.x, 3);
             matmul(y, &p.w, &in, 3);
             for (int i = 0; i < 27; i++)
                 CHECK(!isfinite(y[i]) == (i / 9 == 1),
@@ -289,15 +289,14 @@ static void check_quantized(const float *x, int n, int group) {
         CHECK(scales[g].scale == max / 127.0f,
               "group %d: scale %.9g, expected %.9g", g, scales[g].scale,
               max / 127.0f);
-        const float inverse = 1.0f / scales[g].scale;
+        float inverse = 1.0f / scales[g].scale;
         for (int i = g * group; i < (g + 1) * group; i++) {
             /* a variable, so that it is rounded to float */
-            const float scaled = x[i] * inverse;
-            const int expected = (int)rintf(scaled);
+            float scaled = x[i] * inverse;
+            int expected = (int)rintf(scaled);
             CHECK(q[i] == expected, "x[%d] = %.9g, scale %.9g: %d, expected %d",
                   i, x[i], scales[g].scale, q[i], expected);
-            const double error =
-                fabs(q[i] * (double)scales[g].scale - (double)x[i]);
+            double error = fabs(q[i] * (double)scales[g].scale - (double)x[i]);
             CHECK(error <= 0.50001 * (double)scales[g].scale,
                   "x[%d] = %.9g, scale %.9g, q %d", i, x[i], scales[g].scale,
                   q[i]);
@@ -315,9 +314,8 @@ static void quantizing_rounds_to_nearest(void) {
             check_quantized(x, 192, groups[k]);
         }
     /* scale 1: ties are rounded to even */
-    const float middles[8] = {127,   0.5f,  1.5f,  2.5f,
-                              -0.5f, -1.5f, -2.5f, 125.5f};
-    const int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
+    float middles[8] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 125.5f};
+    int8_t even[8] = {127, 0, 2, 2, 0, -2, -2, 126};
     int8_t q[8];
     InputGroup group = {0};
     quantize_i8(q, &group, middles, 8, 8);
@@ -342,7 +340,7 @@ static void quantizing_odd_values(void) {
           scales[2].scale);
     /* such a group may become zeros, but nothing larger than its values */
     for (int i = 12; i < 16; i++) {
-        const double value = q[i] * (double)scales[3].scale;
+        double value = q[i] * (double)scales[3].scale;
         CHECK(fabs(value) <= 1.01e-40, "%g becomes %g", x[i], value);
     }
     /* neither its sign nor infinity in the same group may hide a NaN */
@@ -363,9 +361,9 @@ static void dequantizing_is_exact(void) {
     for (int r = 0; r < 5; r++) {
         dequantize_row(y, &p.w, r);
         for (int c = 0; c < 96; c++) {
-            const int i = r * 96 + c;
-            const float expected = (float)((int8_t)p.data.start[i] *
-                                           scale_at(&p.w, (size_t)(i / 12)));
+            int i = r * 96 + c;
+            float expected = (float)((int8_t)p.data.start[i] *
+                                     scale_at(&p.w, (size_t)(i / 12)));
             CHECK(y[c] == expected, "int8 [%d][%d]: %.9g, expected %.9g", r, c,
                   y[c], expected);
         }
@@ -390,15 +388,14 @@ static void inputs_are_quantized_rows(void) {
     int8_t q[172];
     InputGroup scales[43] = {0};
     CHECK(!problem_open(&p, 3, 172, 4, 4, false), "no memory");
-    const Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
+    Input in = input_prepare(&p.buffer, &p.w, p.x, 4);
     for (int t = 0; t < 4; t++) {
         quantize_i8(q, scales, p.x + (size_t)t * 172, 172, 4);
         CHECK(!memcmp(in.q + (size_t)t * 172, q, sizeof q), "token %d differs",
               t);
         for (int g = 0; g < 43; g++) {
             const InputGroup *group = &in.groups[t * 43 + g];
-            const int sum =
-                q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
+            int sum = q[4 * g] + q[4 * g + 1] + q[4 * g + 2] + q[4 * g + 3];
             CHECK(group->scale == scales[g].scale,
                   "token %d, group %d: scale %g", t, g, group->scale);
             CHECK(group->sum == (float)sum * scales[g].scale,

@@ -86,14 +86,14 @@ static void the_types_of_files_are_written(void) {
     for (Type type = 0; type < (Type)N_TYPES; type++) {
         uint8_t bytes[2][N * sizeof(float)];
         float x[N] = {0}, y[N];
-        const size_t size = type_bytes(type, N);
+        size_t size = type_bytes(type, N);
         if (TYPES[type].file < 0)
             continue;
         for (int i = 0; i < 2; i++) {
             memset(bytes[i], i ? 0xee : 0x11, sizeof bytes[i]);
             quantize_row(bytes[i], type, x, N);
         }
-        const Tensor w = {.type = type, .rows = 1, .cols = N, .data = bytes[0]};
+        Tensor w = {.type = type, .rows = 1, .cols = N, .data = bytes[0]};
         dequantize_row(y, &w, 0);
         CHECK(!memcmp(bytes[0], bytes[1], size), "%s: bytes are not written",
               type_name(type));
@@ -105,7 +105,7 @@ static void the_types_of_files_are_written(void) {
 static void sizes_match_the_file(void) {
     for (int i = 0; i < N_LAYOUTS; i++) {
         const Layout *l = &LAYOUTS[i];
-        const Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
+        Tensor w = {.type = l->type, .rows = 7, .cols = 3 * l->block};
         CHECK(TYPES[l->type].weights == l->block, "%s: blocks of %d", l->name,
               TYPES[l->type].weights);
         CHECK(l->block == 1 || (TYPES[l->type].mins > 0) == (l->offset >= 0),
@@ -120,10 +120,10 @@ static void sizes_match_the_file(void) {
                   tensor_bytes(&w, rows));
     }
     /* more than 2^32 weights, and more than 2^32 bytes */
-    const Tensor tall = {.type = TYPE_Q6_K, .rows = 40000000, .cols = 256};
+    Tensor tall = {.type = TYPE_Q6_K, .rows = 40000000, .cols = 256};
     CHECK(tensor_bytes(&tall, tall.rows) == 40000000 * (size_t)210, "%zu bytes",
           tensor_bytes(&tall, tall.rows));
-    const Tensor largest = {.type = TYPE_F32, .cols = 0x7fffffff};
+    Tensor largest = {.type = TYPE_F32, .cols = 0x7fffffff};
     CHECK(tensor_bytes(&largest, 0x7fffffff) == 0xfffffffc00000004, "%zu bytes",
           tensor_bytes(&largest, 0x7fffffff));
 }
@@ -134,7 +134,7 @@ static void check_blocks(const Layout *l, const uint8_t *blocks,
                          const float *expected, int n) {
     float y[2048];
     for (int rows = 1; rows <= 4; rows *= 2) { /* as one row, and as several */
-        const Tensor w = {
+        Tensor w = {
             .type = l->type, .rows = rows, .cols = n / rows, .data = blocks};
         for (int r = 0; r < rows; r++)
             dequantize_row(y + r * w.cols, &w, r);
@@ -156,8 +156,7 @@ static void dequantization_matches_the_library(void) {
         const Layout *l = LAYOUTS;
         while (l->number != head[0])
             l++;
-        const size_t n = head[1],
-                     bytes = n / (size_t)l->block * (size_t)l->bytes;
+        size_t n = head[1], bytes = n / (size_t)l->block * (size_t)l->bytes;
         float expected[2048];
         CHECK(n <= 2048 && at + bytes + n * sizeof *expected <= size,
               "%s: %zu weights", l->name, n);
@@ -189,7 +188,7 @@ typedef struct {
 } Problem;
 
 static void put_half(uint8_t *block, int at, float value) {
-    const uint16_t half = f32_to_f16(value);
+    uint16_t half = f32_to_f16(value);
     if (at >= 0)
         memcpy(block + at, &half, sizeof half);
 }
@@ -197,7 +196,7 @@ static void put_half(uint8_t *block, int at, float value) {
 static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n,
                         bool bias) {
     *p = (Problem){.w = {.type = l->type, .rows = rows, .cols = cols}, .n = n};
-    const size_t bytes = tensor_bytes(&p->w, rows), n_x = (size_t)(n * cols);
+    size_t bytes = tensor_bytes(&p->w, rows), n_x = (size_t)(n * cols);
     p->data = malloc(bytes);
     p->x = malloc(n_x * sizeof *p->x);
     p->bias = malloc((size_t)rows * sizeof *p->bias);
@@ -205,7 +204,7 @@ static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n,
         p->data[i] = (uint8_t)hash64(17, 1, i);
     for (int i = 0; i < rows * cols / l->block; i++) {
         uint8_t *block = p->data + (size_t)(i * l->bytes);
-        const float weight = random_float(2, i);
+        float weight = random_float(2, i);
         put_half(block, l->scale, weight / 16);
         put_half(block, l->offset, random_float(3, i));
         if (l->type == TYPE_F32)
@@ -236,21 +235,21 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
     float w[MAX_COLS], x[MAX_COLS];
     InputGroup scales[MAX_COLS / 32];
     int8_t q[MAX_COLS];
-    const int rows = p->w.rows, cols = p->w.cols;
+    int rows = p->w.rows, cols = p->w.cols;
     for (int t = 0; t < p->n; t++) {
         memcpy(x, p->x + (size_t)(t * cols), (size_t)cols * sizeof *x);
-        const bool bytes = type_takes_int8(p->w.type);
+        bool bytes = type_takes_int8(p->w.type);
         if (bytes)
             quantize_i8(q, scales, x, cols, 32);
         for (int r = 0; r < rows; r++) {
-            const int i = t * rows + r;
+            int i = t * rows + r;
             double sum = add ? (double)product_before(i) : 0, largest = 0,
                    magnitude = 16;
             dequantize_row(w, &p->w, r);
             for (int c = 0; c < cols; c++)
                 largest = fmax(largest, (double)fabsf(w[c]));
             for (int c = 0; c < cols; c++) {
-                const double activation =
+                double activation =
                     bytes ? q[c] * (double)scales[c / 32].scale : (double)x[c];
                 sum += (double)w[c] * activation;
                 magnitude += largest * fabs(activation);
@@ -269,12 +268,12 @@ static void check_against_exact(const Problem *p, const float *y, bool add) {
 static void check_product(const Layout *l, int rows, int cols, int n) {
     static float y[MAX_TOKENS * MAX_ROWS];
     for (int kind = 0; kind < 4; kind++) {
-        const bool add = kind % 2, bias = kind / 2;
+        bool add = kind % 2, bias = kind / 2;
         Problem p;
         CHECK(!problem_open(&p, l, rows, cols, n, bias), "no memory");
         for (int i = 0; i < n * rows; i++)
             y[i] = product_before(i);
-        const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+        Input in = input_prepare(&p.buffer, &p.w, p.x, n);
         (add ? matmul_add : matmul)(y, &p.w, &in, n);
         check_against_exact(&p, y, add);
         check_divisions(&(Product){&p.w, &p.buffer, p.x, y, n, add});
@@ -313,7 +312,7 @@ static void the_largest_products_do_not_overflow(void) {
             }
             for (int i = 0; i < n * 256; i++)
                 p.x[i] = i / 256 % 2 ? -1 : 1;
-            const Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+            Input in = input_prepare(&p.buffer, &p.w, p.x, n);
             matmul(y, &p.w, &in, n);
             check_against_exact(&p, y, false);
             problem_close(&p);
@@ -324,24 +323,23 @@ static void the_largest_products_do_not_overflow(void) {
 /* Compares weight c of every row of a panel with dequantize_row. */
 static void check_column(const Problem *p, const uint8_t *panel,
                          const float *weights, int cols, int c) {
-    const Type type = p->w.type;
-    const int n = TYPES[type].group, block = TYPES[type].weights;
+    Type type = p->w.type;
+    int n = TYPES[type].group, block = TYPES[type].weights;
     const uint8_t *at = panel + (size_t)(c / block * TYPES[type].bytes * LANES);
-    const int group = c % block / n;
-    const vb quad =
+    int group = c % block / n;
+    vb quad =
         (vb)(block_quad(type, at, group, c % n / 4) >> quad_shift(type, group));
-    const vf scale = block_scale(type, at, group, 0);
-    const vf min =
-        TYPES[type].mins
-            ? block_scale(type, at, group, 1 + c % n * TYPES[type].mins / n)
-            : (vf){0};
+    vf scale = block_scale(type, at, group, 0);
+    vf min = TYPES[type].mins ? block_scale(type, at, group,
+                                            1 + c % n * TYPES[type].mins / n)
+                              : (vf){0};
     for (int r = 0; r < LANES && r < p->w.rows; r++) {
-        const int8_t byte = quad[4 * r + c % 4];
-        const int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type)
-                                       : byte - zero_byte(type);
-        const float product = (float)weight * scale[r];
-        const double expected = (double)product + (double)min[r],
-                     found = (double)weights[r * cols + c];
+        int8_t byte = quad[4 * r + c % 4];
+        int weight = BYTE_OFFSET ? (uint8_t)byte - zero_byte(type)
+                                 : byte - zero_byte(type);
+        float product = (float)weight * scale[r];
+        double expected = (double)product + (double)min[r],
+               found = (double)weights[r * cols + c];
         CHECK(fabs(found - expected) <=
                   0x1p-24 * (fabs((double)product) + fabs((double)min[r])),
               "%s [%d][%d] is %.9g, in its panel %.9g", type_name(type), r, c,
@@ -356,7 +354,7 @@ static void odd_columns_are_packed(void) {
     static uint16_t words[ROWS * MAX], panel[67 * LANES];
     for (int type = TYPE_F16; type <= TYPE_BF16; type++)
         for (int cols = 1; cols <= MAX; cols++) {
-            const Tensor w = {
+            Tensor w = {
                 .type = (Type)type, .rows = ROWS, .cols = cols, .data = words};
             for (int i = 0; i < ROWS * cols; i++)
                 words[i] = (uint16_t)(i + 1);
@@ -364,13 +362,13 @@ static void odd_columns_are_packed(void) {
                 memset(panel, 0xee, sizeof panel);
                 panel_pack((uint8_t *)panel, &w, p, 0, cols);
                 for (int i = 0; i < 67 * LANES; i++) {
-                    const int c = i / (2 * LANES) * 2 + i % 2,
-                              r = p * LANES + i % (2 * LANES) / 2;
-                    const int row = r < ROWS ? r : ROWS - 1;
-                    const int found = panel[i],
-                              value = c < cols ? row * cols + c + 1
-                                      : c < (cols + 31) / 32 * 32 ? 0
-                                                                  : 0xeeee;
+                    int c = i / (2 * LANES) * 2 + i % 2,
+                        r = p * LANES + i % (2 * LANES) / 2;
+                    int row = r < ROWS ? r : ROWS - 1;
+                    int found = panel[i], value = c < cols ? row * cols + c + 1
+                                                  : c < (cols + 31) / 32 * 32
+                                                      ? 0
+                                                      : 0xeeee;
                     CHECK(found == value,
                           "%s, %d columns, panel %d, [%d][%d]: %d, expected %d",
                           type_name(w.type), cols, p, r, c, found, value);
@@ -406,7 +404,7 @@ enum { SIDE = 32 };
 static void awkward_weights(float w[SIDE][SIDE]) {
     for (int r = 0; r < SIDE; r++)
         for (int i = 0; i < SIDE; i++) {
-            const uint64_t h = hash64(6, 1, (uint64_t)(r * SIDE + i));
+            uint64_t h = hash64(6, 1, (uint64_t)(r * SIDE + i));
             w[r][i] = ldexpf((float)(h >> 40) / 16777216.0f - 0.5f, r - 16);
             if (r == 0)
                 w[r][i] = 0;
@@ -428,7 +426,7 @@ static void quantization_matches_the_library(void) {
     awkward_weights(w);
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < SIDE; r++) {
-            const size_t bytes =
+            size_t bytes =
                 tensor_bytes(&(Tensor){.type = types[i], .cols = SIDE}, 1);
             quantize_row(row, types[i], w[r], SIDE);
             CHECK(at + bytes <= size && !memcmp(row, expected + at, bytes),

@@ -38,7 +38,7 @@ static float random_float(uint64_t i) {
 
 /* The end of a page that an inaccessible page follows; NULL on failure. */
 static char *fence_open(void) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED || mprotect(p + page, page, PROT_NONE))
@@ -47,7 +47,7 @@ static char *fence_open(void) {
 }
 
 static void fence_close(char *end) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     munmap(end - page, 2 * page);
 }
 
@@ -117,7 +117,7 @@ static void sums_do_not_depend_on_the_slot(void) {
 }
 
 static void fma_max_and_select(void) {
-    const float nan = NAN;
+    float nan = NAN;
     vf a = vset(3), b = vset(-2);
     CHECK(vfma(a, b, vset(10))[LANES - 1] == 4, "3 * -2 + 10 = %g",
           vfma(a, b, vset(10))[LANES - 1]);
@@ -151,7 +151,7 @@ static void lanes_are_numbered_and_compared(void) {
 
 /* |got - e^x| in ulp; below -69 the result must be 0. */
 static double exp_error(float got, float x) {
-    const double exact = exp((double)x);
+    double exact = exp((double)x);
     if (x < -69)
         return got == 0 ? 0 : 1e9;
     if (exact > (double)FLT_MAX * (1 + 0x1p-25))
@@ -160,7 +160,7 @@ static double exp_error(float got, float x) {
 }
 
 static void exp_is_accurate(void) {
-    const int n = test_fast() ? 20000 : 1000000;
+    int n = test_fast() ? 20000 : 1000000;
     double worst = 0;
     float at = 0;
     for (int i = 0; i < n; i += LANES) {
@@ -213,7 +213,7 @@ static void exp_at_the_edges(void) {
 
 /* The value of the bits of a finite half float. */
 static double half_value(int h) {
-    const int exponent = h >> 10 & 31, fraction = h & 1023;
+    int exponent = h >> 10 & 31, fraction = h & 1023;
     double magnitude =
         exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
     return h & 0x8000 ? -magnitude : magnitude;
@@ -221,27 +221,27 @@ static double half_value(int h) {
 
 /* f rounded to a half float, ties to even, by the definition. */
 static double round_to_half(float f) {
-    const double magnitude = fabs((double)f);
+    double magnitude = fabs((double)f);
     if (!(magnitude < 65520))
         return copysign(INFINITY, f); /* the largest half is 65504 */
-    const int exponent = magnitude > 0 ? ilogb(magnitude) : -99;
-    const double step = ldexp(1, (exponent < -14 ? -14 : exponent) - 10);
+    int exponent = magnitude > 0 ? ilogb(magnitude) : -99;
+    double step = ldexp(1, (exponent < -14 ? -14 : exponent) - 10);
     return copysign(rint(magnitude / step) * step, f);
 }
 
 static void every_half_float_is_widened(void) {
     for (int h = 0; h < 65536; h++) {
-        const float f = f16_to_f32((uint16_t)h);
-        const uint16_t back = f32_to_f16(f);
+        float f = f16_to_f32((uint16_t)h);
+        uint16_t back = f32_to_f16(f);
         if ((h & 0x7fff) > 0x7c00) {
             CHECK(isnan(f), "%04x is NaN, found %g", h, f);
             CHECK((back & 0x7fff) > 0x7c00 && (back & 0x8000) == (h & 0x8000),
                   "NaN %04x comes back as %04x", h, back);
             continue;
         }
-        const double exact = (h & 0x7fff) == 0x7c00
-                                 ? copysign(INFINITY, h & 0x8000 ? -1 : 1)
-                                 : half_value(h);
+        double exact = (h & 0x7fff) == 0x7c00
+                           ? copysign(INFINITY, h & 0x8000 ? -1 : 1)
+                           : half_value(h);
         CHECK(f == exact && !signbit(f) == !(h >> 15), "%04x is %g, found %g",
               h, exact, f);
         CHECK(back == h, "%04x comes back as %04x", h, back);
@@ -255,7 +255,7 @@ static void vectors_widen_like_scalars(void) {
             halfs[i] = (uint16_t)(h + i);
         vf all = vload_f16(halfs);
         for (int i = 0; i < LANES; i++) {
-            const float f = f16_to_f32(halfs[i]);
+            float f = f16_to_f32(halfs[i]);
             CHECK(isnan(f) ? isnan(all[i]) : to_bits(all[i]) == to_bits(f),
                   "%04x: %g, scalar %g", h + i, all[i], f);
         }
@@ -263,8 +263,8 @@ static void vectors_widen_like_scalars(void) {
 }
 
 static void check_half(float f) {
-    const float got = f16_to_f32(f32_to_f16(f));
-    const double expected = round_to_half(f);
+    float got = f16_to_f32(f32_to_f16(f));
+    double expected = round_to_half(f);
     CHECK(got == expected && !signbit(got) == !signbit(f),
           "%.9g becomes %.9g, expected %.9g", f, got, expected);
 }
@@ -272,8 +272,8 @@ static void check_half(float f) {
 static void half_floats_round_to_even(void) {
     for (int h = 0; h < 0x7c00;
          h++) { /* halfway to the next value, and next to that */
-        const double next = h == 0x7bff ? 65536 : half_value(h + 1);
-        const float middle = (float)((half_value(h) + next) / 2);
+        double next = h == 0x7bff ? 65536 : half_value(h + 1);
+        float middle = (float)((half_value(h) + next) / 2);
         for (int sign = -1; sign <= 1; sign += 2) {
             check_half((float)sign * middle);
             check_half((float)sign * nextafterf(middle, 0));
@@ -281,7 +281,7 @@ static void half_floats_round_to_even(void) {
         }
     }
     for (uint64_t i = 0; i < 100000; i++) { /* random floats */
-        const float f = from_bits((uint32_t)hash64(7, 2, i));
+        float f = from_bits((uint32_t)hash64(7, 2, i));
         if (!isnan(f))
             check_half(f);
     }
@@ -303,7 +303,7 @@ static void check_dot(vb w, vb x) {
         for (int k = 4 * j; k < 4 * j + 4; k++)
             begin[j] -= BYTE_OFFSET * x[k];
     }
-    const vi dot = vdot(begin, w ^ (int8_t)BYTE_OFFSET, x);
+    vi dot = vdot(begin, w ^ (int8_t)BYTE_OFFSET, x);
     for (int j = 0; j < LANES; j++) {
         int exact = 1000 * j;
         for (int k = 4 * j; k < 4 * j + 4; k++)
@@ -324,7 +324,7 @@ static void byte_dots_are_exact(void) {
         }
     for (uint64_t round = 0; round < 2000; round++) {
         for (int i = 0; i < VBYTES; i++) {
-            const uint64_t r = hash64(7, 3, round * VBYTES + (uint64_t)i);
+            uint64_t r = hash64(7, 3, round * VBYTES + (uint64_t)i);
             w[i] = r >> 20 & 1 ? extremes[r % 7] : (int8_t)(r >> 30);
             x[i] = r >> 21 & 1 ? extremes[1 + (r >> 8) % 6]
                                : (int8_t)((int)((r >> 40) % 255) - 127);
@@ -343,8 +343,8 @@ static void integers_become_floats(void) {
 }
 
 static void quads_fill_every_lane(void) {
-    const int8_t quad[5] = {9, 1, -2, 3, -128};
-    const vb v = vset_quad(quad + 1);
+    int8_t quad[5] = {9, 1, -2, 3, -128};
+    vb v = vset_quad(quad + 1);
     for (int i = 0; i < VBYTES; i++)
         CHECK(v[i] == quad[1 + i % 4], "byte %d: %d", i, v[i]);
 }

@@ -19,8 +19,8 @@ enum { MAX_THREADS = 8 };
 
 /* Mostly none; sometimes shorter or longer than a spin. */
 static void delay(int thread, int meeting) {
-    const uint64_t random = hash64(77, (uint64_t)thread, (uint64_t)meeting);
-    const struct timespec nap = {0, random % 512 ? 1000 : 400000};
+    uint64_t random = hash64(77, (uint64_t)thread, (uint64_t)meeting);
+    struct timespec nap = {0, random % 512 ? 1000 : 400000};
     if (random % 64 == 0)
         nanosleep(&nap, NULL);
 }
@@ -34,7 +34,7 @@ static long meet(int n_threads, int meetings) {
     long wrong = 0;
 #pragma omp parallel num_threads(n_threads) reduction(+ : wrong)
     {
-        const int thread = omp_get_thread_num(), n = omp_get_num_threads();
+        int thread = omp_get_thread_num(), n = omp_get_num_threads();
         for (int m = 1; m <= meetings; m++) {
             delay(thread, m);
             cells[thread].value = m;
@@ -48,9 +48,9 @@ static long meet(int n_threads, int meetings) {
 }
 
 static void no_thread_passes_the_barrier_early(void) {
-    const int meetings = test_thorough() ? 100000 / 14 : 300;
+    int meetings = test_thorough() ? 100000 / 14 : 300;
     for (int threads = 1; threads <= MAX_THREADS; threads++) {
-        const long wrong = meet(threads, test_fast() ? 50 : meetings);
+        long wrong = meet(threads, test_fast() ? 50 : meetings);
         CHECK(wrong == 0, "%d threads: %ld cells", threads, wrong);
     }
 }
@@ -80,7 +80,7 @@ static void run_often(void *context) {
     Runs *r = context;
     for (int i = 1; i <= RUNS; i++) {
         /* also one thread of a kept team */
-        const int before = r->calls, n = i % 5 ? r->n_threads : 1;
+        int before = r->calls, n = i % 5 ? r->n_threads : 1;
         delay(0, i);
         team_run(n, share_run, r);
         r->wrong += r->calls != before + n;
@@ -109,8 +109,8 @@ static double processor_seconds(void) {
 }
 
 static void wait_for_input(void *used) {
-    const double start = processor_seconds();
-    const struct timespec nap = {0, 300000000};
+    double start = processor_seconds();
+    struct timespec nap = {0, 300000000};
     nanosleep(&nap, NULL);
     *(double *)used = processor_seconds() - start;
 }

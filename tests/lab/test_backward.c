@@ -25,8 +25,8 @@ static float dx[NORM_TOKENS * NORM_MAX_DIM], dgamma[NORM_MAX_DIM],
     dbeta[NORM_MAX_DIM];
 
 static void backward(NormKind kind, int t) {
-    const int at = t * in.dim;
-    const Norm norm = {.kind = kind, .eps = in.eps, .gamma = in.gamma};
+    int at = t * in.dim;
+    Norm norm = {.kind = kind, .eps = in.eps, .gamma = in.gamma};
     norm_backward(dx + at, dgamma, kind == NORM_RMS ? NULL : dbeta, in.dy + at,
                   in.x + at, &norm, in.dim);
 }
@@ -94,8 +94,7 @@ static double loss(NormKind kind, const double *x, const double *gamma,
     for (int i = 0; i < in.dim; i++)
         square += (x[i] - mean) * (x[i] - mean) / in.dim;
     for (int i = 0; i < in.dim; i++) {
-        const double y =
-            (x[i] - mean) / sqrt(square + (double)in.eps) * gamma[i];
+        double y = (x[i] - mean) / sqrt(square + (double)in.eps) * gamma[i];
         sum += (double)in.dy[i] * (kind == NORM_LAYER ? y + beta[i] : y);
     }
     return sum;
@@ -107,7 +106,7 @@ static double slope(NormKind kind, double *value, const double *x,
                     const double *gamma, const double *beta) {
     static const double weights[] = {1 / 12.0, -2 / 3.0, 2 / 3.0, -1 / 12.0},
                         steps[] = {-2, -1, 1, 2};
-    const double h = 1e-3, at = *value;
+    double h = 1e-3, at = *value;
     double sum = 0;
     for (int i = 0; i < 4; i++) {
         *value = at + steps[i] * h;
@@ -127,11 +126,11 @@ static void check_slopes(NormKind kind) {
     reset_gradients(0);
     backward(kind, 0);
     for (int i = 0; i < in.dim; i++) {
-        const double slopes[] = {
+        double slopes[] = {
             slope(kind, x + i, x, gamma, beta),
             slope(kind, gamma + i, x, gamma, beta),
             kind == NORM_LAYER ? slope(kind, beta + i, x, gamma, beta) : 0};
-        const float found[] = {dx[i], dgamma[i], dbeta[i]};
+        float found[] = {dx[i], dgamma[i], dbeta[i]};
         for (int k = 0; k < 3; k++)
             CHECK(fabs((double)found[k] - slopes[k]) <= 1e-6,
                   "%s, dim %d, gradient %d of element %d: %.9g, slope %.9g",
@@ -160,7 +159,7 @@ static void check_exactness(NormKind kind, NormSet set) {
         norm_inputs(&in, set, NORM_DIMS[d]);
         norm_exactly(&exact, &in, kind);
         for (int t = 0; t < NORM_TOKENS; t++) {
-            const int at = t * in.dim;
+            int at = t * in.dim;
             reset_gradients(0);
             backward(kind, t);
             of_dx = fmax(of_dx,
@@ -172,8 +171,8 @@ static void check_exactness(NormKind kind, NormSet set) {
                   "dbeta is not dy");
         }
     }
-    const double dx_theirs = pytorch_error(kind, "dx", set),
-                 dgamma_theirs = pytorch_error(kind, "dgamma", set);
+    double dx_theirs = pytorch_error(kind, "dx", set),
+           dgamma_theirs = pytorch_error(kind, "dgamma", set);
     CHECK(of_dx <= 4 && of_dx <= dx_theirs * 1.00001,
           "%s, %s: dx is off by %.3g ulp, PyTorch's by %.3g", norm_name(kind),
           NORM_SETS[set], of_dx, dx_theirs);
@@ -201,10 +200,8 @@ static void tokens_accumulate(void) {
             double gamma_sum = 0.5, beta_sum = 0.5, gamma_size = 0.5,
                    beta_size = 0.5;
             for (int t = 0; t < NORM_TOKENS; t++) {
-                const double g = exact.dgamma[t * in.dim + i],
-                             b = kind == NORM_RMS
-                                     ? 0
-                                     : (double)in.dy[t * in.dim + i];
+                double g = exact.dgamma[t * in.dim + i],
+                       b = kind == NORM_RMS ? 0 : (double)in.dy[t * in.dim + i];
                 gamma_sum += g;
                 beta_sum += b;
                 gamma_size += fabs(g);
@@ -244,8 +241,7 @@ typedef struct {
 static Sums sums_of(int t) {
     Sums s = {0};
     for (int i = 0; i < in.dim; i++) {
-        const double x = (double)in.x[t * in.dim + i],
-                     d = (double)dx[t * in.dim + i];
+        double x = (double)in.x[t * in.dim + i], d = (double)dx[t * in.dim + i];
         s.dx_x += d * x;
         s.g_x += (double)in.gamma[i] * (double)in.dy[t * in.dim + i] * x;
         s.square += x * x;
@@ -267,10 +263,9 @@ static void rmsnorm_s_gradient_is_orthogonal_to_x(void) {
             in.eps = epsilons[e];
             for (int t = 0; t < NORM_TOKENS; t++) {
                 backward(NORM_RMS, t);
-                const Sums s = sums_of(t);
-                const double eps = (double)in.eps,
-                             root = s.square / in.dim + eps,
-                             expected = s.g_x / sqrt(root) * eps / root;
+                Sums s = sums_of(t);
+                double eps = (double)in.eps, root = s.square / in.dim + eps,
+                       expected = s.g_x / sqrt(root) * eps / root;
                 CHECK(fabs(s.dx_x - expected) <= 3e-7 * s.dx_x_size,
                       "dim %d, eps %g: dx . x = %g, expected %g", in.dim, eps,
                       s.dx_x, expected);
@@ -326,8 +321,8 @@ static void ratios(NormKind kind, float factor, double *of_y, double *of_dx) {
         in.x[i] *= factor;
     both_ways(kind, y);
     for (int i = 0; i < in.dim; i++) {
-        const double found[] = {(double)y[i], (double)y_of_x[i], (double)dx[i],
-                                (double)dx_of_x[i]};
+        double found[] = {(double)y[i], (double)y_of_x[i], (double)dx[i],
+                          (double)dx_of_x[i]};
         for (int k = 0; k < 4; k++)
             sums[k] += fabs(found[k]);
     }
@@ -385,7 +380,7 @@ static void eps_limits_the_scale_invariance(void) {
         /* between the two: y(3x) / y(x) is 3 sqrt((v + eps) / (9 v + eps)) */
         in.eps = 0.25f;
         ratios(kind, 3, &y, &gradient);
-        const double expected = 3 * sqrt((square + 0.25) / (9 * square + 0.25));
+        double expected = 3 * sqrt((square + 0.25) / (9 * square + 0.25));
         CHECK(fabs(y / expected - 1) < 1e-6,
               "%s: y(3x) is %.9g y(x), expected %.9g", norm_name(kind), y,
               expected);

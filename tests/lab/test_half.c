@@ -65,11 +65,11 @@ static Choice choice_of(double value, Type type) {
 /* The results allowed for y[t][i], with the first rounding as in `order`. */
 static Choice expected(int t, int i, double scale, Type type,
                        RoundingOrder order) {
-    const double normalized = (double)widen(x[t * in.dim + i], type) * scale,
-                 g = (double)widen(gamma_[i], type);
+    double normalized = (double)widen(x[t * in.dim + i], type) * scale,
+           g = (double)widen(gamma_[i], type);
     if (order == SCALE_THEN_ROUND)
         return choice_of(normalized * g, type);
-    const Choice n = choice_of(normalized, type);
+    Choice n = choice_of(normalized, type);
     return (Choice){narrow((float)(widen(n.low, type) * g), type),
                     narrow((float)(widen(n.high, type) * g), type)};
 }
@@ -84,10 +84,10 @@ typedef struct {
 
 static void check_token(Tally *tally, const uint16_t *theirs, int t, Type type,
                         RoundingOrder order) {
-    const double scale = exact_scale(t, type);
+    double scale = exact_scale(t, type);
     for (int i = 0; i < in.dim; i++) {
-        const int at = t * in.dim + i;
-        const Choice c = expected(t, i, scale, type, order);
+        int at = t * in.dim + i;
+        Choice c = expected(t, i, scale, type, order);
         tally->n++;
         tally->near += c.low != c.high;
         CHECK(y[at] == c.low || y[at] == c.high,
@@ -117,7 +117,7 @@ static void bits_match_llama_and_pytorch(void) {
             for (int d = 0; d < 4; d++)
                 for (RoundingOrder order = ROUND_THEN_SCALE;
                      order <= SCALE_THEN_ROUND; order++) {
-                    const size_t n = (size_t)(NORM_TOKENS * dims[d]);
+                    size_t n = (size_t)(NORM_TOKENS * dims[d]);
                     CHECK(fread(theirs, sizeof *theirs, n, golden) == n,
                           "the file is too short");
                     run_half(sets[s], dims[d], type, order);
@@ -173,23 +173,21 @@ static int steps_between(uint16_t a, uint16_t b) {
  * at most 0.5 steps, that of two 1.40 steps. */
 static void check_orders(Type type) {
     static uint16_t first[NORM_TOKENS * 4096];
-    const int n = NORM_TOKENS * 4096;
+    int n = NORM_TOKENS * 4096;
     int differ = 0, max = 0;
     double errors[2] = {0};
     run_half(SET_RANDOM, 4096, type, ROUND_THEN_SCALE);
     memcpy(first, y, sizeof first);
     run_half(SET_RANDOM, 4096, type, SCALE_THEN_ROUND);
     for (int t = 0; t < NORM_TOKENS; t++) {
-        const double scale = exact_scale(t, type);
+        double scale = exact_scale(t, type);
         for (int i = 0; i < in.dim; i++) {
-            const int at = t * in.dim + i,
-                      steps = steps_between(first[at], y[at]);
+            int at = t * in.dim + i, steps = steps_between(first[at], y[at]);
             differ += steps > 0;
             max = steps > max ? steps : max;
-            const double exact = (double)widen(x[at], type) * scale *
-                                 (double)widen(gamma_[i], type);
-            const double step =
-                ulp(exact) * (type == TYPE_F16 ? 0x1p13 : 0x1p16);
+            double exact = (double)widen(x[at], type) * scale *
+                           (double)widen(gamma_[i], type);
+            double step = ulp(exact) * (type == TYPE_F16 ? 0x1p13 : 0x1p16);
             if (fabs(exact) < 0x1p-14)
                 continue; /* subnormal in float16 */
             errors[0] = fmax(

@@ -77,8 +77,7 @@ static int open_file(Model *model, const char *layers, float width) {
         if (layers[i] == 'l')
             gguf_add(&file, name, 1, MODEL.dim, 0, width, (uint64_t)i);
     }
-    const int status_ =
-        gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
     gguf_free(&file);
     return status_;
 }
@@ -171,8 +170,8 @@ static void errors_in_specifications(void) {
     CHECK(!open_file(&model, "rrrrrrr", 0), "no model");
     for (int i = 0; i < N_MISTAKES; i++) {
         stderr_hide();
-        const int found = model_swap_norms(&model, MISTAKES[i].spec),
-                  lines = stderr_show();
+        int found = model_swap_norms(&model, MISTAKES[i].spec),
+            lines = stderr_show();
         CHECK(found == -1 && lines == 1, "'%s': %d, %d lines", MISTAKES[i].spec,
               found, lines);
         CHECK(strstr(stderr_text(), "--norm: ") &&
@@ -252,9 +251,9 @@ static void layernorms_become_rmsnorms(void) {
 
 /* No norm is the identity; the input is used without a copy. */
 static void none_is_the_identity(void) {
-    const Norm none = {.kind = NORM_NONE};
+    Norm none = {.kind = NORM_NONE};
     float y[8] = {0};
-    const float x[8] = {3, -1, 0.5f, 7, 1e30f, -0.0f, NAN, 2};
+    float x[8] = {3, -1, 0.5f, 7, 1e30f, -0.0f, NAN, 2};
     norm_token(y, x, &none, 8);
     CHECK(!memcmp(y, x, sizeof x), "a token is changed");
 }
@@ -298,9 +297,9 @@ static const char *const HEAD_SITES[] = {
 static const char *head_kinds_of(const Model *model) {
     static char kinds[8];
     const Layer *l = model->layers;
-    const NormKind all[] = {l[0].q_norm.kind,    l[0].k_norm.kind,
-                            l[1].q_norm.kind,    l[1].k_norm.kind,
-                            l[0].attn_norm.kind, l[0].mlp_norm.kind};
+    NormKind all[] = {l[0].q_norm.kind,    l[0].k_norm.kind,
+                      l[1].q_norm.kind,    l[1].k_norm.kind,
+                      l[0].attn_norm.kind, l[0].mlp_norm.kind};
     for (int i = 0; i < 6; i++)
         kinds[i + i / 4] = all[i] == NORM_RMS ? 'r' : 'l';
     kinds[4] = '/';
@@ -317,8 +316,7 @@ static int open_heads(Model *model, const char *layers) {
         if (layers[i] == 'l')
             gguf_add(&file, name, 1, QWEN3->relative.head_size, 0, 0, 1);
     }
-    const int status_ =
-        gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
+    int status_ = gguf_write(&file, path) || model_open(model, path) ? -1 : 0;
     gguf_free(&file);
     return status_;
 }
@@ -504,8 +502,8 @@ static void check_estimate(Estimate e, double median, double low, double high) {
 
 /* y = 2 x + errors of -1, 0, -1 and 2, whose squares sum to 6; x sums to 6. */
 static void a_ratio_has_an_interval(void) {
-    const double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6},
-                 error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
+    double x[] = {1, 1, 2, 2}, y[] = {1, 2, 3, 6},
+           error = 1.959964 * sqrt(6 * 4 / 3.0) / 6;
     Ratio r = {0};
     CHECK(estimate_ratio(&r).value == 0, "a ratio without values");
     ratio_add(&r, 3, 2);
@@ -514,7 +512,7 @@ static void a_ratio_has_an_interval(void) {
     r = (Ratio){0};
     for (int i = 0; i < 4; i++)
         ratio_add(&r, y[i], x[i]);
-    const Estimate e = estimate_ratio(&r);
+    Estimate e = estimate_ratio(&r);
     CHECK(e.value == 2 && fabs(e.high - 2 - error) < 1e-4 &&
               fabs(2 - e.low - error) < 1e-4,
           "%g in [%g, %g]", e.value, e.low, e.high);
@@ -550,9 +548,9 @@ static void measuring_estimates_medians(void) {
 static void measuring_ends_at_2_percent(void) {
     Estimate found;
     Script script = {-1, 1000};
-    const int rounds = measure(play_steady_round, &script, 1, 1e6, &found);
-    const int rank = (int)(0.5 * (rounds - 1.96 * sqrt(rounds))),
-              before = (int)(0.5 * (rounds - 1 - 1.96 * sqrt(rounds - 1)));
+    int rounds = measure(play_steady_round, &script, 1, 1e6, &found);
+    int rank = (int)(0.5 * (rounds - 1.96 * sqrt(rounds))),
+        before = (int)(0.5 * (rounds - 1 - 1.96 * sqrt(rounds - 1)));
     CHECK(rank == 10 && before == 9, "%d rounds", rounds);
     CHECK(found.low > 100 && found.high < 101, "[%g, %g]", found.low,
           found.high);
@@ -590,12 +588,12 @@ static int read_cases(double cases[][N_KEYS], int max) {
         if (!(end = strchr(s, '\n')))
             return -1;
         *end = '\0';
-        const bool is_object = json_valid(s) && !strncmp(s, "{\"model\": ", 10),
-                   is_case = strstr(s, "\"dim\": ");
+        bool is_object = json_valid(s) && !strncmp(s, "{\"model\": ", 10),
+             is_case = strstr(s, "\"dim\": ");
         for (int k = 0; k < N_KEYS && is_case; k++) {
             cases[n][k] = number_of(s, KEYS[k], "");
-            const double low = number_of(s, KEYS[k], "_low"),
-                         high = number_of(s, KEYS[k], "_high");
+            double low = number_of(s, KEYS[k], "_low"),
+                   high = number_of(s, KEYS[k], "_high");
             if (isnan(cases[n][k]) ||
                 (k > 2 && !(low <= cases[n][k] && cases[n][k] <= high)))
                 return -1;
@@ -634,10 +632,10 @@ static void the_bench_of_a_model_s_sites(void) {
         snprintf(name, sizeof name, "\"norms\": \"%s\"", names[i]);
         const char *way = strstr(out, name);
         CHECK(way, "no %s in %s", name, out);
-        const double share = number_of(way, "decode_percent", ""),
-                     us = number_of(way, "decode_us_per_token", "");
-        const double over[] = {number_of(way, "prefill_over_none", ""),
-                               number_of(way, "decode_over_none", "")};
+        double share = number_of(way, "decode_percent", ""),
+               us = number_of(way, "decode_us_per_token", "");
+        double over[] = {number_of(way, "prefill_over_none", ""),
+                         number_of(way, "decode_over_none", "")};
         CHECK(share >= 0 && share < 100 && us > 0, "%s: %g, %g", name, share,
               us);
         for (int k = 0; k < 2; k++) /* the time without norms is the divisor */
@@ -674,7 +672,7 @@ static void the_bench_of_a_model_with_head_norms(void) {
  * has. */
 static void the_memory_that_is_read_is_limited(void) {
 #ifndef SANITIZED
-    const struct rlimit little = {64 << 20, RLIM_INFINITY};
+    struct rlimit little = {64 << 20, RLIM_INFINITY};
     struct rlimit before;
     size_t n = 0, size = 0;
     if (test_fast())
@@ -682,7 +680,7 @@ static void the_memory_that_is_read_is_limited(void) {
     getrlimit(RLIMIT_AS, &before);
     setrlimit(RLIMIT_AS, &little);
     stderr_hide();
-    const double rate = read_rate((size_t)64 << 30, 1);
+    double rate = read_rate((size_t)64 << 30, 1);
     stderr_show();
     setrlimit(RLIMIT_AS, &before);
     CHECK(rate == 0 && sscanf(stderr_text(), "run: out of memory: %zu x %zu",
@@ -747,7 +745,7 @@ static void nats_of_tokens(const char *norms, double *nll, int n) {
     for (int i = 0; i < n; i++) {
         run("model.bin -m perplexity --tokens %s %s", list, norms);
         const char *at = strstr(out, "total NLL");
-        const double total =
+        double total =
             at ? strtod(at + strlen("total NLL"), NULL) : (double)NAN;
         nll[i] = total - before;
         before = total;
@@ -776,7 +774,7 @@ static void a_sweep_equals_separate_runs(void) {
                                         "layers.2.mlp_norm",  "2.mlp",
                                         "final_norm",         "final"};
     char table[1 << 13], arguments[64];
-    const double base = nats("--norm-sweep");
+    double base = nats("--norm-sweep");
     CHECK(status == 0 && strncmp(err, "note: 7 norms, about ", 21) == 0 &&
               one_line(err),
           "status %d: %s", status, err);
@@ -811,9 +809,9 @@ static float *npy(const char *name, char **bytes, int n, int width) {
     snprintf(shape, sizeof shape,
              "'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d)}", n,
              width);
-    const bool right = *bytes && size == 128 + 4 * (size_t)n * (size_t)width &&
-                       !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) &&
-                       (*bytes)[127] == '\n' && strstr(*bytes + 10, shape);
+    bool right = *bytes && size == 128 + 4 * (size_t)n * (size_t)width &&
+                 !memcmp(*bytes, "\x93NUMPY\1\0v\0{", 11) &&
+                 (*bytes)[127] == '\n' && strstr(*bytes + 10, shape);
     return right ? (float *)(void *)(*bytes + 128) : NULL;
 }
 
@@ -826,7 +824,7 @@ static void check_dump(const char *dump, const Model *m, const int *ids, int n,
                                         "layers.2.attn_norm", "final_norm"};
     const Norm *norms[] = {&m->layers[0].attn_norm, &m->layers[1].mlp_norm,
                            &m->layers[2].attn_norm, &m->final_norm};
-    const int dim = m->config.dim;
+    int dim = m->config.dim;
     char name[96], *in_bytes, *out_bytes;
     for (int k = 0; k < 4; k++) {
         snprintf(name, sizeof name, "%s/%s.in.npy", dump, names[k]);
@@ -943,7 +941,7 @@ static void a_signal_leaves_no_dump(void) {
           "no program");
     for (int i = 0; i < 12; i++) {
         int state;
-        const pid_t pid = fork();
+        pid_t pid = fork();
         if (pid == 0) {
             if (chdir(folder) || !freopen("/dev/null", "w", stderr))
                 _exit(127);
@@ -975,7 +973,7 @@ static void ctrl_c_ends_the_bench_cleanly(void) {
     setup.interrupt = AT_OUTPUT;
     run("-m norms --json -j 1");
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
-    const int n = read_cases(cases, 64);
+    int n = read_cases(cases, 64);
     CHECK(n >= 1 && n < 37, "%d objects: %s", n, out);
     check_case(cases[0], 8, 10, 1);
 }

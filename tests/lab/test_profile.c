@@ -102,7 +102,7 @@ static int open_moe(int threads, bool profiled) {
     static GgufFile file;
     const char *path = temporary("profile.gguf");
     gguf_make_relative(&file, &MOE->model, &MOE->relative);
-    const int status_ = gguf_write(&file, path);
+    int status_ = gguf_write(&file, path);
     gguf_free(&file);
     return status_ ? -1 : open_path(&MOE->model, path, threads, profiled);
 }
@@ -118,9 +118,9 @@ static void close_session(void) {
 /* Runs the prompt in chunks, then token by token; measures the wall-clock time
  * of each phase. logits[1 + DECODED][vocab_size] may be NULL. */
 static void run_session(double *seconds, float *logits) {
-    const size_t row = (size_t)model.config.vocab_size;
+    size_t row = (size_t)model.config.vocab_size;
     for (int i = 0; i <= DECODED; i++) {
-        const double start = clock_seconds();
+        double start = clock_seconds();
         const float *l =
             i ? model_forward_text(&session, &tokens[TOKENS + i - 1], 1,
                                    TOKENS + i - 1, 1)
@@ -163,7 +163,7 @@ static void profiling_changes_no_bit(void) {
 /* The first thread's seconds in all sites but the profiler, and in the
  * profiler. */
 static double seconds_of_sites(Phase phase) {
-    const ThreadTime time = profile_thread(profile, 0, phase);
+    ThreadTime time = profile_thread(profile, 0, phase);
     return time.norms + time.waiting + time.others;
 }
 
@@ -177,7 +177,7 @@ static double of_profiler(Phase phase) {
  * time, no try may be good enough. The profile's clock is calibrated by ours,
  * to about 0.1 %. */
 static void check_parts(int threads) {
-    const double min = test_fast() ? 0 : 0.97;
+    double min = test_fast() ? 0 : 0.97;
     double best[N_PHASES] = {0};
     for (int i = 0;
          i < 200 && (i == 0 || best[PREFILL] < min || best[DECODE] < min);
@@ -186,10 +186,10 @@ static void check_parts(int threads) {
         CHECK(!open_session(&LARGE, threads, true), "no session");
         run_session(seconds, NULL);
         for (Phase phase = 0; phase < N_PHASES; phase++) {
-            const double own = of_profiler(phase),
-                         parts = seconds_of_sites(phase) + own,
-                         total = profile->passes[phase].seconds + own;
-            const double norms = profile_work(profile, phase).norms;
+            double own = of_profiler(phase),
+                   parts = seconds_of_sites(phase) + own,
+                   total = profile->passes[phase].seconds + own;
+            double norms = profile_work(profile, phase).norms;
             CHECK(fabs(parts - total) < 1e-9 && total <= 1.01 * seconds[phase],
                   "parts %g, total %g, timed outside %g", parts, total,
                   seconds[phase]);
@@ -233,8 +233,8 @@ static uint64_t virtual_read(void) {
 
 /* After a barrier all threads have the latest time. */
 static void virtual_wait(void) {
-    const uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0]
-                                                          : virtual.at[1];
+    uint64_t latest = virtual.at[0] > virtual.at[1] ? virtual.at[0]
+                                                    : virtual.at[1];
 #pragma omp barrier
     if (omp_get_num_threads() > 1)
         virtual.at[omp_get_thread_num()] = latest;
@@ -304,9 +304,9 @@ static void check_account(Phase phase, int thread, int layer, Site site,
                           double ticks) {
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
-            const double found =
+            double found =
                 1e9 * profile_of_thread(profile, thread, phase, l, s)->seconds;
-            const double expected = l == layer && s == site ? ticks : 0;
+            double expected = l == layer && s == site ? ticks : 0;
             CHECK(fabs(found - expected) < 1e-3,
                   "thread %d, layer %d, %s: %g ticks, expected %g", thread, l,
                   SITES[s].name, found, expected);
@@ -325,7 +325,7 @@ static void delays_count_for_their_site(void) {
                   {0, NO_LAYER, SITE_LOGITS}, {1, NO_LAYER, SITE_EMBED},
                   {0, NO_LAYER, SITE_INPUT},  {1, NO_LAYER, SITE_INPUT}};
     for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
-        const int slow = delays[i].thread, layer = delays[i].layer;
+        int slow = delays[i].thread, layer = delays[i].layer;
         in_int8 = delays[i].site == SITE_INPUT;
         CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
         session.batch = TOKENS;
@@ -333,12 +333,11 @@ static void delays_count_for_their_site(void) {
         CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS),
               "does not run");
         /* the inputs of qkv, attn_out, gate and up, down; of the logits */
-        const double ticks =
-            1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
+        double ticks = 1000 * (in_int8 ? 4 * model.config.n_layers + 1 : 1);
         check_account(PREFILL, slow, layer, delays[i].site, ticks);
         check_account(PREFILL, !slow, layer, SITE_WAIT, ticks);
-        const bool norm = SITES[delays[i].site].is_norm;
-        const Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
+        bool norm = SITES[delays[i].site].is_norm;
+        Estimate share = estimate_ratio(&profile->passes[PREFILL].norms);
         CHECK(share.value == (norm ? 1 : 0), "%s: norms are %g",
               SITES[delays[i].site].name, share.value);
         Load load = {0};
@@ -360,22 +359,22 @@ static void lost_processors_change_no_share(void) {
             virtual.step = 500 * (prompt ? TOKENS : 1);
             session.batch = TOKENS;
             for (int i = 0; i < (prompt ? 1 : 30); i++) {
-                const bool now_ = interrupted_ && i % 10 == 0;
+                bool now_ = interrupted_ && i % 10 == 0;
                 take_longer(0, 1, SITE_ROPE, now_ ? 5000000 : 0);
                 virtual.switches = now_;
                 CHECK(model_forward_text(&session, tokens, prompt ? TOKENS : 1,
                                          i, 1),
                       "does not run");
             }
-            const Phase phase = prompt ? PREFILL : DECODE;
-            const double passes = prompt ? 1 : 30, lost = !interrupted_ ? 0
-                                                          : prompt      ? 5e-3
-                                                                        : 15e-3;
-            const Work w = profile_work(profile, phase);
+            Phase phase = prompt ? PREFILL : DECODE;
+            double passes = prompt ? 1 : 30, lost = !interrupted_ ? 0
+                                                    : prompt      ? 5e-3
+                                                                  : 15e-3;
+            Work w = profile_work(profile, phase);
             /* a layer has eight sites, two of them norms; embed, final norm and
              * logits */
-            const double share = 7.0 / 27,
-                         work = passes * 27 * 1e-9 * (double)virtual.step;
+            double share = 7.0 / 27,
+                   work = passes * 27 * 1e-9 * (double)virtual.step;
             CHECK(fabs(w.share.value / share - 1) < 0.01,
                   "norms are %g, expected %g", w.share.value, share);
             CHECK(fabs(w.norms / work - share) < 1e-9 &&
@@ -429,7 +428,7 @@ static uint64_t stepping_read(void) {
 /* Two consecutive readings differ by 10 or 20. */
 static void a_coarse_clock_costs_what_it_takes(void) {
     virtual_clock = stepping_read;
-    const uint64_t ticks = ticks_of_reading();
+    uint64_t ticks = ticks_of_reading();
     virtual_clock = NULL;
     CHECK(ticks == 18 || ticks == 19, "%llu ticks", (unsigned long long)ticks);
 }
@@ -443,18 +442,18 @@ static void marks_count_for_the_profile(void) {
     CHECK(model_forward_text(&session, tokens, 1, 0, 1), "does not run");
     for (int l = NO_LAYER; l < model.config.n_layers; l++)
         for (Site s = 0; s < N_SITES; s++) {
-            const double found =
+            double found =
                 1e9 * profile_of_thread(profile, 0, DECODE, l, s)->seconds;
-            const double expected = l == 1 && s == SITE_MLP_NORM ? 5000
-                                    : s == SITE_PROFILE          ? found
-                                                                 : 0;
+            double expected = l == 1 && s == SITE_MLP_NORM ? 5000
+                              : s == SITE_PROFILE          ? found
+                                                           : 0;
             CHECK(fabs(found - expected) < 1e-3, "layer %d, %s: %g ticks", l,
                   SITES[s].name, found);
         }
     /* Marks of a layer: eight sites and two observed norms; of a forward pass:
      * start, embed, final norm, its observation, logits, end. Each mark reads
      * the clock at its begin and at its end. */
-    const double observing = 1e9 * of_profiler(DECODE);
+    double observing = 1e9 * of_profiler(DECODE);
     CHECK(fabs(observing - 2 * 70 * (10 * 3 + 6)) < 1e-3,
           "observing took %g ticks", observing);
     CHECK(fabs(seconds_of_sites(DECODE) - profile->passes[DECODE].seconds) <
@@ -516,10 +515,9 @@ static int read_rows(const char *path) {
     FILE *in = fopen(path, "r");
     if (!in)
         return -1;
-    const bool about = fgets(line, sizeof line, in) &&
-                       !strncmp(line, "# {\"model\": ", 12) &&
-                       json_valid(line + 2);
-    const bool right_header =
+    bool about = fgets(line, sizeof line, in) &&
+                 !strncmp(line, "# {\"model\": ", 12) && json_valid(line + 2);
+    bool right_header =
         about && fgets(line, sizeof line, in) && !strcmp(line, header);
     for (n_rows = 0; n_rows < 128 && fgets(line, sizeof line, in); n_rows++) {
         Row *r = &rows[n_rows];
@@ -541,7 +539,7 @@ static int read_rows(const char *path) {
         for (int i = 0; i < 11; i++)
             *numbers[i] = number(next_field(&at));
     }
-    const bool whole = feof(in);
+    bool whole = feof(in);
     fclose(in);
     return right_header && whole ? 0 : -1;
 }
@@ -557,7 +555,7 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
 /* Writes the report's file; stderr_text() has its table. */
 static int report(const char *name) {
     stderr_hide();
-    const int status_ = profile_report(profile, temporary(name), true);
+    int status_ = profile_report(profile, temporary(name), true);
     stderr_show();
     return status_;
 }
@@ -567,7 +565,7 @@ static int report(const char *name) {
 static long long calls_of(const char *site, const Sites *sites, bool in_layer,
                           Phase phase, long long calls) {
     /* outside: the logits */
-    const bool divides = model.config.n_kv_heads % session.n_threads == 0;
+    bool divides = model.config.n_kv_heads % session.n_threads == 0;
     if (!strcmp(site, "(wait)"))
         return in_layer ? (sites->waits[phase] + !divides) * calls : calls;
     return calls;
@@ -583,13 +581,13 @@ static void check_row(const Row *r, const char *phase, int layer,
           layer, site, r->calls, calls);
     CHECK(r->tokens == n_tokens, "%s, %d, %s: %lld tokens, expected %lld",
           phase, layer, site, r->tokens, n_tokens);
-    const bool norm = strstr(r->site, "norm");
+    bool norm = strstr(r->site, "norm");
     CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm &&
               (r->max_abs >= 0) == norm && (r->mean_over_rms >= 0) == norm &&
               (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
           "%s: an RMS if and only if it is a norm", r->site);
     /* per token, so that sites add up */
-    const double us =
+    double us =
         1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS);
     CHECK(fabs(r->us_per_token - us) <= 1e-3 && r->seconds >= 0,
           "%s: %g us a token", r->site, r->us_per_token);
@@ -604,17 +602,17 @@ static void check_sites(const Sites *sites_of_layer, const char *phase_name,
     static const char *const before[] = {"(start)", "embed", NULL};
     static const char *const after[] = {"final_norm", "logits",    "(end)",
                                         "(wait)",     "(profile)", NULL};
-    const Phase phase = strcmp(phase_name, "prefill") ? DECODE : PREFILL;
+    Phase phase = strcmp(phase_name, "prefill") ? DECODE : PREFILL;
     for (int l = -1; l <= model.config.n_layers; l++) {
-        const bool in_layer = l >= 0 && l < model.config.n_layers;
+        bool in_layer = l >= 0 && l < model.config.n_layers;
         const char *const *sites = l < 0      ? before
                                    : in_layer ? sites_of_layer->names
                                               : after;
         for (int i = 0; sites[i]; i++) {
             if (threads == 1 && !strcmp(sites[i], "(wait)"))
                 continue;
-            const bool last = l == model.config.n_layers,
-                       outside_wait = last && !strcmp(sites[i], "(wait)");
+            bool last = l == model.config.n_layers,
+                 outside_wait = last && !strcmp(sites[i], "(wait)");
             const long long of_site =
                 calls_of(sites[i], sites_of_layer, in_layer, phase,
                          last ? logits_calls : calls);
@@ -654,7 +652,7 @@ static void check_csv(const Sites *sites, int threads) {
     check_sites(sites, "prefill", threads, &at, CHUNKS, TOKENS, 1);
     check_sites(sites, "decode", threads, &at, DECODED, DECODED, DECODED);
     CHECK(at == n_rows, "%d rows, expected %d", n_rows, at);
-    const double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
+    double shares[] = {sum_of_shares("prefill"), sum_of_shares("decode")};
     for (Phase phase = 0; phase < N_PHASES; phase++)
         CHECK(fabs(shares[phase] - 1) < 1e-4, "shares of %s sum to %g",
               PHASE_NAMES[phase], shares[phase]);
@@ -725,8 +723,8 @@ static void sizes_of_the_residual_stream(void) {
             rest.squares += profile->streams[0][b].squares;
             rest.tokens += profile->streams[0][b].tokens;
         }
-        const double first = sqrt(profile->streams[0][0].squares),
-                     others = sqrt(rest.squares / (double)rest.tokens);
+        double first = sqrt(profile->streams[0][0].squares),
+               others = sqrt(rest.squares / (double)rest.tokens);
         CHECK(profile->streams[0][0].tokens == 1 && rest.tokens == TOKENS - 1,
               "tokens are missing");
         CHECK(fabs(first / size_of(x, 1).rms - 1) < 1e-5 &&
@@ -792,14 +790,13 @@ static char *read_page_data(const char *name) {
          *at = page ? strstr(page, marker) : NULL;
     char *begin = at ? at + strlen(marker) : NULL,
          *end = begin ? strstr(begin, "</script>") : NULL;
-    const bool whole = end && times_in(page, "</script>") == 2 &&
-                       !strncmp(page, "<!DOCTYPE html>\n", 16) &&
-                       !strcmp(page + size - 8, "</html>\n") &&
-                       !strstr(page, "://");
+    bool whole = end && times_in(page, "</script>") == 2 &&
+                 !strncmp(page, "<!DOCTYPE html>\n", 16) &&
+                 !strcmp(page + size - 8, "</html>\n") && !strstr(page, "://");
     char *line = whole && !strncmp(begin, "# ", 2)
                      ? strndup(begin + 2, strcspn(begin, "\n") - 2)
                      : NULL;
-    const bool valid = line && json_valid(line);
+    bool valid = line && json_valid(line);
     free(line);
     if (!valid) {
         free(page);
@@ -915,7 +912,7 @@ static void the_json_checker(void) {
 static const HashModel SPEAKING = {64, 172, 2, 8, 4, 512, 64, false, 11};
 
 static void make_models(void) {
-    const float nan = NAN;
+    float nan = NAN;
     binary_folder("profile");
     mkdir(inside("out"), 0700);
     hashmodel_write(&SPEAKING, inside("model.bin"), 1, 0);

@@ -69,7 +69,7 @@ static void two_threads_need_a_gain(void) {
 
 /* Only passes of one step are timed, by the session itself. */
 static void prompts_are_not_timed(void) {
-    const int tokens[] = {1, 2, 3};
+    int tokens[] = {1, 2, 3};
     open_all();
     CHECK(model_forward_text(&s, tokens, 3, 0, 1) != NULL, "cannot run");
     tune(&t, 3);

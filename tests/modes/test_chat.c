@@ -317,21 +317,21 @@ static void an_answer_ends_in_a_long_token(void) {
     enum { VOCAB = 1000, LENGTH = 3000 };
     static char text[LENGTH + 1];
     static const HashModel tiny = {16, 16, 1, 2, 1, VOCAB, 64, false, 9};
-    const int max_length = LENGTH;
+    int max_length = LENGTH;
     CHECK(open_model(), "models/stories.gguf is missing");
     hashmodel_write(&tiny, inside("long.bin"), 0, 0);
     FILE *tokenizer = fopen(inside("long.tok"), "wb");
     CHECK(tokenizer, "no tokenizer");
     fwrite(&max_length, sizeof max_length, 1, tokenizer);
     for (int i = 0; i < VOCAB; i++) {
-        const float score = -(float)i;
+        float score = -(float)i;
         if (i < 3 || i >= 259 + 95) { /* after the bytes and ASCII */
             memset(text, 'z', LENGTH);
             snprintf(text + LENGTH - 4, 5, "%u", (unsigned)i % 10000);
         } else
             sprintf(text, i < 259 ? "<0x%02X>" : "%c",
                     i < 259 ? i - 3 : ' ' + i - 259);
-        const int n = (int)strlen(text);
+        int n = (int)strlen(text);
         fwrite(&score, sizeof score, 1, tokenizer);
         fwrite(&n, sizeof n, 1, tokenizer);
         fwrite(text, 1, (size_t)n, tokenizer);
@@ -476,7 +476,7 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
     snprintf(option, sizeof option, "-n 40 --stop '%s'", stop);
     CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
     const char *answer = message("j.json", 1, "assistant");
-    const size_t n = strlen(answer);
+    size_t n = strlen(answer);
     CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) &&
               !strncmp(out, whole, 20) && out[20] == '\n',
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
@@ -620,7 +620,7 @@ static void prompts_are_messages(void) {
         CHECK_RUN("%s -m chat -t 0 -n 60", model);
         const char *header = strstr(both, i ? "=== prompt 2" : "=== prompt 1"),
                    *text = header ? strchr(header, '\n') : NULL;
-        const size_t n = text ? strcspn(text + 1, "\n") + 1 : 0;
+        size_t n = text ? strcspn(text + 1, "\n") + 1 : 0;
         CHECK(n > 20 && !strncmp(out, text + 1, n), "'%s', expected '%s'", both,
               out);
     }

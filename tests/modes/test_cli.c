@@ -178,7 +178,7 @@ static void expect_text(Expected *e, const char *prompt, int steps) {
     for (int i = 1; i < e->n; i++)
         add_text(e, e->ids[i - 1], e->ids[i]);
     while (e->n <= steps) {
-        const int token = sampler_next(&e->sampler, forward(e));
+        int token = sampler_next(&e->sampler, forward(e));
         if (token == 1)
             break;
         add_text(e, e->ids[e->n - 1], token);
@@ -212,10 +212,10 @@ static void add_pending(Pending *p, int id) {
  * white space around it. */
 static void add_answer(Pending *p, const Expected *e, bool trims) {
     const char *const white = trims ? " \t\n\v\f\r" : "";
-    const size_t start = p->n;
+    size_t start = p->n;
     bool ends_special = false, begun = false;
     for (int i = e->answer, n; i < e->n; i++) {
-        const PieceKind kind = e->tokenizer.pieces.list[e->ids[i]].kind;
+        PieceKind kind = e->tokenizer.pieces.list[e->ids[i]].kind;
         const char *s =
             tokenizer_decode(&e->tokenizer, e->ids[i - 1], e->ids[i], &n);
         ends_special = kind != PIECE_TEXT && kind != PIECE_BYTE;
@@ -226,7 +226,7 @@ static void add_answer(Pending *p, const Expected *e, bool trims) {
                 p->text[p->n++] = s[k], begun = true;
         begun |= ends_special;
     }
-    const size_t min = ends_special ? p->n : p->tokens.n ? 0 : start;
+    size_t min = ends_special ? p->n : p->tokens.n ? 0 : start;
     while (p->n > min && p->text[p->n - 1] && strchr(white, p->text[p->n - 1]))
         p->n--;
 }
@@ -260,7 +260,7 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer,
     p = (Pending){.t = &e->tokenizer};
     if (*e->turn)
         add_turn(&p, e, e->turn), add_turn(&p, e, answer), add_pending(&p, -1);
-    const int begin = p.tokens.n;
+    int begin = p.tokens.n;
     add_turn(&p, e, turn);
     add_pending(&p, -1);
     if (!p.tokens.ids)
@@ -268,7 +268,7 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer,
     while (same < e->n - e->begin &&
            p.tokens.ids[same] == e->ids[e->begin + same])
         same++;
-    const bool room = e->begin + p.tokens.n <= context;
+    bool room = e->begin + p.tokens.n <= context;
     e->n = e->n_run = e->begin + same;
     for (int i = same; i < p.tokens.n && room; i++)
         add_id(e, p.tokens.ids[i]);
@@ -279,7 +279,7 @@ static bool expect_answer(Expected *e, const char *turn, const char *answer,
     e->answer = e->n;
     snprintf(e->turn, sizeof e->turn, "%s", turn);
     for (;;) {
-        const int previous = e->ids[e->n - 1];
+        int previous = e->ids[e->n - 1];
         token = sampler_next(&e->sampler, forward(e));
         if (ends_turn(e, token))
             break;
@@ -329,7 +329,7 @@ static void generate_writes_the_expected_text(void) {
 
 static void no_echo_omits_the_prompt(void) {
     static const char prompt[] = "aa ba, <s> \xc3\xa9";
-    const Sampling sampling = {
+    Sampling sampling = {
         .temperature = 1, .top_p = 0.9f, .repeat_penalty = 1, .seed = 3};
     Expected *e = expect_open("m/model.bin", &sampling);
     expect_text(e, prompt, 50);
@@ -343,13 +343,13 @@ static void no_echo_omits_the_prompt(void) {
 }
 
 static void generate_accepts_every_option(void) {
-    const Sampling sampling = {.temperature = 1.5f,
-                               .top_p = 0.8f,
-                               .top_k = 30,
-                               .min_p = 0.01f,
-                               .repeat_penalty = 1.2f,
-                               .repeat_last = 7,
-                               .seed = 77};
+    Sampling sampling = {.temperature = 1.5f,
+                         .top_p = 0.8f,
+                         .top_k = 30,
+                         .min_p = 0.01f,
+                         .repeat_penalty = 1.2f,
+                         .repeat_last = 7,
+                         .seed = 77};
     Expected *e = expect_open("m/model.bin", &sampling);
     expect_text(e, "aa ba ca, da! Text from a file", 60);
     CHECK_RUN(
@@ -403,7 +403,7 @@ static void standard_input_is_not_read(void) {
 static void steps_are_cut_to_the_context(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
     /* the reference recomputes the whole sequence for each token */
-    const int known = test_fast() ? 20 : 64;
+    int known = test_fast() ? 20 : 64;
     expect_text(e, "aa", known);
     CHECK(e->n > known - 4, "the expected text is too short");
     static const char *const steps[] = {"-n 64", "-n 0", "-n 65",
@@ -442,7 +442,7 @@ static void without_a_tokenizer_ids_are_printed(void) {
     for (const int *id = (int[]){300, 301, 1, 302, -1}; *id >= 0; id++)
         add_id(e, *id);
     while (e->n <= 30) {
-        const int token = sampler_next(&e->sampler, forward(e));
+        int token = sampler_next(&e->sampler, forward(e));
         if (token == 1)
             break;
         add_id(e, token);
@@ -594,7 +594,7 @@ static void converse(const Format *format, int seed, int context, bool system,
     CHECK(status == !!strstr(err, "too small for the message"),
           "seed %d: status %d, %s", seed, status, err);
     /* goes on with fewer turns */
-    const bool begins = e->n_text < 2 || !strncmp(out, e->text, e->n_text - 1);
+    bool begins = e->n_text < 2 || !strncmp(out, e->text, e->n_text - 1);
     CHECK(room ? is_output(e->text, e->n_text) : begins,
           "%s, seed %d: %zu bytes '%s', expected %zu '%s'", format->model, seed,
           n_out, out, e->n_text, e->text);
@@ -761,7 +761,7 @@ static void logits_are_bit_identical_to_the_library_s(void) {
                   ways[way]);
         CHECK(n_out == 0 && *err == '\0', "wrote '%s', '%s'", out, err);
         float *written = (void *)file_read(inside("out/logits"), &size);
-        const size_t row = (size_t)MODEL.vocab_size * sizeof(float);
+        size_t row = (size_t)MODEL.vocab_size * sizeof(float);
         CHECK(size == 40 * row, "%zu bytes", size);
         for (int i = 0; i < 40; i++) {
             const float *logits =
@@ -975,7 +975,7 @@ static void perplexity_without_bos(void) {
             double total = 0, nll = 0;
             int scored = 0, window[64] = {1};
             for (int at = adds ? 0 : 1; at < N; at += context - 1) {
-                const int n = N - at < context - 1 ? N - at : context - 1;
+                int n = N - at < context - 1 ? N - at : context - 1;
                 if (!adds)
                     window[0] = ids[at - 1];
                 memcpy(window + 1, ids + at, (size_t)n * sizeof *ids);
@@ -1029,13 +1029,12 @@ static void perplexity_of_a_text(void) {
     const char *at = strstr(out, "+- ");
     CHECK(at && sscanf(at, "+- %lf", &error) == 1, "%s", out);
     /* s / sqrt(2), s = |d| / sqrt(2) */
-    const double expected =
-        exp((first + second) / 2) * fabs(first - second) / 2;
+    double expected = exp((first + second) / 2) * fabs(first - second) / 2;
     CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error,
           expected);
     CHECK_RUN("m/model.bin -m perplexity -i A --json --norm-sweep");
     JsonFile json;
-    const size_t n = strcspn(out, "\n");
+    size_t n = strcspn(out, "\n");
     CHECK(!json_parse(&json, "output", out, n), "%s", out);
     CHECK(number_of(json.values, "tokens") == 2 &&
               number_of(json.values, "window") == 64 &&
@@ -1082,7 +1081,7 @@ static void info_lists_the_model(void) {
     CHECK_RUN("m/model.bin -m info");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         CHECK(strstr(out, lines[i]), "no '%s' in %s", lines[i], out);
-    const int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
+    int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
     char line[64];
     snprintf(line, sizeof line, "parameters      %d\n",
              2 * layer + 64 + 512 * 64);
@@ -1147,7 +1146,7 @@ static const char *json_value(const char *key) {
         int n = 0;
         if (sscanf(s, " \"%63[a-z_0-9]\": %n", name, &n) != 1 || n == 0)
             return NULL;
-        const bool wanted = !strcmp(name, key);
+        bool wanted = !strcmp(name, key);
         if (!wanted)
             to = scratch;
         found |= wanted;
@@ -1201,21 +1200,20 @@ static void bench_counts_bytes_and_operations(void) {
     static GgufFile file;
     /* 2 heads of 80, dim 40; 3 of 5 experts in two layers of three */
     const GoldenRelative *g = &GOLDEN_RELATIVES[3];
-    const double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36,
-                 router = 5 * 40;
-    const double operations =
+    double attention = 4 * 40 * 2 * 80, expert = 3 * 40 * 36, router = 5 * 40;
+    double operations =
         2 * (3 * attention + 3 * 40 * 72 + 2 * (3 * expert + router));
     gguf_make_relative(&file, &g->model, &g->relative);
     CHECK(!gguf_write(&file, inside("m/moe.gguf")), "cannot write");
     gguf_free(&file);
     CHECK_RUN(
         "m/moe.gguf -m bench --seconds 0 --json -j 1 --prompt-tokens 20 -n 8");
-    const double tps = atof(json_value("prefill_tps")),
-                 gflops = atof(json_value("prefill_gflops"));
+    double tps = atof(json_value("prefill_tps")),
+           gflops = atof(json_value("prefill_gflops"));
     CHECK(fabs(1e9 * gflops / tps / operations - 1) < 0.02,
           "%g operations a token, expected %g", 1e9 * gflops / tps, operations);
     /* one embedding row, the output matrix */
-    const double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40;
+    double norms = 7 * 40 + 6 * 80, tables = 40 + 60 * 40;
     CHECK(atof(json_value("weight_bytes")) ==
               4 * (operations / 2 + norms + tables),
           "%s bytes", json_value("weight_bytes"));
@@ -1427,7 +1425,7 @@ static void git_lfs_pointers_in_a_folder_are_recognized(void) {
         "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
     Model m;
     CHECK(!model_open(&m, inside("bare/model.bin")), "no model");
-    const int status_ =
+    int status_ =
         folder_write(&m, inside("lfs"), &(FolderForm){.model_type = "llama"});
     model_close(&m);
     CHECK(!status_, "no folder");
@@ -1475,7 +1473,7 @@ static void a_vocabulary_without_tensors_tokenizes(void) {
             "m/vocabulary.gguf: has a vocabulary but no tensors; it works only with -m tokenize",
             arguments);
     }
-    const uint8_t no_pieces[12] = {GGUF_STRING};
+    uint8_t no_pieces[12] = {GGUF_STRING};
     for (int i = 0; i < 2; i++) {
         gguf_set(&f, "tokenizer.ggml.tokens", GGUF_ARRAY, no_pieces,
                  sizeof no_pieces);
@@ -1783,7 +1781,7 @@ static void commands_at_a_terminal(void) {
     for (const char *s = out; (s = strchr(s, '\n')); s++)
         lines++;
     CHECK(lines == 3, "%d answers: %s", lines, out);
-    const size_t n = strcspn(out, "\n"), last = strlen(out) - 1;
+    size_t n = strcspn(out, "\n"), last = strlen(out) - 1;
     memcpy(first, out, sizeof first);
     const char *third = memrchr(first, '\n', last);
     CHECK(third && !strncmp(third + 1, first,
@@ -1842,9 +1840,9 @@ static void too_many_threads_are_refused(void) {
                                          "OMP_NUM_THREADS=2147483647"};
     /* LLVM's runtime aborts for the largest before norma reads it. */
 #ifdef __clang__
-    const int n = 2;
+    int n = 2;
 #else
-    const int n = 3;
+    int n = 3;
 #endif
     for (int i = 0; i < n; i++) {
         setup.environment = values[i];

@@ -17,7 +17,7 @@
 
 /* The number of draft tokens after ids[n], at most `room`. */
 static int drafts(Guesser *g, const int *ids, int n, int room) {
-    const Tokens text = {.ids = (int *)(uintptr_t)ids, .n = n};
+    Tokens text = {.ids = (int *)(uintptr_t)ids, .n = n};
     return guesser_guess(g, &text, room);
 }
 
@@ -56,7 +56,7 @@ static void lookup_drafts_what_followed_last_time(void) {
 static void check_pace(Guesser *g, const int (*passes)[2], int n) {
     static const int twos[] = {2, 2, 2, 2};
     for (int i = 0; i < n; i++) {
-        const int found = drafts(g, twos, 4, 100);
+        int found = drafts(g, twos, 4, 100);
         CHECK(found == passes[i][0], "pass %d: %d draft tokens, expected %d", i,
               found, passes[i][0]);
         guesser_learn(g, passes[i][1]);

@@ -60,7 +60,7 @@ static size_t n_expected_file;
 /* Reads out/file, returns its size; 0: the file is missing. */
 static size_t read_file(uint8_t *bytes) {
     FILE *in = fopen(inside("out/file"), "rb");
-    const size_t n = in ? fread(bytes, 1, MAX_BYTES, in) : 0;
+    size_t n = in ? fread(bytes, 1, MAX_BYTES, in) : 0;
     if (in)
         fclose(in);
     return n;
@@ -107,12 +107,12 @@ static bool is_failure(bool allows_statistics) {
 
 /* The output is a prefix of the expected text and a newline. */
 static bool is_prefix(void) {
-    const size_t n = n_out && out[n_out - 1] == '\n' ? n_out - 1 : n_out;
+    size_t n = n_out && out[n_out - 1] == '\n' ? n_out - 1 : n_out;
     return !memcmp(out, expected, n);
 }
 
 static bool has_usual_result(void) {
-    const size_t n = read_file(file);
+    size_t n = read_file(file);
     return !strcmp(out, expected) && n == n_expected_file &&
            !memcmp(file, expected_file, n);
 }
@@ -123,8 +123,8 @@ static void check_failure(int command, int k, const char *and_later) {
              and_later);
     run_with(command, environment);
     const char *name = COMMANDS[command].arguments;
-    const bool timed = COMMANDS[command].timed,
-               usual = status == 0 && (timed || has_usual_result());
+    bool timed = COMMANDS[command].timed,
+         usual = status == 0 && (timed || has_usual_result());
     CHECK(usual || status == 1, "%s: run %s: status %d, stderr: %s",
           environment, name, status, err);
     if (usual)
@@ -164,7 +164,7 @@ static void any_allocation_may_fail(void) {
         "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
         "\"aa\"}, \"ca\"]}, {\"role\": \"assistant\", \"content\": \"ba\"}]}\n");
     for (int c = 0; c < N_COMMANDS; c++) {
-        const int n = count_allocations(c);
+        int n = count_allocations(c);
         CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status,
               err);
         for (int k = 1 + c % step(); k <= n; k += step()) {

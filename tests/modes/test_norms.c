@@ -108,7 +108,7 @@ static void timed_kernels_run_on_every_token(void) {
     static float expected[TOKENS * DIM];
     Case c = make_case();
     for (Kernel k = 0; k < N_KERNELS; k++) {
-        const Kernel last = k == ADD_THEN_RMS ? RMS : k;
+        Kernel last = k == ADD_THEN_RMS ? RMS : k;
         if (last == FUSED || last == NO_BETA)
             continue;
         for (int t = 0; t < TOKENS; t++) {

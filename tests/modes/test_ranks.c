@@ -73,7 +73,7 @@ static void text_is_independent_of_the_number_of_ranks(void) {
         launch(COMMANDS[c]);
         CHECK(status == 0, "%s: status %d, %s", COMMANDS[c], status, err);
         memcpy(expected, out, n_out + 1);
-        const bool writes = has_file("logits", file, &size);
+        bool writes = has_file("logits", file, &size);
         for (int ranks = 2; ranks <= 5; ranks++) {
             snprintf(command, sizeof command, "$RUN -n %d %s", ranks,
                      COMMANDS[c]);
@@ -127,12 +127,12 @@ static void a_failure_is_one_line(void) {
         {"--norm-sweep and --plain work on one machine only",
          "$RUN -n 2 $P $M/stories.gguf --plain"},
     };
-    const HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
+    HashModel tiny = {2, 4, 1, 1, 1, 5, 16, true, 3};
     hashmodel_write(&tiny, inside("tiny.bin"), 0, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         launch(cases[i].command);
-        const bool usage = strstr(cases[i].command, "abc") ||
-                           strstr(cases[i].command, "--plain");
+        bool usage = strstr(cases[i].command, "abc") ||
+                     strstr(cases[i].command, "--plain");
         CHECK(status == (usage ? 2 : 1) || (usage && status == 1),
               "%s: status %d, %s", cases[i].command, status, err);
         CHECK(failures() == 1 && strstr(err, cases[i].mention), "%s: %s",
@@ -168,7 +168,7 @@ static int processes(const char *word, int signal_number, int max) {
         char path[PATH_MAX], line[PATH_MAX] = "";
         snprintf(path, sizeof path, "/proc/%.20s/cmdline", entry->d_name);
         FILE *in = fopen(path, "rb");
-        const size_t size = in ? fread(line, 1, sizeof line - 1, in) : 0;
+        size_t size = in ? fread(line, 1, sizeof line - 1, in) : 0;
         if (in)
             fclose(in);
         for (size_t i = 0; i < size; i++)
@@ -198,7 +198,7 @@ static void check_killed(const char *arguments) {
         "exec $RUN -n 3 $P $M/stories.gguf -s 123457 %s >killed 2>/dev/null",
         arguments);
     unlink(inside("killed"));
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
         if (!chdir(folder))
             execl("/bin/sh", "sh", "-c", command, NULL);

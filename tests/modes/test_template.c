@@ -301,7 +301,7 @@ static void markers_absorb_white_space(void) {
     Opened o;
     ChatTemplate chat;
     Tokens out;
-    const Exchange message = {"hello ", NULL};
+    Exchange message = {"hello ", NULL};
     CHECK(open_plain(&o, &chat, NULL, "phi-3"), "does not open");
     o.t.pieces.list[FIRST_MARKER + 3].strips_right = true; /* <|user|> */
     o.t.pieces.list[FIRST_MARKER + 4].strips_left = true;  /* <|assistant|> */
@@ -361,7 +361,7 @@ static void no_function_makes_a_special_token(void) {
         snprintf(template, sizeof template, "%s%s-", EXPRESSIONS_BEGIN,
                  EXPRESSIONS[i].text);
         chat.text = template;
-        const Exchange messages[] = {{message, message}, {message, NULL}};
+        Exchange messages[] = {{message, message}, {message, NULL}};
         CHECK(!chat_tokens(&chat, &o.t, NULL, messages, 2, &tokens),
               "%s does not render", EXPRESSIONS[i].text);
         for (int k = 0; k < tokens.n; k++)
@@ -469,9 +469,9 @@ static void an_empty_prompt_is_refused(void) {
             "does not open");
         o.t.n_before = bos;
         stderr_hide();
-        const int status =
+        int status =
             chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens);
-        const int lines = stderr_show();
+        int lines = stderr_show();
         CHECK(bos ? !status && tokens.n == 1 && !lines
                   : status && lines == 1 &&
                         strstr(stderr_text(),
@@ -527,8 +527,8 @@ static void conversations_have_parts_and_roles(void) {
             *s = *s == '\'' ? '"' : *s;
         CHECK(!json_parse(&json, "test", text, strlen(text)), "%s", text);
         stderr_hide();
-        const bool read = !conversation_read(&talk, "test", json.values);
-        const int lines = stderr_show();
+        bool read = !conversation_read(&talk, "test", json.values);
+        int lines = stderr_show();
         json_close(&json);
         CHECK(read == (cases[i].text != NULL) && lines == !read, "%s: %s",
               cases[i].messages, stderr_text());
@@ -596,7 +596,7 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
             CHECK(open_chat(&o, NULL, CONTROL), "%s does not open",
                   cases[i].name);
             o.t.n_before = cases[i].adds_bos;
-            const Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
+            Exchange messages[] = {{"aa", "ba"}, {"aa", NULL}};
             CHECK(open_template(&o, &chat, cases[i].name) &&
                       !chat_tokens(&chat, &o.t, NULL, messages, n, &tokens),
                   "%s", cases[i].name);

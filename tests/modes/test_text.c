@@ -34,14 +34,14 @@ static void stop_strings_end_a_text(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK_RUN("%s -i '%s' -t 0 -n 120", model, prompt);
     memcpy(plain, out, sizeof plain);
-    const size_t first = strlen(prompt), n = strlen(plain);
+    size_t first = strlen(prompt), n = strlen(plain);
     for (size_t at = first; at + 9 < n; at += test_fast() ? 200 : 90)
         for (size_t size = 1; size < 9; size += 4) {
             char stop[16] = "", expected[1 << 14];
             memcpy(stop, plain + at, size);
             if (strpbrk(stop, "'\n"))
                 continue;
-            const size_t end = (size_t)(strstr(plain + first, stop) - plain);
+            size_t end = (size_t)(strstr(plain + first, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
             for (int i = 0; i < 3; i++) {
                 CHECK_RUN("%s -i '%s' -t 0 -n 120 %s --stop never --stop '%s'",
@@ -92,7 +92,7 @@ static void stop_strings_begin_inside_characters(void) {
         for (int from = 0; from < 2 && at; from++) {
             char stop[4] = {0}, expected[1 << 14];
             memcpy(stop, plain + at + from, (size_t)(2 - from));
-            const size_t end = (size_t)(strstr(plain + 4, stop) - plain);
+            size_t end = (size_t)(strstr(plain + 4, stop) - plain);
             snprintf(expected, sizeof expected, "%.*s\n", (int)end, plain);
             CHECK_RUN("%s -i Once -t 1000 -p 0 -n 256 -s %d --stop '%s'", model,
                       seed, stop);
@@ -180,7 +180,7 @@ static void logprobs_follow_from_the_logits(void) {
     CHECK_RUN("%s --tokens %s -m logits -o l", model, ids);
     size_t size;
     float *logits = (void *)file_read(inside("l"), &size);
-    const int vocab_size = (int)(size / sizeof *logits / (N + PROMPT));
+    int vocab_size = (int)(size / sizeof *logits / (N + PROMPT));
     const float *row = logits + (PROMPT - 1) * vocab_size;
     for (const Json *t = json_members(list, JSON_ARRAY); t;
          t = t->next, row += vocab_size) {

@@ -83,7 +83,7 @@ static const char *as_json_has_it(const char *text) {
     static char changed[3 << 14];
     char *to = changed;
     for (size_t n; *text; text += n) {
-        const bool valid = utf8_read(text, strlen(text), &n) < UTF8_END;
+        bool valid = utf8_read(text, strlen(text), &n) < UTF8_END;
         to += sprintf(to, "%.*s", valid ? (int)n : 3,
                       valid ? text : "\xef\xbf\xbd");
     }
@@ -97,7 +97,7 @@ static void check_objects(const ExpectedText *list, int n, const char *reason) {
     for (int i = 0; i < n; i++) {
         JsonFile json;
         int64_t number = 0;
-        const size_t size = strcspn(line, "\n");
+        size_t size = strcspn(line, "\n");
         char text[1 << 14];
         CHECK(line[size] == '\n' && !json_parse(&json, "line", line, size),
               "object %d: %s", i, line);
@@ -138,7 +138,7 @@ static void check_ways(const ExpectedText *list, int n, const char *arguments,
                        const char *options) {
     CHECK(!expect_texts(list, n, options), "no plain texts: %s", err);
     static int turn; /* without NORMA_THOROUGH: two of the ways in turn */
-    const int step = test_thorough() ? 1 : 3;
+    int step = test_thorough() ? 1 : 3;
     for (int way = turn++ % step; way < 6; way += step) {
         CHECK_RUN("%s %s %s %s", model, options, arguments, WAYS[way]);
         CHECK(!strcmp(out, expected), "%s %s %s: '%s', expected '%s'", options,
@@ -392,8 +392,8 @@ static void bad_lines_are_reported_and_skipped(void) {
     };
     enum { N_CASES = sizeof cases / sizeof *cases, A_FILE = 4 };
     for (int first = 0; first < N_CASES; first += A_FILE) {
-        const int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
-        const ExpectedText list[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
+        int n = N_CASES - first < A_FILE ? N_CASES - first : A_FILE;
+        ExpectedText list[] = {{1, 9, "A"}, {n + 2, 9, "B"}};
         char lines[1 << 10] = "{\"prompt\": \"A\"}\n",
                         *at = lines + strlen(lines);
         CHECK(bundled_model() && !expect_texts(list, 2, "-t 1 -c 20"),
@@ -529,9 +529,9 @@ static size_t mutate(char *bytes, size_t n) {
                                            "2147483647",
                                            "\x7f",
                                            " "};
-    const size_t at = any(n + 1), count = any(n - at < 40 ? n - at + 1 : 40);
+    size_t at = any(n + 1), count = any(n - at < 40 ? n - at + 1 : 40);
     const char *new = inserted[any(sizeof inserted / sizeof *inserted)];
-    const size_t size = strlen(new);
+    size_t size = strlen(new);
     switch (any(5)) {
     case 0: /* another byte, also NUL */
         if (at < n)
@@ -565,7 +565,7 @@ static bool check_prompts(const Run *run, const char *bytes, size_t n) {
     }
     bool good = n > 0;
     while ((more = prompts_next(&prompts)) > 0) {
-        const Prompt prompt = prompts.prompt;
+        Prompt prompt = prompts.prompt;
         good = good && prompt.line > last && prompt.line <= lines &&
                prompt.samples > 0 && prompt.seed > 0;
         good = good && prompt.ids.n > 0 &&
@@ -588,7 +588,7 @@ static void mutated_prompts_are_read_or_refused(void) {
         "{\"prompt\": \"aa ba\", \"seed\": 5, \"n\": 3}\n{\"n\": null, \"prompt\": \"\\u20ac \\ud83d\\ude00\\n\"}\n"
         "{\"prompt\": \"\", \"id\": [1, {\"a\": 2.5e3}]}\r\n{\"seed\": 12, \"prompt\": \"ca\"}"};
     static char bytes[1 << 13], name[PATH_MAX];
-    const Options options[] = {
+    Options options[] = {
         {.prompts = inside("mutant.txt"), .sampling.seed = 7, .steps = 6},
         {.prompts = inside("mutant.jsonl"), .sampling.seed = 7, .steps = 6}};
     Run run = {0};
@@ -600,7 +600,7 @@ static void mutated_prompts_are_read_or_refused(void) {
           "no tokenizer");
     run.session.model = &run.model;
     run.session.context = 20;
-    const int n_mutants = test_thorough() ? 10000 : test_fast() ? 40 : 400;
+    int n_mutants = test_thorough() ? 10000 : test_fast() ? 40 : 400;
     stderr_hide();
     for (mutant = 0; mutant < (uint64_t)n_mutants && !bad; mutant++) {
         size_t n = strlen(seeds[mutant % 2]);
@@ -657,7 +657,7 @@ static void memory_and_batch_limit_the_sequences(void) {
           "%s", err);
     CHECK_RUN("spm.gguf -i a -n 8 --samples 3 -b 2");
     CHECK(!strstr(err, "note"), "%s", err);
-    const HashModel longer = {64, 172, 2, 8, 4, 300, 1 << 30, false, 11};
+    HashModel longer = {64, 172, 2, 8, 4, 300, 1 << 30, false, 11};
     mkdir(inside("long"), 0700);
     hashmodel_write(&longer, inside("long/model.bin"), 1, 0);
     setup.closed_output = true;
@@ -673,9 +673,9 @@ static void memory_and_batch_limit_the_sequences(void) {
  * memory, one text runs. */
 static void the_root_cache_counts_as_memory(void) {
     /* bytes: layers, keys and values, heads, head size, float32 */
-    const int position = 2 * 2 * 4 * 8 * 4;
-    const double positions = 0.45 * (double)limits_of("").memory / position;
-    const int context = positions < INT_MAX ? (int)positions : INT_MAX;
+    int position = 2 * 2 * 4 * 8 * 4;
+    double positions = 0.45 * (double)limits_of("").memory / position;
+    int context = positions < INT_MAX ? (int)positions : INT_MAX;
     setup.closed_output = true;
     run("long/model.bin --tokens 3 -n 0 -c %d --samples 2 --parallel 2 --kv f32 -j 1",
         context);
@@ -694,12 +694,12 @@ static void cache_size_estimate(void) {
         double blocks = 0;
         CHECK(!kv_open(&kv, KV_F16, 3, 2, 24), "no cache");
         kv.layers[1].kept = 40;
-        const double estimate = kv_bytes(&kv, n, 200 + n);
+        double estimate = kv_bytes(&kv, n, 200 + n);
         for (int i = 1; i <= n; i++)
             CHECK(!kv_reserve(&kv, i, 200 + n), "no memory");
         for (int l = 0; l < 3; l++)
             blocks += kv.layers[l].blocks;
-        const double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
+        double taken = blocks * KV_BLOCK * 2 * 2 * 24 * 2;
         CHECK(taken <= estimate && estimate <= 2 * taken,
               "%d positions: %g bytes, estimate %g", n, taken, estimate);
         kv_close(&kv);

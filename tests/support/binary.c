@@ -65,7 +65,7 @@ int files_in(const char *name) {
 
 static size_t read_text(const char *name, char *text, size_t room) {
     FILE *in = fopen(inside(name), "rb");
-    const size_t n = in ? fread(text, 1, room - 1, in) : 0;
+    size_t n = in ? fread(text, 1, room - 1, in) : 0;
     text[n] = '\0';
     if (in)
         fclose(in);
@@ -73,7 +73,7 @@ static size_t read_text(const char *name, char *text, size_t room) {
 }
 
 static void redirect(int fd, const char *path, int flags) {
-    const int from = open(path, flags, 0600);
+    int from = open(path, flags, 0600);
     if (from < 0 || dup2(from, fd) < 0)
         _exit(127);
 }
@@ -107,8 +107,7 @@ static void child(const char *binary, char **args, const int *input,
     for (int fd = 0; fd < 3; fd++)
         if (setup.closed & 1 << fd)
             close(fd);
-    const struct rlimit limit = {(rlim_t)setup.file_size,
-                                 (rlim_t)setup.file_size};
+    struct rlimit limit = {(rlim_t)setup.file_size, (rlim_t)setup.file_size};
     /* gcov cannot write there, see tests/support/wrap.c */
     if (setup.file_size)
         setenv("GCOV_PREFIX", "/dev/null", 1);
@@ -125,7 +124,7 @@ static bool handles_interrupt(pid_t pid) {
     char path[64], text[4096] = {0};
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *in = fopen(path, "rb");
-    const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
     const char *caught = n ? strstr(text, "SigCgt:") : NULL;
     if (in)
         fclose(in);
@@ -170,7 +169,7 @@ static void look_at_prompt(int terminal) {
 static void interrupt(pid_t pid, int output, int terminal) {
     /* the pipe may be full before the program blocks on it */
     /* each takes 0.2 s */
-    const int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1;
+    int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1;
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
         n = is_time(pid, output) ? n + 1 : 0;
         if (n < times)
@@ -190,7 +189,7 @@ static bool wait_for(pid_t pid, const char *name, const char *text, int times,
                      size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
         int n = 0;
-        const size_t n_read = read_text(name, err, sizeof err);
+        size_t n_read = read_text(name, err, sizeof err);
         for (const char *s = err; *text && (s = strstr(s, text)); s++)
             n++;
         if (n >= times && n_read > size)
@@ -243,7 +242,7 @@ static void type_lines(pid_t pid, int terminal) {
 static int split(char *line, char **args, int max) {
     int n = 0;
     for (char *s = line + strspn(line, " "); *s && n < max; n++) {
-        const char end = *s == '\'' ? '\'' : ' ';
+        char end = *s == '\'' ? '\'' : ' ';
         args[n] = s += end == '\'';
         while (*s && *s != end)
             s++;
@@ -282,7 +281,7 @@ int run(const char *format, ...) {
     }
     if (!setup.blocked_output)
         close(output[0]); /* closed before the program writes */
-    const pid_t pid = fork();
+    pid_t pid = fork();
     if (pid == 0)
         child(binary, args, input, output, terminal);
     close(output[1]);

@@ -52,11 +52,11 @@ static int shown_by(const char *text, const char *end) {
         return -1;
     const char *name = arrow + strlen("→ `");
     for (int i = 0; i < tests_of(book); i++) {
-        const size_t n = strlen(statement(i)->name);
+        size_t n = strlen(statement(i)->name);
         if (!strncmp(name, statement(i)->name, n) && name[n] == '`')
             return i;
     }
-    const bool command =
+    bool command =
         !strncmp(name, "./run ", 6) || !strncmp(name, "python scripts/", 15);
     return command || !strncmp(name, book->given, strlen(book->given))
                ? tests_of(book)
@@ -66,7 +66,7 @@ static int shown_by(const char *text, const char *end) {
 /* Every test is named in the chapter, of the same statement in both languages;
  * every statement names its test, command or file. */
 static void every_statement_is_shown(void) {
-    const int tests = tests_of(book);
+    int tests = tests_of(book);
     for (int c = 0; c < 2; c++) {
         Chapter chapter;
         int named = 0;
@@ -75,7 +75,7 @@ static void every_statement_is_shown(void) {
         CHECK(chapter.n_statements == book->n_statements, "%s: %d statements",
               chapter.path, chapter.n_statements);
         for (int i = 1; i <= chapter.n_statements; i++) {
-            const int shown = shown_by(chapter.start[i], chapter.end[i]);
+            int shown = shown_by(chapter.start[i], chapter.end[i]);
             CHECK(shown >= 0, "%s: statement %d names no test and no command",
                   chapter.path, i);
             if (shown < 0 || shown == tests)
@@ -107,12 +107,12 @@ static Given *read_given(const char *path) {
         abort();
     while ((line = strsep(&rest, "\n"))) {
         char *at;
-        const long i = strtol(line, &at, 10);
+        long i = strtol(line, &at, 10);
         if (*at != ':' || i < 0 || i > book->n_statements)
             continue; /* a comment line */
         for (at++; *at; at++) {
             Number n;
-            const size_t length = number_read(&n, at);
+            size_t length = number_read(&n, at);
             if (!length)
                 continue;
             given->numbers[i][given->n[i]++] = n;
@@ -139,7 +139,7 @@ static bool take_given(Given *given, int number, const char *text) {
  * statements, a number of four characters or more may be computed by any
  * test. */
 static bool is_covered(const Number *n, int number, Given *given) {
-    const bool prose = number == PROSE;
+    bool prose = number == PROSE;
     if (take_given(given, number, n->text))
         return true;
     for (int t = 0; t < tests_of(book) && !(prose && strlen(n->text) < 4);

@@ -32,8 +32,8 @@ size_t number_read(Number *n, const char *text) {
     if (at > text)
         n->text[length++] = '-';
     for (; length < sizeof n->text - 8; at++) {
-        const bool comma = !point && *at == ',' && isdigit(at[1]) &&
-                           isdigit(at[2]) && isdigit(at[3]) && !isdigit(at[4]);
+        bool comma = !point && *at == ',' && isdigit(at[1]) && isdigit(at[2]) &&
+                     isdigit(at[3]) && !isdigit(at[4]);
         if (comma)
             continue;
         if (*at == '.' && !point && isdigit((unsigned char)at[1]))
@@ -45,7 +45,7 @@ size_t number_read(Number *n, const char *text) {
         n->text[length++] = *at;
     }
     if (*at == 'e' && isdigit((unsigned char)at[1 + sign_length(at + 1)])) {
-        const bool down = sign_length(at + 1) > 0;
+        bool down = sign_length(at + 1) > 0;
         char *after;
         exponent = (int)strtol(at + 1 + sign_length(at + 1), &after, 10) *
                    (down ? -1 : 1);
@@ -75,7 +75,7 @@ bool number_shows(const Number *n, double value) {
 static const char *skip_code(const char *at, const char *line) {
     if (at == line && begins(at, "```")) {
         /* numbers in programs' output count */
-        const bool code = begins(at, "```c\n") || begins(at, "```sh\n");
+        bool code = begins(at, "```c\n") || begins(at, "```sh\n");
         const char *end = code ? strstr(at + 3, "\n```") : NULL;
         return end ? end + 4 : at + 3;
     }
@@ -115,7 +115,7 @@ static void read_numbers(Chapter *c) {
             continue;
         }
         Number n;
-        const size_t word =
+        size_t word =
             strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
         if (word) {
             at += strspn(
@@ -159,7 +159,7 @@ static void find_statements(Chapter *c) {
 
 char *chapter_text(const char *path) {
     char appendix[128];
-    const int stem = (int)strcspn(path, ".");
+    int stem = (int)strcspn(path, ".");
     size_t size = 0, more_size = 0;
     char *text = file_read(path, &size);
     snprintf(appendix, sizeof appendix, "%.*s_appendix%s", stem, path,

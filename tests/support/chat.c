@@ -16,7 +16,7 @@ int chat_tokens(const ChatTemplate *c, const Tokenizer *t, const char *system,
         if (!conversation_add(&talk, text, strlen(text)))
             abort();
     }
-    const int status = chat_template_render(c, t, &talk, all);
+    int status = chat_template_render(c, t, &talk, all);
     conversation_close(&talk);
     return status;
 }

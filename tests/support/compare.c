@@ -20,7 +20,7 @@ double largest(const float *x, int n) {
 double largest_difference(const float *x, const float *y, int n) {
     double max = 0;
     for (int i = 0; i < n; i++) {
-        const double difference = fabs((double)x[i] - (double)y[i]);
+        double difference = fabs((double)x[i] - (double)y[i]);
         if (!(difference <= max))
             max = difference;
     }
@@ -29,7 +29,7 @@ double largest_difference(const float *x, const float *y, int n) {
 
 void norm_by_formula(float *y, const float *x, const Norm *norm, int n,
                      int dim) {
-    const size_t size = (size_t)dim;
+    size_t size = (size_t)dim;
     double *token = malloc(size * sizeof *token);
     for (size_t t = 0; token && t < (size_t)n; t++) {
         for (size_t i = 0; i < size; i++)

@@ -61,7 +61,7 @@ static void read_part(FolderPart *p, const Json *tensor) {
 }
 
 static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), length = strlen(end);
+    size_t n = strlen(name), length = strlen(end);
     return n >= length && !strcmp(name + n - length, end);
 }
 
@@ -70,14 +70,13 @@ static bool ends_with(const char *name, const char *end) {
  * - 1 is stored. */
 static void fill_part(FolderPart *p, uint64_t seed, uint64_t id,
                       bool adds_one) {
-    const bool bias = ends_with(p->name, ".bias"),
-               norm = p->n_dims == 1 && !bias;
-    const double mean = norm && !adds_one ? 1 : 0;
-    const double factor = bias   ? 1
-                          : norm ? 0.5
-                          : strstr(p->name, "embed_tokens")
-                              ? 2
-                              : (double)hash_factor(p->dims[p->n_dims - 1]);
+    bool bias = ends_with(p->name, ".bias"), norm = p->n_dims == 1 && !bias;
+    double mean = norm && !adds_one ? 1 : 0;
+    double factor = bias   ? 1
+                    : norm ? 0.5
+                    : strstr(p->name, "embed_tokens")
+                        ? 2
+                        : (double)hash_factor(p->dims[p->n_dims - 1]);
     for (size_t i = 0; i < p->count; i++)
         p->values[i] =
             (float)(mean + factor * (double)hash_uniform(seed, id, i));
@@ -94,7 +93,7 @@ int family_open(Family *f, const char *name) {
                *tensors = json_get(json.values, "tensors");
     const Json *tokens = json_get(json.values, "tokens"),
                *type = json_get(config, "model_type");
-    const uint64_t seed = (uint64_t)integer(json_get(json.values, "seed"));
+    uint64_t seed = (uint64_t)integer(json_get(json.values, "seed"));
     f->config = config_of(path);
     f->vocab_size = integer(json_get(config, "vocab_size"));
     f->parts = calloc(tensors->length, sizeof *f->parts);

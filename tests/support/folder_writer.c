@@ -57,7 +57,7 @@ static FolderPart *add(Folder *f, int n_dims, int a, int b, int c,
 /* The index, in the layout of adjacent pairs, of the row with index `row` in
  * the layout of halves. */
 static int row_in_pairs(const Config *c, int row) {
-    const int half = c->rope.dims / 2, i = row % c->head_size;
+    int half = c->rope.dims / 2, i = row % c->head_size;
     return i < 2 * half ? row - i + (i < half ? 2 * i : 2 * (i - half) + 1)
                         : row;
 }
@@ -70,7 +70,7 @@ static void copy_rows(float *to, const Tensor *w) {
 static void add_weight(Folder *f, const char *name, const Tensor *w,
                        bool rotates) {
     const Config *c = &f->model->config;
-    const bool moves = rotates && !c->rope.halves;
+    bool moves = rotates && !c->rope.halves;
     FolderPart *p = add(f, 2, w->rows, w->cols, 1, "%s.weight", name);
     for (int r = 0; r < w->rows; r++)
         dequantize_row(p->values + (size_t)r * (size_t)w->cols, w,
@@ -91,13 +91,13 @@ static void add_norm(Folder *f, const char *name, const Norm *norm, int dim) {
 
 static void add_experts(Folder *f, const char *prefix, const Mlp *experts) {
     const Config *c = &f->model->config;
-    const int n = c->n_experts, rows = c->expert_dim;
-    const size_t size = (size_t)rows * (size_t)c->dim;
+    int n = c->n_experts, rows = c->expert_dim;
+    size_t size = (size_t)rows * (size_t)c->dim;
     char name[96];
     if (f->form->fused) {
-        const FolderPart in =
+        FolderPart in =
             *add(f, 3, n, 2 * rows, c->dim, "%sexperts.gate_up_proj", prefix);
-        const FolderPart down =
+        FolderPart down =
             *add(f, 3, n, c->dim, rows, "%sexperts.down_proj", prefix);
         for (size_t e = 0; e < (size_t)n; e++) {
             copy_rows(in.values + 2 * e * size, &experts[e].gate);
@@ -153,7 +153,7 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
     fputs("{\"__metadata__\": {\"format\": \"pt\"}", header);
     for (int i = first; i < f->n_parts; i += step) {
         const FolderPart *p = &f->parts[i];
-        const size_t end = at + p->count * (f->form->type == TYPE_F32 ? 4 : 2);
+        size_t end = at + p->count * (f->form->type == TYPE_F32 ? 4 : 2);
         fprintf(header, ", \"%s\": {\"dtype\": \"%s\", \"shape\": [%d", p->name,
                 dtype(f->form->type), p->dims[0]);
         for (int d = 1; d < p->n_dims; d++)
@@ -171,7 +171,7 @@ static int write_header(const Folder *f, int first, int step, FILE *out) {
             abort();
         text[size++] = ' ';
     }
-    const uint64_t length = size;
+    uint64_t length = size;
     fwrite(&length, sizeof length, 1, out);
     fwrite(text, 1, size, out);
     free(text);
@@ -224,7 +224,7 @@ static int write_index(const Folder *f, const char *folder, int n_files) {
 }
 
 static int write_weights(const Folder *f, const char *folder) {
-    const int n = f->form->n_files;
+    int n = f->form->n_files;
     if (n < 2)
         return write_tensors(f, 0, 1, file_in(folder, "model.safetensors"));
     int status = write_index(f, folder, n);
@@ -235,7 +235,7 @@ static int write_weights(const Folder *f, const char *folder) {
 
 int folder_write_parts(FolderPart *parts, int n, const char *folder,
                        const FolderForm *form) {
-    const Folder f = {.form = form, .parts = parts, .n_parts = n};
+    Folder f = {.form = form, .parts = parts, .n_parts = n};
     mkdir(folder, 0700);
     return write_weights(&f, folder) ? -1 : 0;
 }
@@ -300,8 +300,8 @@ int folder_write(const Model *m, const char *folder, const FolderForm *form) {
     add_norm(&f, "model.norm", &m->final_norm, m->config.dim);
     if (!m->tied)
         add_weight(&f, "lm_head", &m->output, false);
-    const int status = folder_write_parts(f.parts, f.n_parts, folder, form) |
-                       write_config(m, form, folder);
+    int status = folder_write_parts(f.parts, f.n_parts, folder, form) |
+                 write_config(m, form, folder);
     for (int i = 0; i < f.n_parts; i++)
         free(f.parts[i].values);
     free(f.parts);

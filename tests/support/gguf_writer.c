@@ -52,7 +52,7 @@ void gguf_set_real(GgufFile *f, const char *name, float value) {
 }
 
 void gguf_set_text(GgufFile *f, const char *name, const char *value) {
-    const uint64_t n = strlen(value);
+    uint64_t n = strlen(value);
     uint8_t *bytes = malloc(sizeof n + n + 1);
     memcpy(bytes, &n, sizeof n);
     memcpy(bytes + sizeof n, value, n + 1);
@@ -144,11 +144,11 @@ enum { Q_NORM, K_NORM, Q_BIAS, K_BIAS, V_BIAS, ROUTER, GATES, DOWNS, UPS };
 
 static void add_layer(GgufFile *f, const HashModel *m, const Relative *r,
                       int l) {
-    const int head_size = r->head_size ? r->head_size : m->dim / m->n_heads;
-    const int q_dim = m->n_heads * head_size,
-              kv_dim = m->n_kv_heads * head_size, hidden = m->hidden_dim;
-    const int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l,
-              n = r->n_experts, expert_dim = r->expert_dim;
+    int head_size = r->head_size ? r->head_size : m->dim / m->n_heads;
+    int q_dim = m->n_heads * head_size, kv_dim = m->n_kv_heads * head_size,
+        hidden = m->hidden_dim;
+    int id = 1 + 9 * l, more = MORE_PARTS + PER_LAYER * l, n = r->n_experts,
+        expert_dim = r->expert_dim;
     char name[64];
 #define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
     add_norm(f, m, NAME("attn_norm.weight"), id + 0, m->dim);
@@ -317,10 +317,10 @@ static void fuse(GgufFile *f, int layer, const char *names, const char *name) {
 
 static void add_family_layer(GgufFile *f, const HashModel *m, const char *a,
                              int l) {
-    const int size = m->dim / m->n_heads, id = 1 << 20 | l << 4;
+    int size = m->dim / m->n_heads, id = 1 << 20 | l << 4;
     char name[64];
 #define NAME(part) (snprintf(name, sizeof name, "blk.%d.%s", l, part), name)
-    const bool gemma = !strncmp(a, "gemma", 5), wide = !strcmp(a, "olmo2");
+    bool gemma = !strncmp(a, "gemma", 5), wide = !strcmp(a, "olmo2");
     if (gemma)
         add_norm(f, m, NAME("post_attention_norm.weight"), id, m->dim);
     if (gemma)
@@ -345,7 +345,7 @@ static void add_family_layer(GgufFile *f, const HashModel *m, const char *a,
 static void add_family_keys(GgufFile *f, const HashModel *m,
                             const Relative *r) {
     const char *a = r->architecture;
-    const int size = m->dim / m->n_heads;
+    int size = m->dim / m->n_heads;
     if (strchr("go", a[0]) && strcmp(a, "granite") && strcmp(a, "olmo"))
         gguf_set_int(f, gguf_key(r, "attention.sliding_window"), FAMILY_WINDOW);
     if (!strcmp(a, "olmo") || !strcmp(a, "stablelm")) {
@@ -382,7 +382,7 @@ static void add_family_keys(GgufFile *f, const HashModel *m,
 
 void gguf_make_family(GgufFile *f, const HashModel *m,
                       const char *architecture) {
-    const Relative r = {.architecture = architecture};
+    Relative r = {.architecture = architecture};
     gguf_make_relative(f, m, &r);
     for (int l = 0; l < m->n_layers; l++)
         add_family_layer(f, m, architecture, l);
@@ -414,7 +414,7 @@ static uint16_t to_bf16(float x) {
 }
 
 static float from_bf16(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
+    uint32_t bits = (uint32_t)half << 16;
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -425,8 +425,8 @@ static uint16_t to_q8_0(int8_t *q, const float *x) {
     float max = 0;
     for (int i = 0; i < 32; i++)
         max = fmaxf(max, fabsf(x[i]));
-    const uint16_t half = f32_to_f16(max / 127);
-    const float scale = f16_to_f32(half);
+    uint16_t half = f32_to_f16(max / 127);
+    float scale = f16_to_f32(half);
     for (int i = 0; i < 32; i++)
         q[i] = scale > 0 ? (int8_t)fmaxf(-127, fminf(127, rintf(x[i] / scale)))
                          : 0;
@@ -441,7 +441,7 @@ static void round_values(GgufTensor *t) {
             t->values[i] = from_bf16(to_bf16(t->values[i]));
         if (t->stored == TYPE_Q8_0 && i % 32 == 0) {
             int8_t q[32];
-            const float scale = f16_to_f32(to_q8_0(q, t->values + i));
+            float scale = f16_to_f32(to_q8_0(q, t->values + i));
             for (int k = 0; k < 32; k++)
                 t->values[i + (size_t)k] = q[k] * scale;
         }
@@ -449,7 +449,7 @@ static void round_values(GgufTensor *t) {
 }
 
 void gguf_convert(GgufFile *f, Type type) {
-    const uint32_t numbers[] = {
+    uint32_t numbers[] = {
         [TYPE_F32] = 0, [TYPE_F16] = 1, [TYPE_BF16] = 30, [TYPE_Q8_0] = 8};
     for (int i = 0; i < f->n_tensors; i++) {
         GgufTensor *t = &f->tensors[i];
@@ -466,19 +466,19 @@ void gguf_convert(GgufFile *f, Type type) {
  * weights are small. */
 static void write_random_blocks(FILE *out, const GgufTensor *t) {
     uint8_t block[256];
-    const size_t weights = (size_t)TYPES[t->stored].weights,
-                 bytes = stored_bytes(t->stored, weights);
+    size_t weights = (size_t)TYPES[t->stored].weights,
+           bytes = stored_bytes(t->stored, weights);
     /* of a scale or a min */
-    const float largest = weights == 32 ? 0x1p-6f : 0x1p-13f;
+    float largest = weights == 32 ? 0x1p-6f : 0x1p-13f;
     for (size_t b = 0; b < t->count / weights; b++) {
         for (size_t i = 0; i < bytes; i++)
             block[i] = (uint8_t)hash64(5, t->offset, b * sizeof block + i);
         for (int i = 0; i < (TYPES[t->stored].mins ? 2 : 1); i++) {
-            const float uniform =
+            float uniform =
                 (float)(hash64(6, t->offset, 2 * b + (uint64_t)i) >> 40) /
                     8388608.0f -
                 1;
-            const uint16_t half = f32_to_f16(uniform * largest);
+            uint16_t half = f32_to_f16(uniform * largest);
             memcpy(block + TYPES[t->stored].at + 2 * i, &half, sizeof half);
         }
         fwrite(block, 1, bytes, out);
@@ -531,7 +531,7 @@ static void append_piece(Bytes *b, const char *text, int n) {
     uint64_t length = 0;
     for (int i = 0; i < n; i++) {
         const char *c = text[i] == ' ' ? "\xe2\x96\x81" : text + i;
-        const size_t bytes = text[i] == ' ' ? 3 : 1;
+        size_t bytes = text[i] == ' ' ? 3 : 1;
         memcpy(marked + length, c, bytes);
         length += bytes;
     }
@@ -555,11 +555,11 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
     for (int i = 0; pieces && i < vocab_size; i++) {
         const GgufPiece *other =
             i < vocab_size - n_last ? NULL : &last[i - (vocab_size - n_last)];
-        const int type = other     ? other->type
-                         : i == 0  ? UNKNOWN
-                         : i < 3   ? CONTROL
-                         : i < 259 ? BYTE
-                                   : NORMAL;
+        int type = other     ? other->type
+                   : i == 0  ? UNKNOWN
+                   : i < 3   ? CONTROL
+                   : i < 259 ? BYTE
+                             : NORMAL;
         int length;
         memcpy(&length, pieces + at + 4, sizeof length);
         append(&scores, pieces + at, 4);
@@ -568,7 +568,7 @@ int gguf_add_tokenizer(GgufFile *f, int vocab_size, const GgufPiece *last,
         append(&types, &type, sizeof type);
         at += 8 + (size_t)length;
     }
-    const int status = pieces ? 0 : -1;
+    int status = pieces ? 0 : -1;
     free(pieces);
     gguf_set_text(f, "tokenizer.ggml.model", "llama");
     gguf_set(f, "tokenizer.ggml.tokens", GGUF_ARRAY, texts.bytes, texts.n);
@@ -619,7 +619,7 @@ int gguf_write(const GgufFile *f, const char *path) {
         fwrite(&t->type, sizeof t->type, 1, out);
         write_u64(out, t->offset);
     }
-    const size_t start =
+    size_t start =
         ((size_t)ftell(out) + f->alignment - 1) / f->alignment * f->alignment;
     /* the data is at the original offsets, even if a test changed the table */
     size_t at = 0;
@@ -635,7 +635,7 @@ int gguf_write(const GgufFile *f, const char *path) {
 
 int gguf_reopen(GgufFile *f, Model *model, Tokenizer *t) {
     const char *path = temporary("reopened.gguf");
-    const int status = gguf_write(f, path);
+    int status = gguf_write(f, path);
     gguf_free(f);
     if (status || model_open(model, path))
         return -1;

@@ -58,8 +58,8 @@ static void write_norm(Writer *w, uint64_t id, int dim) {
 }
 
 static void write_matrix(Writer *w, uint64_t id, int rows, int cols) {
-    const size_t n = (size_t)rows * (size_t)cols;
-    const float factor = id ? hash_factor(cols) : 2;
+    size_t n = (size_t)rows * (size_t)cols;
+    float factor = id ? hash_factor(cols) : 2;
     float *values = malloc(n * sizeof *values),
           *scales = malloc(n * sizeof *scales);
     int8_t *q = malloc(n);
@@ -68,7 +68,7 @@ static void write_matrix(Writer *w, uint64_t id, int rows, int cols) {
     if (!w->group) {
         fwrite(values, sizeof *values, n, w->out);
     } else {
-        const size_t group = (size_t)w->group;
+        size_t group = (size_t)w->group;
         for (size_t g = 0; g < n / group; g++) {
             float max = 0;
             for (size_t i = 0; i < group; i++)
@@ -91,9 +91,9 @@ enum { ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP, PARTS };
 
 /* Writes one kind of tensor for all layers. */
 static void write_layers(Writer *w, const HashModel *m, int part) {
-    const int kv_dim = m->dim / m->n_heads * m->n_kv_heads;
+    int kv_dim = m->dim / m->n_heads * m->n_kv_heads;
     for (int l = 0; l < m->n_layers; l++) {
-        const uint64_t id = (uint64_t)(1 + PARTS * l + part);
+        uint64_t id = (uint64_t)(1 + PARTS * l + part);
         switch (part) {
         case ATTN_NORM:
         case MLP_NORM: write_norm(w, id, m->dim); break;
@@ -131,8 +131,8 @@ int hashmodel_write(const HashModel *m, const char *path, int version,
     static const int v0[] = {ATTN_NORM, WQ,   WK,   WV, WO,
                              MLP_NORM,  GATE, DOWN, UP};
     static const int weights[] = {WQ, WK, WV, WO, GATE, DOWN, UP};
-    const uint64_t final_norm = (uint64_t)(1 + PARTS * m->n_layers),
-                   output = final_norm + 1;
+    uint64_t final_norm = (uint64_t)(1 + PARTS * m->n_layers),
+             output = final_norm + 1;
     Writer w = {.out = fopen(path, "wb"),
                 .seed = m->seed,
                 .group = version == 2 ? group : 0};
@@ -169,7 +169,7 @@ static void write_piece(FILE *out, float score, const char *text, int n) {
 
 int hashtokenizer_write(const char *path, int vocab_size) {
     FILE *out = fopen(path, "wb");
-    const int max_length = 8;
+    int max_length = 8;
     if (!out)
         return -1;
     fwrite(&max_length, sizeof max_length, 1, out);
@@ -187,7 +187,7 @@ int hashtokenizer_write(const char *path, int vocab_size) {
     for (int i = 0; n < vocab_size;
          i++, n++) { /* aa, ba, ..., then " aa" and so on */
         char text[8];
-        const int length =
+        int length =
             snprintf(text, sizeof text, "%s%c%c", i / 676 % 2 ? " " : "",
                      'a' + i % 26, 'a' + i / 26 % 26);
         write_piece(out, -(float)n, text, length);

@@ -15,13 +15,13 @@ static const char *skip_space(const char *s) {
 }
 
 static const char *digits(const char *s) {
-    const size_t n = strspn(s, "0123456789");
+    size_t n = strspn(s, "0123456789");
     return n ? s + n : NULL;
 }
 
 static const char *check_number(const char *s) {
     s += *s == '-';
-    const bool zero = *s == '0';
+    bool zero = *s == '0';
     const char *end = digits(s);
     if (!end || (zero && end > s + 1))
         return NULL;

@@ -17,12 +17,12 @@ void rmsnorm_half(uint16_t *y, const uint16_t *x, const uint16_t *gamma,
     float wide[NORM_BLOCK];
     double sum = 0;
     for (int start = 0; start < dim; start += NORM_BLOCK) {
-        const int n = min_int(dim - start, NORM_BLOCK);
+        int n = min_int(dim - start, NORM_BLOCK);
         for (int i = 0; i < n; i++)
             wide[i] = widen(x[start + i], type);
         sum += sum_squares(wide, n);
     }
-    const float scale = (float)(1 / sqrt(sum / dim + eps));
+    float scale = (float)(1 / sqrt(sum / dim + eps));
     for (int i = 0; i < dim; i++) {
         float normalized = widen(x[i], type) * scale;
         if (order == ROUND_THEN_SCALE)

@@ -31,7 +31,7 @@ static float symmetric(uint64_t tensor, int i) { /* [-1, 1), exact */
 }
 
 static float input(NormSet set, uint64_t tensor, int dim, int t, int i) {
-    const float r = symmetric(tensor, t * dim + i);
+    float r = symmetric(tensor, t * dim + i);
     switch (set) {
     case SET_TINY:
     case SET_TINY_NO_EPS: return r * 1e-20f;
@@ -58,7 +58,7 @@ void norm_inputs(NormInputs *in, NormSet set, int dim) {
     }
     for (int t = 0; t < NORM_TOKENS; t++)
         for (int i = 0; i < dim; i++) {
-            const uint64_t which = (uint64_t)(16 * d + (int)set);
+            uint64_t which = (uint64_t)(16 * d + (int)set);
             in->x[t * dim + i] = input(set, X + which, dim, t, i);
             in->dy[t * dim + i] = symmetric(DY + which, t * dim + i);
         }
@@ -69,21 +69,21 @@ void norm_inputs(NormInputs *in, NormSet set, int dim) {
  * by definition. */
 static void exact_token(ExactNorm *e, const NormInputs *in, NormKind kind,
                         int t) {
-    const int dim = in->dim;
+    int dim = in->dim;
     const float *x = in->x + t * dim, *dy = in->dy + t * dim;
     double *y = e->y + t * dim, *dx = e->dx + t * dim,
            *dgamma = e->dgamma + t * dim;
     double mean = 0, square = 0, mean_g = 0, along = 0;
     for (int i = 0; i < dim && kind == NORM_LAYER; i++)
         mean += ((double)x[i] - (double)x[0]) / dim;
-    const double shift = kind == NORM_LAYER ? (double)x[0] : 0;
+    double shift = kind == NORM_LAYER ? (double)x[0] : 0;
     for (int i = 0; i < dim; i++) {
         y[i] = (double)x[i] - shift - mean;
         square += y[i] * y[i] / dim;
     }
-    const double scale = 1 / sqrt(square + (double)in->eps);
+    double scale = 1 / sqrt(square + (double)in->eps);
     for (int i = 0; i < dim; i++) {
-        const double g = (double)in->gamma[i] * (double)dy[i];
+        double g = (double)in->gamma[i] * (double)dy[i];
         y[i] *= scale;
         if (kind == NORM_LAYER)
             mean_g += g / dim;
@@ -104,7 +104,7 @@ void norm_exactly(ExactNorm *e, const NormInputs *in, NormKind kind) {
 }
 
 double ulp(double value) {
-    const double size = fabs(value);
+    double size = fabs(value);
     return ldexp(1, (size < 0x1p-126 ? -126 : ilogb(size)) - 23);
 }
 
@@ -113,7 +113,7 @@ double error_in_ulp(const float *found, const double *exact, int n, bool each) {
     for (int i = 0; i < n; i++)
         largest = fmax(largest, fabs(exact[i]));
     for (int i = 0; i < n; i++) {
-        const double error =
+        double error =
             fabs((double)found[i] - exact[i]) / ulp(each ? exact[i] : largest);
         if (!(error <= worst))
             worst = isnan(error) ? INFINITY : error;

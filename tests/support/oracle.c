@@ -41,10 +41,10 @@ int __real_guesser_guess(Guesser *g, const Tokens *text, int room);
 int __wrap_guesser_guess(Guesser *g, const Tokens *text, int room);
 int __wrap_guesser_guess(Guesser *g, const Tokens *text, int room) {
     const char *oracle = getenv("NORMA_ORACLE");
-    const int n = __real_guesser_guess(g, text, room);
+    int n = __real_guesser_guess(g, text, room);
     if (!oracle)
         return n;
-    const bool records = !strcmp(oracle, "record");
+    bool records = !strcmp(oracle, "record");
     g->n = records || room < 0 ? 0 : room < MAX_LOOKUP ? room : MAX_LOOKUP;
     if (records)
         record(text);

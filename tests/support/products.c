@@ -39,14 +39,14 @@ float product_before(int i) {
 static void check_pieces(const Product *p, int n_rows, int max) {
     static float pieces[PRODUCT_TOKENS * (PRODUCT_ROWS + GAP)];
     const Tensor *w = p->w;
-    const int rows = w->rows, stride = rows + GAP;
+    int rows = w->rows, stride = rows + GAP;
     for (int i = 0; i < p->n * stride; i++)
         pieces[i] = i % stride < rows
                         ? product_before(i / stride * rows + i % stride)
                         : -9;
     for (int t = 0; t < p->n; t += max) {
-        const int tokens = p->n - t < max ? p->n - t : max;
-        const Input in =
+        int tokens = p->n - t < max ? p->n - t : max;
+        Input in =
             input_prepare(p->buffer, w, p->x + (size_t)(t * w->cols), tokens);
         for (int r = 0; r < rows; r += n_rows)
             matmul_rows(pieces + t * stride, (size_t)stride, w, r,
@@ -73,7 +73,7 @@ static void check_threads(const Product *p) {
         shared[i] = product_before(i);
 #pragma omp parallel num_threads(3)
     {
-        const Input in = input_prepare(p->buffer, w, p->x, p->n);
+        Input in = input_prepare(p->buffer, w, p->x, p->n);
         (p->add ? matmul_add : matmul)(shared, w, &in, p->n);
     }
     CHECK(!memcmp(shared, p->y, (size_t)(p->n * w->rows) * sizeof *shared),

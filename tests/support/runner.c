@@ -73,7 +73,7 @@ static void start(Suite *s, const char *program) {
     s->start = clock_seconds();
     if ((s->process = fork()))
         return;
-    const int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int log = open(log_path(s), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
         _exit(127);
     execl(path, path, s->name, (char *)NULL);
@@ -91,7 +91,7 @@ static void add_reason(const char *reason) {
 }
 
 static void add_failure(const char *suite, const char *what) {
-    const size_t used = strlen(failures);
+    size_t used = strlen(failures);
     snprintf(failures + used, sizeof failures - used, "FAILED  %s: %s\n", suite,
              what);
 }
@@ -118,7 +118,7 @@ static void report(const Suite *s, int state) {
     }
     if (log)
         fclose(log);
-    const bool ended =
+    bool ended =
         found && WIFEXITED(state) && WEXITSTATUS(state) == (counts[1] > 0);
     if (!ended) {
         snprintf(line, sizeof line, "%s %d",
@@ -137,7 +137,7 @@ static void report(const Suite *s, int state) {
 
 static void wait_for_one(void) {
     int state;
-    const pid_t process = wait(&state);
+    pid_t process = wait(&state);
     for (Suite *s = suites; s < suites + N_SUITES; s++)
         if (s->process == process)
             report(s, state);
@@ -145,7 +145,7 @@ static void wait_for_one(void) {
 
 static void run_chosen(const char *program) {
     const char *limit = getenv("NORMA_JOBS");
-    const long jobs = limit ? atol(limit) : sysconf(_SC_NPROCESSORS_ONLN);
+    long jobs = limit ? atol(limit) : sysconf(_SC_NPROCESSORS_ONLN);
     long running = 0;
     for (Suite *s = suites; s < suites + N_SUITES; s++) {
         if (!s->chosen)

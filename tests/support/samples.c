@@ -71,7 +71,7 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
     gguf_set_text(&f, "tokenizer.chat_template",
                   "<|im_start|>{{ role }}\n{{ content }}<|im_end|>\n");
     gguf_set_int(&f, "tokenizer.ggml.eot_token_id", VOCAB - 1);
-    const int status =
+    int status =
         gguf_add_tokenizer(&f, VOCAB, markers, 2) || gguf_write(&f, path) ? -1
                                                                           : 0;
     gguf_free(&f);
@@ -82,14 +82,14 @@ static int write_gguf(const char *path, const Relative *relative, Type type) {
  * files. */
 static int write_folder(const char *folder, const char *scratch, int vocab_size,
                         int n_files) {
-    const HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
-    const FolderForm form = {.model_type = "llama",
-                             .type = n_files > 1 ? TYPE_BF16 : TYPE_F32,
-                             .n_files = n_files};
+    HashModel hash = {16, 24, 2, 4, 2, vocab_size, 40, false, 12};
+    FolderForm form = {.model_type = "llama",
+                       .type = n_files > 1 ? TYPE_BF16 : TYPE_F32,
+                       .n_files = n_files};
     Model m;
     if (hashmodel_write(&hash, scratch, 1, 0) || model_open(&m, scratch))
         return -1;
-    const int status = folder_write(&m, folder, &form);
+    int status = folder_write(&m, folder, &form);
     model_close(&m);
     remove(scratch);
     return status;
@@ -140,16 +140,15 @@ static int convert_folder(const char *folder) {
 
 int samples_write(const char *folder) {
     static const HashModel small = {16, 24, 2, 4, 2, VOCAB, 40, true, 6};
-    const Relative llama = {.architecture = "llama"};
-    const Relative mixture = {.architecture = "qwen3moe",
-                              .head_size = 8,
-                              .n_experts = 4,
-                              .n_experts_used = 2,
-                              .expert_dim = 32};
+    Relative llama = {.architecture = "llama"};
+    Relative mixture = {.architecture = "qwen3moe",
+                        .head_size = 8,
+                        .n_experts = 4,
+                        .n_experts_used = 2,
+                        .expert_dim = 32};
     int status = 0;
     for (int version = 0; version < 3; version++) {
-        const char name[] = {'v', (char)('0' + version), '.', 'b', 'i', 'n',
-                             '\0'};
+        char name[] = {'v', (char)('0' + version), '.', 'b', 'i', 'n', '\0'};
         status |= hashmodel_write(&small, in(folder, name), version, 8);
     }
     status |= hashtokenizer_write(in(folder, "tokenizer.bin"), VOCAB);
@@ -168,7 +167,7 @@ static int write_family(const char *folder, const char *name) {
     Family f;
     if (family_open(&f, name))
         return -1;
-    const int status =
+    int status =
         family_write(&f, in(folder, name), &(FolderForm){.type = TYPE_F16});
     family_close(&f);
     return status;
@@ -178,14 +177,14 @@ static int write_family(const char *folder, const char *name) {
  * window, and with a context longer than a window's cache. Gemma 2 is always
  * tied. */
 static int write_gguf_family(const char *folder, const char *architecture) {
-    const HashModel model = {
+    HashModel model = {
         32, 32, 7, 4, 2, 40, 200, strcmp(architecture, "gemma2") != 0, 14};
     static GgufFile f;
     char name[32];
     snprintf(name, sizeof name, "%s.gguf", architecture);
     gguf_make_family(&f, &model, architecture);
     gguf_convert(&f, TYPE_F16);
-    const int status = gguf_write(&f, in(folder, name));
+    int status = gguf_write(&f, in(folder, name));
     gguf_free(&f);
     return status;
 }

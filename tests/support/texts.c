@@ -51,8 +51,8 @@ static void put_code(Draw *d, unsigned code) {
         put_byte(d, code);
         return;
     }
-    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    const unsigned leads[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    unsigned leads[] = {0, 0xc0, 0xe0, 0xf0};
     put_byte(d, leads[more] | code >> 6 * more);
     for (int i = more - 1; i >= 0; i--)
         put_byte(d, 0x80 | (code >> 6 * i & 0x3f));
@@ -91,7 +91,7 @@ static void put_of_script(Draw *d, unsigned script) {
 }
 
 static void word(Draw *d) {
-    const int start = d->n;
+    int start = d->n;
     for (unsigned n = 1 + any(d, 8); n > 0; n--)
         put_byte(d, 'a' + any(d, 26));
     if (any(d, 4) == 0)
@@ -101,7 +101,7 @@ static void word(Draw *d) {
 }
 
 static void script(Draw *d) {
-    const unsigned which = script_of(d);
+    unsigned which = script_of(d);
     for (unsigned n = 1 + any(d, 6); n > 0; n--)
         put_of_script(d, which);
 }
@@ -114,8 +114,8 @@ static void emoji(Draw *d) {
     }
     put_code(d, 0x1f300 + any(d, 0x350));
     for (unsigned n = any(d, 4); n > 0; n--) {
-        const unsigned tone = 0x1f3fb + any(d, 5), person = 0x1f466 + any(d, 4),
-                       kind = any(d, 3);
+        unsigned tone = 0x1f3fb + any(d, 5), person = 0x1f466 + any(d, 4),
+                 kind = any(d, 3);
         if (kind == 2)
             put_code(d, 0x200d);
         put_code(d, kind == 0 ? tone : kind == 1 ? 0xfe0f : person);
@@ -125,14 +125,14 @@ static void emoji(Draw *d) {
 static void spaces(Draw *d) {
     static const unsigned kinds[] = {0x20, 0x20, 0x20, 0x09,   0x0a,   0x0a,
                                      0x0d, 0x0b, 0xa0, 0x2009, 0x3000, 0x2028};
-    const unsigned kind = kinds[any(d, 12)];
+    unsigned kind = kinds[any(d, 12)];
     for (unsigned n = 1 + any(d, 9); n > 0; n--)
         put_code(d, kind);
 }
 
 static void controls(Draw *d) {
     for (unsigned n = 1 + any(d, 3); n > 0; n--) {
-        const unsigned c0 = 1 + any(d, 31), c1 = 0x7f + any(d, 33);
+        unsigned c0 = 1 + any(d, 31), c1 = 0x7f + any(d, 33);
         put_code(d, any(d, 2) ? c1 : c0);
     }
 }
@@ -195,14 +195,14 @@ static void marks(Draw *d) {
 }
 
 static void anywhere(Draw *d) {
-    const unsigned code = 1 + any(d, 0x10ffff);
+    unsigned code = 1 + any(d, 0x10ffff);
     put_code(d, (code >= 0xd800 && code < 0xe000) || code == 0x2581 ? 0xfffd
                                                                     : code);
 }
 
 /* A piece of the vocabulary, often one of the last 20. */
 static void piece(Draw *d) {
-    const unsigned n = (unsigned)d->t->pieces.n;
+    unsigned n = (unsigned)d->t->pieces.n;
     const Piece *p =
         &d->t->pieces.list[any(d, 2) ? any(d, n) : n - 1 - any(d, 20)];
     if (p->kind == PIECE_CONTROL)
@@ -218,7 +218,7 @@ static void make_text(Draw *d, int i) {
         word,     script, emoji,       spaces, controls, invalid, numbers,
         anywhere, piece,  contraction, lines,  digits,   marks};
     enum { N_KINDS = sizeof kinds / sizeof *kinds };
-    const unsigned kind = (unsigned)i % (N_KINDS + 4);
+    unsigned kind = (unsigned)i % (N_KINDS + 4);
     d->text = (uint64_t)i;
     d->k = 0;
     d->n = 0;
@@ -256,11 +256,11 @@ static bool replace_invalid(Draw *d, char *to, int *n) {
     *n = 0;
     for (int at = 0; at < d->n;) {
         const uint8_t *s = (const uint8_t *)d->bytes + at;
-        const int length = s[0] < 0x80       ? 1
-                           : s[0] >> 5 == 6  ? 2
-                           : s[0] >> 4 == 14 ? 3
-                           : s[0] >> 3 == 30 ? 4
-                                             : 0;
+        int length = s[0] < 0x80       ? 1
+                     : s[0] >> 5 == 6  ? 2
+                     : s[0] >> 4 == 14 ? 3
+                     : s[0] >> 3 == 30 ? 4
+                                       : 0;
         static const uint32_t min[] = {0, 0, 0x80, 0x800, 0x10000};
         uint32_t code = length > 1 ? s[0] & (0x7fu >> length) : 0;
         bool good = length > 0 && at + length <= d->n;
@@ -302,8 +302,8 @@ static void check_text(const Tokenizer *t, const char *name, int i,
     static char replaced[3 * MAX_TEXT];
     Tokens tokens;
     int n;
-    const bool valid = replace_invalid(&draw, replaced, &n);
-    const bool valid_only = check != ALL_BYTES;
+    bool valid = replace_invalid(&draw, replaced, &n);
+    bool valid_only = check != ALL_BYTES;
     const char *text = valid_only ? replaced : draw.bytes;
     CHECK(!tokenizer_encode(t, text, (size_t)(valid_only ? n : draw.n), false,
                             &tokens),
@@ -336,7 +336,7 @@ void check_golden_tokens(const Tokenizer *t, const char *name,
           "%s has %zu bytes", path, golden ? size : 0);
     CHECK(golden[0] == hash_vocabulary(t),
           "%s has a different tokenizer: run scripts/golden_tokens.py", path);
-    const int group = (int)golden[2];
+    int group = (int)golden[2];
     uint32_t h = HASH_START;
     draw.t = t;
     for (int i = 0; i < (test_thorough() ? N_TEXTS : N_TEXTS / 10); i++) {

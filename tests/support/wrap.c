@@ -96,7 +96,7 @@ static atomic_long n_allocations;
 /* which: "K": the K-th; "K+": the K-th and all later ones. */
 static bool is_selected(const char *which, long n) {
     char *end;
-    const long first = which ? strtol(which, &end, 10) : 0;
+    long first = which ? strtol(which, &end, 10) : 0;
     return first && (n == first || (n > first && *end == '+'));
 }
 
@@ -116,7 +116,7 @@ static bool fails(void) {
  * GCOV_PREFIX gcov cannot write, and its messages are dropped. */
 __attribute__((destructor)) static void write_count(void) {
     const char *path = getenv("NORMA_COUNT_ALLOCATIONS");
-    const long allocations = n_allocations;
+    long allocations = n_allocations;
     unsetenv("NORMA_FAIL_ALLOCATION");
     if (getenv("GCOV_PREFIX"))
         close(STDERR_FILENO);
@@ -158,7 +158,7 @@ WRAP(FILE *, fdopen, int fd, const char *mode) {
 WRAP(int, asprintf, char **to, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const int n = fails() ? -1 : vasprintf(to, format, args);
+    int n = fails() ? -1 : vasprintf(to, format, args);
     va_end(args);
     return n;
 }
@@ -167,7 +167,7 @@ WRAP(int, asprintf, char **to, const char *format, ...) {
 
 WRAP(int, session_open, Session *s, const Model *model, int n_threads,
      int batch, int context, KvType kv_type) {
-    const int status =
+    int status =
         __real_session_open(s, model, n_threads, batch, context, kv_type);
     s->plain = test_plain();
     return status;
@@ -198,14 +198,14 @@ static Guarded maps[MAX_MAPS];
  * need no alignment. */
 static size_t bytes_before_guard(int fd, size_t size) {
     char start[64];
-    const ssize_t n = pread(fd, start, sizeof start, 0);
+    ssize_t n = pread(fd, start, sizeof start, 0);
     return n > 0 && memchr(start, 0, (size_t)n) ? -size % 4 : 0;
 }
 
 /* Copies a file to a file in memory, so that pages dropped by memory_advise()
  * can be read again. */
 static int copy_of(int fd, size_t size, size_t at, size_t bytes) {
-    const int copy = memfd_create("norma", MFD_CLOEXEC);
+    int copy = memfd_create("norma", MFD_CLOEXEC);
     off_t from = 0;
     if (copy < 0)
         return -1;
@@ -233,19 +233,18 @@ int __real_munmap(void *data, size_t size);
 
 /* Maps a copy of the file before a guard page. Returns NULL on failure. */
 static void *map_guarded(int fd, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE),
-                 pages = (size + 3 + page - 1) / page * page;
-    const size_t at = pages - bytes_before_guard(fd, size) - size;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE),
+           pages = (size + 3 + page - 1) / page * page;
+    size_t at = pages - bytes_before_guard(fd, size) - size;
     Guarded *map = find_map(NULL);
-    const int copy = map ? copy_of(fd, size, at, pages) : -1;
+    int copy = map ? copy_of(fd, size, at, pages) : -1;
     if (copy < 0)
         return NULL;
     uint8_t *start = __real_mmap(NULL, pages + page, PROT_NONE,
                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const bool mapped =
-        start != MAP_FAILED &&
-        __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED, copy,
-                    0) == (void *)start;
+    bool mapped = start != MAP_FAILED &&
+                  __real_mmap(start, pages, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+                              copy, 0) == (void *)start;
     close(copy);
     if (!mapped && start != MAP_FAILED)
         __real_munmap(start, pages + page);
@@ -262,9 +261,9 @@ WRAP(void *, mmap, void *at, size_t size, int access, int flags, int fd,
     struct stat st;
     if (fails())
         return MAP_FAILED;
-    const bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE &&
-                       fd >= 0 && !offset && size <= MAX_GUARDED &&
-                       fstat(fd, &st) == 0 && st.st_size == (off_t)size;
+    bool whole = !at && access == PROT_READ && flags == MAP_PRIVATE &&
+                 fd >= 0 && !offset && size <= MAX_GUARDED &&
+                 fstat(fd, &st) == 0 && st.st_size == (off_t)size;
     void *data =
         whole && !getenv("NORMA_REAL_MAPS") ? map_guarded(fd, size) : NULL;
     return data ? data : __real_mmap(at, size, access, flags, fd, offset);
@@ -274,7 +273,7 @@ WRAP(int, munmap, void *data, size_t size) {
     Guarded *map = find_map(data);
     if (!map)
         return __real_munmap(data, size);
-    const Guarded old = *map;
+    Guarded old = *map;
     *map = (Guarded){0};
     ASAN_UNPOISON_MEMORY_REGION(old.start, old.bytes);
     return __real_munmap(old.start, old.bytes);
@@ -289,7 +288,7 @@ WRAP(int, munmap, void *data, size_t size) {
 static void wait_longer(void) {
     int there;
     const char *delay = getenv("NORMA_MESSAGE_DELAY");
-    const double seconds = delay ? 1e-6 * atof(delay) : 0;
+    double seconds = delay ? 1e-6 * atof(delay) : 0;
     struct timespec start, t;
     clock_gettime(CLOCK_MONOTONIC, &start);
     do {
@@ -305,7 +304,7 @@ static void wait_longer(void) {
 int __real_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
 int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses);
 int __wrap_MPI_Waitall(int n, MPI_Request *requests, MPI_Status *statuses) {
-    const int result = __real_MPI_Waitall(n, requests, statuses);
+    int result = __real_MPI_Waitall(n, requests, statuses);
     if (n > 0)
         wait_longer();
     return result;
@@ -317,7 +316,7 @@ int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag,
                     MPI_Comm comm, MPI_Status *status);
 int __wrap_MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag,
                     MPI_Comm comm, MPI_Status *status) {
-    const int result = __real_MPI_Recv(to, n, type, from, tag, comm, status);
+    int result = __real_MPI_Recv(to, n, type, from, tag, comm, status);
     wait_longer();
     return result;
 }

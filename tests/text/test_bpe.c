@@ -167,7 +167,7 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
                     {"llama-2", "tests/golden/bpe_llama2.json", N_LLAMA2, 2}};
     char path[64];
     int i = 0;
-    const Options options = {.model = "model"};
+    Options options = {.model = "model"};
     if (!strcmp(family, "minimind"))
         return tokenizer_open_json(
                    t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
@@ -294,7 +294,7 @@ static int open_files(Tokenizer *t, const char *json, const char *config,
     if (generation)
         write_file("t/generation_config.json", generation);
     stderr_hide();
-    const int status_ = tokenizer_open_json(t, inside("t/tokenizer.json"), 8);
+    int status_ = tokenizer_open_json(t, inside("t/tokenizer.json"), 8);
     stderr_show();
     remove(inside("t/tokenizer_config.json"));
     remove(inside("t/generation_config.json"));
@@ -907,7 +907,7 @@ static void several_tokens_precede_a_text(void) {
             "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[%s{\"Sequence\":{\"id\":"
             "\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[3]},\"b\":{\"ids\":[1]}}},\"model\":{%s}}",
             list, PIECES);
-        const int status_ = open_files(&t, json, NULL, NULL);
+        int status_ = open_files(&t, json, NULL, NULL);
         CHECK(n < 5 ? !status_ : strstr(stderr_text(), "at most 4") != NULL,
               "%d tokens: %s", n, stderr_text());
         if (status_)
@@ -1034,7 +1034,7 @@ static void older_files_of_the_folder_are_read(void) {
         write_file("t/chat_template.json", "{\"chat_template\":\"old\"}");
         write_file("t/special_tokens_map.json",
                    "{\"bos_token\":\"b\",\"eos_token\":{\"content\":\"ab\"}}");
-        const int opened = open_files(
+        int opened = open_files(
             &t, json,
             i ? "{\"bos_token\":\"a\",\"chat_template\":\"new\"}" : "{}", NULL);
         remove(inside("t/chat_template.json"));
@@ -1057,8 +1057,8 @@ static void end_tokens_come_from_two_files(void) {
         Tokenizer t;
         write_file("t/config.json", i < 2 ? "{\"eos_token_id\":1}"
                                           : "{\"eos_token_id\":[true]}");
-        const int opened = open_files(&t, json, NULL,
-                                      i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
+        int opened = open_files(&t, json, NULL,
+                                i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
         remove(inside("t/config.json"));
         if (i == 2) {
             CHECK(opened < 0 &&
@@ -1085,7 +1085,7 @@ static void paths_of_any_length(void) {
     snprintf(path, sizeof path, "%s", inside("t"));
     CHECK(getcwd(here, sizeof here) && !chdir(path),
           "cannot change the folder");
-    const int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
+    int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
     CHECK(!chdir(here), "cannot change the folder back");
     CHECK(!opened && t.eos == 1, "EOS %d", t.eos);
     tokenizer_close(&t);
@@ -1160,7 +1160,7 @@ static void unknown_characters_with_unk(void) {
         char json[256];
         Tokenizer t;
         Tokens tokens;
-        const int n = fuse ? 4 : 6;
+        int n = fuse ? 4 : 6;
         snprintf(
             json, sizeof json,
             "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":%s,"
@@ -1256,7 +1256,7 @@ static void user_defined_names_are_decoded(void) {
 
 /* Without a tokenizer file the end tokens are those of the model. */
 static void without_a_tokenizer_the_model_sets_the_ends(void) {
-    const HashModel m = {16, 16, 1, 2, 1, 300, 16, true, 9};
+    HashModel m = {16, 16, 1, 2, 1, 300, 16, true, 9};
     Model model;
     Tokenizer t;
     write_file("broken.json", "{");
@@ -1264,8 +1264,8 @@ static void without_a_tokenizer_the_model_sets_the_ends(void) {
               !model_open(&model, inside("m.bin")),
           "cannot make the model");
     stderr_hide();
-    const int found = model_open_tokenizer(
-        &t, &model, "m.bin", inside("broken.json"), TOKENIZER_IF_READABLE);
+    int found = model_open_tokenizer(&t, &model, "m.bin", inside("broken.json"),
+                                     TOKENIZER_IF_READABLE);
     CHECK(stderr_show() == 1 && found == 0, "status %d: %s", found,
           stderr_text());
     CHECK(t.bos == 1 && t.eos == 2 && t.eot == -1 && !t.pieces.n,
@@ -1317,8 +1317,7 @@ static void other_files_of_the_folder_are_regular_files(void) {
                       : mkfifo(inside(name), 0600)),
               "no %s", name);
         stderr_hide();
-        const int opened =
-            tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
+        int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
         stderr_show();
         remove(inside(name));
         CHECK(opened < 0 && one_line(stderr_text()) &&
@@ -1364,10 +1363,10 @@ static void merge_lookup_matches_a_linear_search(void) {
                                  .kind = PIECE_TEXT};
         }
         CHECK(!merges_begin(&p, N_RULES), "no memory");
-        const int n = (int)(hash64(78, round, 0) % N_RULES);
+        int n = (int)(hash64(78, round, 0) % N_RULES);
         for (int i = 0; i < n; i++) {
-            const int left = (int)(hash64(79, round, (uint64_t)i) % 3),
-                      right = (int)(hash64(80, round, (uint64_t)i) % 3);
+            int left = (int)(hash64(79, round, (uint64_t)i) % 3),
+                right = (int)(hash64(80, round, (uint64_t)i) % 3);
             twice += expected[left][right] >= 0;
             expected[left][right] = i;
             CHECK(!merges_add_pair(&p, "x", names[left], 1, names[right], 1),
@@ -1377,8 +1376,7 @@ static void merge_lookup_matches_a_linear_search(void) {
         for (int left = 0; left < N; left++)
             for (int right = 0; right < N; right++) {
                 const MergeRule *rule = merges_rule(&p, left, right);
-                const int rank =
-                    left < 3 && right < 3 ? expected[left][right] : -1;
+                int rank = left < 3 && right < 3 ? expected[left][right] : -1;
                 CHECK((rule ? rule->rank : -1) == rank,
                       "%d and %d: rank %d, expected %d", left, right,
                       rule ? rule->rank : -1, rank);
@@ -1397,11 +1395,11 @@ static void the_number_of_merges_has_a_limit(void) {
     Pieces p = {.unk = -1};
     CHECK(!pieces_open(&p, 1), "no memory");
     stderr_hide();
-    const int max = merges_begin(&p, 1 << 24);
+    int max = merges_begin(&p, 1 << 24);
     free(p.rules);
     p.rules = NULL;
-    const int more = merges_begin(&p, (1 << 24) + 1);
-    const int lines = stderr_show();
+    int more = merges_begin(&p, (1 << 24) + 1);
+    int lines = stderr_show();
     pieces_close(&p);
     CHECK(max == 0 && more == -1 && lines == 1, "%d, %d", max, more);
     CHECK(!strcmp(stderr_text(),
@@ -1457,11 +1455,10 @@ static void long_names_are_cut_in_messages(void) {
         static const char left[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnop",
                           right[] = "0123456789012345678901234567890123456789";
         Pieces p = {.unk = -1};
-        const int shown = n < 32 ? n : 32;
+        int shown = n < 32 ? n : 32;
         CHECK(!pieces_open(&p, 1) && !merges_begin(&p, 1), "no memory");
         stderr_hide();
-        const int pair =
-            merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
+        int pair = merges_add_pair(&p, "x", left, (size_t)n, right, (size_t)n);
         stderr_show();
         snprintf(
             expected, sizeof expected,
@@ -1470,7 +1467,7 @@ static void long_names_are_cut_in_messages(void) {
         CHECK(pair == -1 && !strcmp(stderr_text(), expected), "%s",
               stderr_text());
         stderr_hide();
-        const int one = merges_add(&p, "x", left, (size_t)n);
+        int one = merges_add(&p, "x", left, (size_t)n);
         stderr_show();
         snprintf(
             expected, sizeof expected,
@@ -1490,7 +1487,7 @@ static void damaged_files(void) {
     CHECK(json, "tests/golden/bpe_qwen2.json is missing");
     for (uint64_t i = 0; i < (test_thorough() ? 500 : 100); i++) {
         Tokenizer t;
-        const size_t at = hash64(41, i, 0) % size, cut = i % 4 ? size : at;
+        size_t at = hash64(41, i, 0) % size, cut = i % 4 ? size : at;
         char was = json[at];
         json[at] = (char)(i % 3 ? "0\"{}[],:9e\\"[hash64(41, i, 1) % 11]
                                 : (char)hash64(41, i, 1));
@@ -1500,9 +1497,8 @@ static void damaged_files(void) {
         fclose(out_);
         json[at] = was;
         stderr_hide();
-        const bool opens =
-            !tokenizer_open_json(&t, inside("damaged.json"), N_QWEN2);
-        const int lines = stderr_show();
+        bool opens = !tokenizer_open_json(&t, inside("damaged.json"), N_QWEN2);
+        int lines = stderr_show();
         CHECK(opens || lines == 1, "damage %d: %d lines", (int)i, lines);
         if (!opens)
             continue;
@@ -1656,13 +1652,13 @@ static void texts_are_cut(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Cut cut = {.left = -1};
-        const size_t size = strlen(cases[i].text);
+        size_t size = strlen(cases[i].text);
         CHECK(!pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut),
               "case %zu", i);
         CHECK(!strcmp(cut.words, cases[i].expected),
               "case %zu: '%s', expected '%s'", i, cut.words, cases[i].expected);
         cut = (Cut){.left = 1};
-        const int status_ =
+        int status_ =
             pretokenize(cases[i].steps, cases[i].text, size, add_word, &cut);
         CHECK((status_ != 0) == (size > 0), "case %zu: status %d", i, status_);
     }
@@ -1679,10 +1675,9 @@ static void use_memory(const char *json, const char *refused) {
     for (int i = 0; i < 4; i++) {
         Tokenizer t;
         Tokens tokens;
-        const int opened = i < 2
-                               ? tokenizer_open_json(&t, paths[i], N_QWEN2)
-                               : open_files(&t, i == 2 ? json : refused,
-                                            "{\"chat_template\":\"y\"}", NULL);
+        int opened = i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+                           : open_files(&t, i == 2 ? json : refused,
+                                        "{\"chat_template\":\"y\"}", NULL);
         if (opened)
             continue;
         if (i == 2)
@@ -1705,10 +1700,10 @@ static void memory_is_freed(void) {
     snprintf(refused, sizeof refused,
              "{\"model\":{%s,\"x\":{\"y\":1,\"y\":2}}}", PIECES);
     use_memory(json, refused);
-    const struct mallinfo2 before = mallinfo2();
+    struct mallinfo2 before = mallinfo2();
     for (int i = 0; i < 3; i++)
         use_memory(json, refused);
-    const struct mallinfo2 after = mallinfo2();
+    struct mallinfo2 after = mallinfo2();
     CHECK(after.uordblks + after.hblkhd <= before.uordblks + before.hblkhd,
           "%zu bytes more",
           after.uordblks + after.hblkhd - before.uordblks - before.hblkhd);
@@ -1719,7 +1714,7 @@ static void memory_is_freed(void) {
 /* A llama2.c model of this vocabulary, converted with this tokenizer. */
 static int convert(const char *tokenizer, int vocab_size) {
     char here[PATH_MAX] = "";
-    const HashModel m = {16, 16, 1, 2, 1, vocab_size, 16, true, 9};
+    HashModel m = {16, 16, 1, 2, 1, vocab_size, 16, true, 9};
     if (*tokenizer != '/' && !realpath(tokenizer, here))
         return -1;
     hashmodel_write(&m, inside("m.bin"), 0, 0);
@@ -1854,8 +1849,8 @@ static void tokenizers_that_gguf_cannot_represent_are_refused(void) {
          "no name for its pre-tokenizer ("},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int status_ = convert_changed(cases[i].path, cases[i].n,
-                                            cases[i].from, cases[i].to);
+        int status_ = convert_changed(cases[i].path, cases[i].n, cases[i].from,
+                                      cases[i].to);
         CHECK((status_ == 0) == !cases[i].mention, "case %zu: %s", i, err);
         CHECK(!cases[i].mention ||
                   (strstr(err, cases[i].mention) && one_line(err)),
@@ -1992,7 +1987,7 @@ static void add_texts(Random *r, const char *const *characters, int n) {
         char text[64];
         const char *left = r->texts[draw(r, r->n_texts)],
                    *right = r->texts[draw(r, r->n_texts)];
-        const int length = snprintf(text, sizeof text, "%s%s", left, right);
+        int length = snprintf(text, sizeof text, "%s%s", left, right);
         if (length < 32 && !has_text(r, text, length))
             strcpy(r->texts[r->n_texts++], text);
     }
@@ -2025,7 +2020,7 @@ static void write_characters(Random *r) {
         "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s{\"type\":\"Replace\",\"pattern\":"
         "{\"String\":\" \"},\"content\":\"" SPACE_MARK "\"}]},";
     static const char *const ways[] = {"first", "always", "never"};
-    const int bytes = draw(r, 4), way = draw(r, 11), missing = draw(r, 256);
+    int bytes = draw(r, 4), way = draw(r, 11), missing = draw(r, 256);
     if (way > 7)
         fprintf(
             r->out,
@@ -2054,7 +2049,7 @@ static void write_characters(Random *r) {
 
 static void write_byte_level(Random *r) {
     static const char *const letters[] = {"a", "b", "c", "d"};
-    const int missing = draw(r, 2) ? 'z' : -1;
+    int missing = draw(r, 2) ? 'z' : -1;
     fprintf(
         r->out,
         "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\"%s,\"vocab\":{",
@@ -2083,9 +2078,9 @@ static int write_random(Random *r, bool *byte_level) {
     fputs("},\"merges\":[", r->out);
     add_merges(r);
     fputs("]}", r->out);
-    const int kind = draw(r, 10);
+    int kind = draw(r, 10);
     if (kind < 5) {
-        const bool own = draw(r, 3) > 0;
+        bool own = draw(r, 3) > 0;
         fprintf(
             r->out,
             ",\"added_tokens\":[{\"id\":%d,\"content\":\"%s\",\"special\":%s,\"normalized\":%s}]",
@@ -2129,11 +2124,11 @@ static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
                                         "\xf0\x9f\x99\x82",
                                         "a",
                                         "b"};
-    const bool noted =
+    bool noted =
         t->space_prefix == SPACE_IF_NONE || t->space_prefix == SPACE_ONCE;
     const Piece *last = &t->pieces.list[r->n];
-    const bool special = last->kind == PIECE_SPECIAL ||
-                         t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
+    bool special = last->kind == PIECE_SPECIAL ||
+                   t->pieces.list[r->n - 1].kind == PIECE_SPECIAL;
     for (int i = 0; i < 50; i++) {
         char text[64] = "";
         for (int k = draw(r, 12); k >= 0; k--)
@@ -2144,7 +2139,7 @@ static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
         CHECK(!tokenizer_encode(t, text, strlen(text), true, &a) &&
                   !tokenizer_encode(gguf, text, strlen(text), true, &b),
               "no memory");
-        const bool same =
+        bool same =
             a.n == b.n &&
             (!a.n || !memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids));
         CHECK(same, "tokenizer %d, '%s': %d tokens, %d in the GGUF file",
@@ -2156,7 +2151,7 @@ static void check_random(const Tokenizer *t, const Tokenizer *gguf, Random *r) {
 
 static void random_tokenizers_convert_exactly_or_are_refused(void) {
     static Random r;
-    const HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
+    HashModel m = {16, 16, 1, 2, 1, N_RANDOM, 16, true, 9};
     int written[2] = {0}, refused[2] = {0}, closed = 0;
     Model model;
     CHECK(!hashmodel_write(&m, inside("m.bin"), 0, 0) &&
@@ -2169,12 +2164,11 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         r = (Random){.seed = seed};
         CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
         stderr_hide();
-        const bool opens =
-            !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
-        const bool representable =
+        bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
+        bool representable =
             opens && !gguf_write_model(&model, &t, (GgufForm){.type = TYPE_F16},
                                        "m.bin", inside("m.gguf"));
-        const int lines = stderr_show();
+        int lines = stderr_show();
         CHECK(representable || lines == 1, "tokenizer %d: %d lines: %s",
               (int)seed, lines, stderr_text());
         (representable ? written : refused)[byte_level]++;
@@ -2220,8 +2214,8 @@ static void digits_are_those_of_the_library(void) {
             continue;
         if (code > last && fscanf(in, "%x %x", &first, &last) != 2)
             first = last = UINT_MAX;
-        const bool is_digit = code >= first && code <= last;
-        const size_t n = 1 + (size_t)utf8_encode(text + 1, code);
+        bool is_digit = code >= first && code <= last;
+        size_t n = 1 + (size_t)utf8_encode(text + 1, code);
         text[n] = 'b';
         CHECK(!pretokenize(steps, text, n + 1, count_word, &words) &&
                   words == (is_digit ? 3 : 1),

@@ -108,8 +108,8 @@ static bool gives(const Tokenizer *t, const char *text, const int *ids) {
         n++;
     if (tokenizer_encode(t, text, strlen(text), false, &tokens))
         return false;
-    const bool same = tokens.n == n &&
-                      (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
+    bool same = tokens.n == n &&
+                (!n || !memcmp(tokens.ids, ids, (size_t)n * sizeof *ids));
     free(tokens.ids);
     return same;
 }
@@ -179,7 +179,7 @@ static void random_pieces(Pieces *p, uint64_t round) {
     if (pieces_open(p, N_PIECES) || !*p->texts)
         abort();
     for (int id = 0; id < N_PIECES; id++) {
-        const uint64_t bits = hash64(77, round, (uint64_t)id);
+        uint64_t bits = hash64(77, round, (uint64_t)id);
         char *text = *p->texts + (size_t)id * MAX_LETTERS;
         for (int i = 0; i < MAX_LETTERS; i++)
             text[i] = letters[bits >> (8 + 2 * i) & 3];
@@ -213,7 +213,7 @@ static int match_naively(const Pieces *p, const char *s, int left, bool raw) {
     }
     /* if the longest piece has another `raw`, a shorter piece may match */
     while (best >= 0 && p->list[best].raw != raw) {
-        const int length = p->list[best].length;
+        int length = p->list[best].length;
         best = length > 1 ? match_naively(p, s, length - 1, raw) : -1;
     }
     return best;
@@ -234,20 +234,20 @@ static void lookup_matches_a_linear_search(void) {
         random_pieces(&p, round);
         for (int at = 0; at < N_PIECES * MAX_LETTERS; at++) {
             const char *s = *p.texts + at;
-            const int left = N_PIECES * MAX_LETTERS - at < 7
-                                 ? N_PIECES * MAX_LETTERS - at
-                                 : 7;
+            int left = N_PIECES * MAX_LETTERS - at < 7
+                           ? N_PIECES * MAX_LETTERS - at
+                           : 7;
             for (int raw = 0; raw < 2; raw++) {
-                const int id = pieces_match(&p, s, (size_t)left, raw),
-                          expected = match_naively(&p, s, left, raw);
+                int id = pieces_match(&p, s, (size_t)left, raw),
+                    expected = match_naively(&p, s, left, raw);
                 CHECK(id == expected,
                       "round %d, byte %d: match %d, expected %d", (int)round,
                       at, id, expected);
                 matches += id >= 0;
             }
             for (int n = 1; n <= left; n++) {
-                const int id = pieces_find(&p, s, n),
-                          expected = find_naively(&p, s, n);
+                int id = pieces_find(&p, s, n),
+                    expected = find_naively(&p, s, n);
                 CHECK(id == expected,
                       "round %d, byte %d: found %d, expected %d", (int)round,
                       at, id, expected);
@@ -330,12 +330,12 @@ static void names_of_bytes_are_decoded(void) {
     pieces_decode_names(&p);
     for (int id = 0; id < N; id++) {
         const Piece *piece = &p.list[id];
-        const bool named = piece->kind == PIECE_TEXT;
+        bool named = piece->kind == PIECE_TEXT;
         CHECK(named == (cases[id].bytes != NULL) &&
                   (named || piece->kind == PIECE_CONTROL),
               "case %d: kind %d", id, piece->kind);
         const char *expected = named ? cases[id].bytes : cases[id].name;
-        const int n = named && !*expected ? 1 : (int)strlen(expected);
+        int n = named && !*expected ? 1 : (int)strlen(expected);
         CHECK(piece->length == n && !memcmp(piece->text, expected, (size_t)n),
               "case %d: '%.*s'", id, piece->length, piece->text);
     }
@@ -357,7 +357,7 @@ static void bytes_of_a_byte_level_vocabulary(void) {
     }
     CHECK(!pieces_index(&p), "no memory");
     for (int byte = 0; byte < N; byte++) {
-        const int expected = byte == N - 1 - 9 ? UNK : N - 1 - byte;
+        int expected = byte == N - 1 - 9 ? UNK : N - 1 - byte;
         CHECK(p.byte_piece[byte] == expected,
               "byte %d is piece %d, expected %d", byte, p.byte_piece[byte],
               expected);
@@ -387,7 +387,7 @@ static void spaces_are_unmarked(void) {
     char s[] = "\xe2\x96\x82" SPACE_MARK "x" SPACE_MARK
                "\xe2\x97\x81" SPACE_MARK "\xe2\x96";
     static const char expected[] = "\xe2\x96\x82 x \xe2\x97\x81 \xe2\x96";
-    const int n = unmark_spaces(s, (int)sizeof s - 1);
+    int n = unmark_spaces(s, (int)sizeof s - 1);
     CHECK(n == (int)sizeof expected - 1 && !memcmp(s, expected, (size_t)n),
           "%d bytes: %.*s", n, n, s);
 }

@@ -52,7 +52,7 @@ static bool open_terminal(Channel *c) {
     c->reader = posix_openpt(O_RDWR | O_NOCTTY);
     if (c->reader < 0 || grantpt(c->reader) || unlockpt(c->reader))
         return false;
-    const int end = open(ptsname(c->reader), O_RDWR | O_NOCTTY);
+    int end = open(ptsname(c->reader), O_RDWR | O_NOCTTY);
     if (end < 0 || tcgetattr(end, &raw))
         return false;
     cfmakeraw(&raw);
@@ -68,7 +68,7 @@ static int receive(Channel *c, char *text, int room) {
     fflush(c->out);
     while (poll(&(struct pollfd){.fd = c->reader, .events = POLLIN}, 1, 0) >
            0) {
-        const ssize_t got = read(c->reader, text + n, (size_t)(room - n - 1));
+        ssize_t got = read(c->reader, text + n, (size_t)(room - n - 1));
         if (got <= 0)
             break;
         n += (int)got;
@@ -94,7 +94,7 @@ static void characters_are_written_whole(void) {
     for (int i = 0; i < 3; i++) {
         Channel c;
         char text[64];
-        const int n = (int)strlen(characters[i]);
+        int n = (int)strlen(characters[i]);
         CHECK(open_pipe(&c), "no pipe");
         write_text(&c, "ab");
         for (int k = 0; k < n; k++) {
@@ -115,7 +115,7 @@ static void a_pipe_gets_every_byte(void) {
     for (int round = 0; round < (test_fast() ? 50 : 1000); round++) {
         Channel c;
         char bytes[512], text[1024];
-        const int n = any((int)sizeof bytes), low = any(2) ? 0x80 : 0;
+        int n = any((int)sizeof bytes), low = any(2) ? 0x80 : 0;
         for (int i = 0; i < n; i++)
             bytes[i] = (char)(low + any(256 - low));
         CHECK(open_pipe(&c), "no pipe");
@@ -127,7 +127,7 @@ static void a_pipe_gets_every_byte(void) {
             stream_write(&c.stream, bytes + at, step);
         }
         CHECK(stream_close(&c.stream) == 0, "does not close");
-        const int got = receive(&c, text, sizeof text);
+        int got = receive(&c, text, sizeof text);
         CHECK(got == n && !memcmp(text, bytes, (size_t)n),
               "round %d: %d bytes of %d", round, got, n);
         close_channel(&c);
@@ -192,7 +192,7 @@ static void a_terminal_gets_only_text(void) {
         for (int bytewise = 0; bytewise < 2; bytewise++) {
             Channel c;
             char text[64];
-            const int n = (int)strlen(cases[i].in);
+            int n = (int)strlen(cases[i].in);
             CHECK(open_terminal(&c), "no terminal");
             for (int k = 0; k < n; k += bytewise ? 1 : n)
                 stream_write(&c.stream, cases[i].in + k, bytewise ? 1 : n);
@@ -207,7 +207,7 @@ static void a_terminal_gets_only_text(void) {
 /* The code point at s, its length in *n; -1 for invalid UTF-8 (RFC 3629). */
 static int decode(const char *s, int left, int *n) {
     static const int min[] = {0, 0, 0x80, 0x800, 0x10000};
-    const uint8_t lead = (uint8_t)s[0];
+    uint8_t lead = (uint8_t)s[0];
     *n = lead < 0x80       ? 1
          : lead >> 5 == 6  ? 2
          : lead >> 4 == 14 ? 3
@@ -242,11 +242,11 @@ static void a_terminal_gets_only_utf8(void) {
                                           : any(256));
         stream_write(&c.stream, bytes, 32);
         stream_write(&c.stream, "|", 1); /* ends an incomplete character */
-        const int n = receive(&c, text, sizeof text);
+        int n = receive(&c, text, sizeof text);
         CHECK(n > 0 && text[n - 1] == '|', "round %d: the end is missing",
               round);
         for (int at = 0, length; at < n; at += length) {
-            const int code = decode(text + at, n - at, &length);
+            int code = decode(text + at, n - at, &length);
             CHECK(code >= 0x20 || code == '\t' || code == '\n',
                   "round %d: code %d at %d", round, code, at);
             CHECK(code < 0x7f || code >= 0xa0,
@@ -265,7 +265,7 @@ static void check_failing(FILE *out, int bytes) {
     for (int i = 0; i < bytes; i++)
         stream_write(&s, "x", 1);
     stderr_hide();
-    const int status = stream_close(&s), lines = stderr_show();
+    int status = stream_close(&s), lines = stderr_show();
     CHECK(status == -1 && lines == 1, "%d bytes: status %d, %d lines on stderr",
           bytes, status, lines);
 }
@@ -306,7 +306,7 @@ static void check_early_error(bool flush) {
     CHECK(s.error != 0, "no error yet");
     dup2(ends[1], fileno(out)); /* room again */
     stderr_hide();
-    const int status = stream_close(&s), lines = stderr_show();
+    int status = stream_close(&s), lines = stderr_show();
     CHECK(status == -1 && lines == 1, "status %d, %d lines", status, lines);
     fclose(out);
     close(ends[0]);
