@@ -85,7 +85,7 @@ int kv_reserve(KvCache *kv, int n, int max) {
     int min_blocks = blocks;
     if ((n - 1) / KV_BLOCK < kv->blocks)
         return 0;
-    for (KvLayer *l = kv->layers; l < kv->layers + kv->n_layers; l++) {
+    EACH(KvLayer, l, kv->layers, kv->n_layers) {
         int room = layer_room(l, blocks);
         min_blocks = min_int(min_blocks, room);
         if (room > l->blocks && copy_layer(l, kv, l, room))

@@ -354,7 +354,7 @@ static int run_step(const Session *s, const Step *step, float *logits) {
     double **const vectors[] = {&t.x,    &t.n,         &t.y,       &t.q,
                                 &t.a,    &t.p,         &t.gate,    &t.up,
                                 &t.down, &t.p_experts, &t.experts, &t.logits};
-    enum { N_VECTORS = sizeof vectors / sizeof *vectors };
+    enum { N_VECTORS = COUNT(vectors) };
     /* room for the longest one in each; pages not touched cost nothing */
     size_t size = (size_t)c->dim + c->n_heads * c->head_size + c->hidden_dim +
                   c->expert_dim + c->n_experts + c->vocab_size + t.pos + 1;

@@ -155,7 +155,7 @@ int sampler_next(Sampler *s, const float *logits) {
     int n = s->vocab_size;
     if (o->temperature == 0 && o->repeat_penalty == 1)
         return argmax(logits, n);
-    memcpy(s->p, logits, (size_t)n * sizeof *s->p);
+    memcpy(s->p, logits, n * sizeof *s->p);
     if (o->repeat_penalty != 1)
         penalize(s);
     int best = argmax(s->p, n);

@@ -158,7 +158,7 @@ void session_keep_all(Session *s) {
 
 void session_close(Session *s) {
     free(s->chunk.memory);
-    for (Sequence *q = s->sequences; q < s->sequences + s->n_sequences; q++) {
+    EACH(Sequence, q, s->sequences, s->n_sequences) {
         kv_close(&q->kv);
         free(q->plain_cache);
     }

@@ -29,6 +29,12 @@ const char *const ADVICE_NAMES[N_ADVICE] = {
     [ADVICE_REPEAT_PENALTY] = "repetition_penalty",
     [ADVICE_REPEAT_LAST] = "repeat_last"};
 
+const Tokenizer NO_TOKENIZER = {.pieces = {.unk = -1},
+                                .bos = -1,
+                                .eos = -1,
+                                .eot = -1,
+                                .named = {-1, -1, -1, -1}};
+
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
     free(t->chat_template.bytes);

@@ -45,7 +45,8 @@ typedef struct {
     int n_before;
     int bos, eos; /* -1 = none */
     int eot;      /* ends a turn of a chat; -1 = none */
-    int pad;      /* only named by chat templates; -1 = none */
+    /* named by chat templates only: pad, sep, cls and mask; -1 = none */
+    int named[4];
     /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a
      * chat template's */
     int ends[MAX_ENDS + 1];
@@ -57,6 +58,9 @@ typedef struct {
     char ignored[192]; /* names of recommended rules that norma lacks */
     File file; /* mapped file that the pieces' text points into, if any */
 } Tokenizer;
+
+/* No pieces and no special tokens: what a loader begins with. */
+extern const Tokenizer NO_TOKENIZER;
 
 void tokenizer_close(Tokenizer *t);
 

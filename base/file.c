@@ -15,6 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+bool has_ending(const char *path, const char *ending) {
+    const char *dot = strrchr(path, '.');
+    return dot && !strcmp(dot, ending);
+}
+
 bool file_exists(const char *path) {
     return access(path, F_OK) == 0;
 }
@@ -48,7 +53,7 @@ typedef struct {
 
 /* the files that this run will write, and those that it has read */
 static FileId outputs[2], inputs[8192];
-static int n_inputs, max_inputs = sizeof inputs / sizeof *inputs;
+static int n_inputs, max_inputs = COUNT(inputs);
 
 static FileId id_of(const char *path) {
     struct stat st;

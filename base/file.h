@@ -13,6 +13,9 @@ typedef struct {
     size_t header; /* model files: bytes before the weights */
 } File;
 
+/* Whether a file's name ends in this, a dot and letters. */
+bool has_ending(const char *path, const char *ending);
+
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 

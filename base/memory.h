@@ -18,6 +18,12 @@ static inline int min_int(int a, int b) {
     return a < b ? a : b;
 }
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* A loop over the n items of a list. */
+#define EACH(type, item, list, n)                                              \
+    for (type *item = list; item < (list) + (n); item++)
+
 /* Memory for count * size bytes, uninitialized, aligned to 64 bytes; in
  * huge pages if the system has them and the memory fills one. NULL and a
  * message on failure. */

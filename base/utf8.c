@@ -25,7 +25,7 @@ uint32_t utf8_read(const char *s, size_t left, size_t *length) {
         code = code << 6 | (s[i] & 0x3f);
     bool surrogate = code >= 0xd800 && code < 0xe000;
     bool valid = i == n && code >= smallest[n] && code < UTF8_END && !surrogate;
-    *length = valid ? (size_t)n : 1;
+    *length = valid ? n : 1;
     return valid ? code : (uint32_t)UTF8_END + (uint8_t)s[0];
 }
 

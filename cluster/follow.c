@@ -22,7 +22,7 @@ static void mirror(SessionChange change, int a, int b, const Step *steps) {
     Buffer message = {0};
     buffer_append(&message, &(Message){change, a, b}, sizeof(Message));
     if (steps)
-        buffer_append(&message, steps, (size_t)a * sizeof *steps);
+        buffer_append(&message, steps, a * sizeof *steps);
     if (message.failed)
         ranks_abort();
     ranks_tell(message.bytes, message.n);

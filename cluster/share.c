@@ -58,7 +58,7 @@ int model_share(Model *m) {
     m->shares = allocate(N_PART_SIZES, sizeof *m->shares);
     if (!m->shares)
         return -1;
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         Tensor *w = part_multiplied(&at);
         if (w && !at.part->routes)
             keep_own_rows(m, w, at.part->rows);
@@ -90,7 +90,7 @@ uint64_t model_hash(const Model *m) {
                         c->n_experts,  c->n_experts_used,
                         c->rope.base,  m->layers->attn_norm.eps};
     uint64_t hash = same_hash(numbers, sizeof numbers);
-    for (const File *file = m->files; file < m->files + m->n_files; file++) {
+    EACH(const File, file, m->files, m->n_files) {
         uint64_t words[] = {hash, file->size,
                             same_hash(file->data, file->header)};
         hash = same_hash(words, sizeof words);

@@ -14,61 +14,61 @@
 /* Options: which keys of config.json a family reads, how a folder stores its
  * weights, and keys with a meaning of their own. */
 enum {
-    QKV_BIASES = 1 << 0, /* q, k and v always have biases */
+    QKV_BIASES = 0x1, /* q, k and v always have biases */
     /* the option use_qkv_bias: biases of q, k and v */
-    QKV_BIAS_OPTION = 1 << 1,
+    QKV_BIAS_OPTION = 0x2,
     /* the option attention_bias: biases of q, k, v and of the output
      * projection */
-    ATTENTION_BIAS = 1 << 2,
-    MLP_BIASES = 1 << 3, /* the option mlp_bias */
+    ATTENTION_BIAS = 0x4,
+    MLP_BIASES = 0x8, /* the option mlp_bias */
     /* the option use_bias: biases of all weights in attention and the MLP */
-    USE_BIAS = 1 << 4,
-    TIED_DEFAULT = 1 << 5, /* a missing tie_word_embeddings means true */
+    USE_BIAS = 0x10,
+    TIED_DEFAULT = 0x20, /* a missing tie_word_embeddings means true */
     /* experts if num_experts > 0; layers without a router are dense */
-    EXPERTS = 1 << 6,
+    EXPERTS = 0x40,
     /* Experts in every layer if use_moe is true, with normalized weights by
      * default. A layer has q_norm and k_norm if the folder has their
      * tensors. */
-    MINIMIND = 1 << 7,
+    MINIMIND = 0x80,
     /* experts in every layer; their hidden size is intermediate_size */
-    WIDE_EXPERTS = 1 << 8,
+    WIDE_EXPERTS = 0x100,
     /* WIDE_EXPERTS, 2 of 8 by default, with normalized weights; named w1, w2,
      * w3 */
-    MIXTRAL_EXPERTS = 1 << 9,
+    MIXTRAL_EXPERTS = 0x200,
     /* MIXTRAL_EXPERTS, named input_linear and output_linear */
-    GRANITE_EXPERTS = 1 << 10,
-    OLD_GELU = 1 << 11, /* hidden_act: gelu means its tanh form */
+    GRANITE_EXPERTS = 0x400,
+    OLD_GELU = 0x800, /* hidden_act: gelu means its tanh form */
     /* refuses the options attention_bias, mlp_only_layers, and a
      * decoder_sparse_step or qkv_bias that is not 1 or true */
-    STRICT = 1 << 12,
-    LESS_ONE = 1 << 13, /* the folder stores gamma - 1 */
+    STRICT = 0x1000,
+    LESS_ONE = 0x2000, /* the folder stores gamma - 1 */
     /* the options hidden_activation and query_pre_attn_scalar */
-    GEMMA = 1 << 14,
-    NEIGHBOUR_ROPE = 1 << 15, /* RoPE pairs neighbours */
+    GEMMA = 0x4000,
+    NEIGHBOUR_ROPE = 0x8000, /* RoPE pairs neighbours */
     /* LongRoPE is the only scaling; GGUF files have its two tensors of
      * factors */
-    LONGROPE = 1 << 17,
+    LONGROPE = 0x20000,
     /* some layers have no RoPE; only these have the window, if any */
-    NO_ROPE_LAYERS = 1 << 18,
-    SLIDES = 1 << 19, /* the option sliding_window */
+    NO_ROPE_LAYERS = 0x40000,
+    SLIDES = 0x80000, /* the option sliding_window */
     /* the option sliding_window, if use_sliding_window is true */
-    SLIDES_IF_USED = 1 << 20,
+    SLIDES_IF_USED = 0x100000,
     /* the option layer_types: which layers have the window */
-    LAYER_TYPES = 1 << 21,
-    GEMMA3 = 1 << 22,  /* the option rope_local_base_freq */
-    PATTERN = 1 << 24, /* the option sliding_window_pattern (the period) */
+    LAYER_TYPES = 0x200000,
+    GEMMA3 = 0x400000,   /* the option rope_local_base_freq */
+    PATTERN = 0x1000000, /* the option sliding_window_pattern (the period) */
     /* other names of norms; the options attention_bias and
      * attention_out_bias */
-    SEED = 1 << 25,
+    SEED = 0x2000000,
     /* other names of norms; the option attention_bias: biases of q, k and v */
-    GLM = 1 << 16,
+    GLM = 0x10000,
     /* no layer is dense */
     ALL_EXPERTS = MINIMIND | WIDE_EXPERTS | MIXTRAL_EXPERTS | GRANITE_EXPERTS,
     /* without layer_types, layers from max_window_layers on have the window */
-    WINDOW_ABOVE = 1 << 23,
+    WINDOW_ABOVE = 0x800000,
     /* GGUF: if rope.scaling.finetuned is 0, no layer has RoPE; files may have
      * sizes of recurrent layers that the model lacks */
-    GRANITE_KEYS = 1 << 27,
+    GRANITE_KEYS = 0x8000000,
 };
 
 typedef struct {
@@ -183,6 +183,7 @@ typedef struct {
  * any other key of the architecture is refused, unless the value has no
  * effect. */
 extern const Key KEYS[];
+#define KEY_EACH(key) for (const Key *key = KEYS; key->gguf || key->hf; key++)
 bool family_has_key(const ModelFamily *f, const Key *key);
 
 /* The name of the key that is read into this field of the header. */

@@ -8,6 +8,7 @@
  */
 #include "formats/folder.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "formats/family.h"
 #include "formats/json.h"
 #include "formats/reader.h"
@@ -131,8 +132,7 @@ static void read_layers(Reader *r) {
         window = get_int(r, "sliding_window", 1, r->family->window);
     bool by_type = types || (period && r->options & SLIDES &&
                              !reader_has(r, ROPE_IN_WINDOWS));
-    for (Layer *layer = r->model->layers;
-         layer < r->model->layers + r->header.config.n_layers; layer++) {
+    EACH(Layer, layer, r->model->layers, r->header.config.n_layers) {
         int64_t rope = !period || (layer->index + 1) % period;
         if (ropes && !json_integer(&ropes[layer->index], &rope))
             refuse_key(r, "no_rope_layers", "whole numbers");
@@ -457,7 +457,7 @@ static int select_text(Reader *r) {
     /* bytes of "language_model." or "model.language_", which the names begin
      * with */
     enum { LONGER = 15 };
-    for (Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+    EACH(Stored, t, r->tensors, r->n_tensors) {
         t->used |= string_contains(t->name, "vision_tower.") ||
                    string_contains(t->name, "multi_modal_projector.");
         if (!string_contains(t->name, "language_model."))

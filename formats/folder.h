@@ -11,4 +11,4 @@ int folder_read_model(Model *model, const char *folder);
 /* Opens a folder's tokenizer.json, of at most vocab_size pieces, and the
  * configuration files next to it. Special pieces match text, as in Hugging
  * Face's tokenizers. */
-int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size);
+int tokenizer_open_folder(Tokenizer *t, const char *path, int vocab_size);

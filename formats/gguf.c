@@ -8,6 +8,7 @@
  */
 #include "formats/gguf.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/family.h"
 #include "formats/parts.h"
 #include "formats/reader.h"
@@ -60,7 +61,7 @@ static void check_key(Reader *r, String key) {
         (!strncmp(key.text, "ssm.", 4) ||
          string_is(key, "expert_shared_feed_forward_length")))
         return;
-    for (const Key *known = KEYS; known->gguf || known->hf; known++)
+    KEY_EACH(known)
         if (known->gguf && string_is(key, known->gguf) &&
             family_has_key(r->family, known))
             return;
@@ -147,8 +148,7 @@ static void read_layers(Reader *r) {
                    c->n_layers);
         return;
     }
-    for (Layer *layer = r->model->layers;
-         layer < r->model->layers + c->n_layers; layer++) {
+    EACH(Layer, layer, r->model->layers, c->n_layers) {
         int64_t flag =
             pattern ? gguf_element(pattern, layer->index).integer : 0;
         family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
@@ -183,7 +183,7 @@ static int read_model(Reader *r) {
     h->norm_weights = !(f->has & RAW_TOPK);
     h->config.rope.halves = !(f->has & NEIGHBOURS);
     size_t n = strlen(r->origin.prefix);
-    for (const GgufValue *v = g->values; v < g->values + g->n_values; v++)
+    EACH(const GgufValue, v, g->values, g->n_values)
         if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
             check_key(r, (String){v->key.text + n, v->key.n - n});
     reader_keys(r);

@@ -18,7 +18,7 @@ static int skip(Gguf *g, uint64_t count, size_t size) {
     if (count > (g->size - g->at) / size)
         return fail("%s: ends in its header, at byte %zu (truncated?)", g->path,
                     g->at);
-    g->at += (size_t)count * size;
+    g->at += count * size;
     return 0;
 }
 
@@ -115,7 +115,7 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
 /* A bool is read as an integer. */
 StoredValue gguf_element(const GgufValue *v, int i) {
     size_t bytes = v->bytes / v->count;
-    const uint8_t *at = v->at + (size_t)i * bytes;
+    const uint8_t *at = v->at + i * bytes;
     if (v->type == GGUF_STRING)
         return (StoredValue){VALUE_STRING, .string = gguf_next_string(v, &at)};
     union {

@@ -32,11 +32,6 @@ static const GgufValue *piece_array(Loader *l, const char *key, GgufType type) {
 }
 
 static int fill_pieces(Loader *l) {
-    /* by GGUF's types: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
-     * unused, 6 byte (found by its name) */
-    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT, PIECE_CONTROL,
-                                      PIECE_SPECIAL, PIECE_USER, PIECE_CONTROL,
-                                      PIECE_TEXT};
     Pieces *pieces = &l->t->pieces;
     const GgufValue *names =
         piece_array(l, "tokenizer.ggml.tokens", GGUF_STRING);
@@ -49,24 +44,15 @@ static int fill_pieces(Loader *l) {
     if (l->origin.status || pieces_open(pieces, l->n))
         return -1;
     const uint8_t *at = names->at;
-    char *to = *pieces->texts = allocate(names->bytes, 1);
+    char *to = pieces->texts[pieces->n_texts++] = allocate(names->bytes, 1);
     if (!to)
         return -1;
     for (int id = 0; id < l->n; id++) {
-        String name = gguf_next_string(names, &at);
-        uint64_t type = types ? gguf_element(types, id).integer : 1;
-        Piece *p = &pieces->list[id];
         if (scores)
-            p->score = (float)gguf_element(scores, id).real;
-        p->kind = kinds[type < sizeof kinds / sizeof *kinds ? type : 0];
-        p->raw = pieces->byte_level || p->kind == PIECE_SPECIAL;
-        if (name.n > INT_MAX)
-            return fail("%s: piece %d has %zu bytes", l->g->path, id, name.n);
-        memcpy(to, name.text, name.n);
-        p->text = to;
-        p->length =
-            pieces->byte_level ? (int)name.n : unmark_spaces(to, (int)name.n);
-        to += p->length;
+            pieces->list[id].score = (float)gguf_element(scores, id).real;
+        if (pieces_set(pieces, l->g->path, id, gguf_next_string(names, &at),
+                       types ? gguf_element(types, id).integer : 1, &to))
+            return -1;
     }
     return 0;
 }
@@ -154,7 +140,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
-    t->pad = get_token(l, "tokenizer.ggml.padding_token_id", -1);
+    *t->named = get_token(l, "tokenizer.ggml.padding_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
     *t->before = t->bos;
@@ -197,8 +183,7 @@ static int read_tokenizer(Loader *l, bool needed) {
 int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,
                         int vocab_size, bool needed) {
     Gguf g = {0};
-    *t = (Tokenizer){
-        .pieces = {.unk = -1}, .bos = -1, .eos = -1, .eot = -1, .pad = -1};
+    *t = NO_TOKENIZER;
     Loader l = {.t = t, .g = &g, .origin = {.path = path}, .n = vocab_size};
     int found = gguf_open(&g, path, file) ? -1 : read_tokenizer(&l, needed);
     gguf_close(&g);

@@ -65,14 +65,13 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     Config *c = &h.config;
     Rope *rope = &c->rope;
     bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
-    for (PartAt at = parts_of(model); next_part(&at);)
+    PART_EACH(at, model)
         if (part_norm(&at))
             *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
                 part_norm(&at)->eps;
     if (h.rms_eps == 0)
         h.rms_eps = h.layer_eps;
-    for (const Layer *layer = model->layers;
-         layer < model->layers + c->n_layers; layer++) {
+    EACH(const Layer, layer, model->layers, c->n_layers) {
         if (layer->window && a->has & STORED_WINDOW)
             h.window = layer->window;
         else if (layer->window && layer->window < c->context)
@@ -170,16 +169,16 @@ static float to_float(Writer *w, const char *name, double x) {
 /* Fills in the rules and the scores. With merge rules, a piece's score is minus
  * the rank of the first rule that produces it. */
 static int rank_pieces(Writer *w) {
-    const Tokenizer *t = w->tokenizer;
-    int n = t->pieces.n_rules;
+    const Pieces *p = &w->tokenizer->pieces;
+    int n = p->n_rules;
     w->rules = allocate((size_t)n + 1, sizeof *w->rules);
-    w->scores = w->rules ? allocate(t->pieces.n, sizeof *w->scores) : NULL;
+    w->scores = w->rules ? allocate(p->n, sizeof *w->scores) : NULL;
     if (!w->scores)
         return -1;
     for (int i = 0; i < n; i++)
-        w->rules[t->pieces.rules[i].rank] = t->pieces.rules[i];
-    for (int id = 0; id < t->pieces.n; id++)
-        w->scores[id] = t->pieces.rules ? -(float)n : t->pieces.list[id].score;
+        w->rules[p->rules[i].rank] = p->rules[i];
+    for (int id = 0; id < p->n; id++)
+        w->scores[id] = p->rules ? -(float)n : p->list[id].score;
     for (int i = n; i-- > 0;)
         w->scores[w->rules[i].result] = -(float)i;
     return 0;
@@ -198,11 +197,10 @@ static bool may_merge(const Pieces *p, int id) {
  * a piece have a rule, and rules that produce the same piece are adjacent in
  * rank. */
 static bool scores_are_rules(const Writer *w, int first) {
-    const Tokenizer *t = w->tokenizer;
-    const Pieces *p = &t->pieces;
+    const Pieces *p = &w->tokenizer->pieces;
     /* pairs of pieces that make up a piece; each rule is one of them */
     int n = first;
-    for (const Piece *piece = p->list; piece < p->list + p->n; piece++) {
+    EACH(const Piece, piece, p->list, p->n) {
         if (piece->kind != PIECE_TEXT)
             continue;
         if (piece->length > MAX_MATCHED_BYTES)
@@ -211,10 +209,10 @@ static bool scores_are_rules(const Writer *w, int first) {
             n += pieces_find(p, piece->text, i) >= 0 &&
                  pieces_find(p, piece->text + i, piece->length - i) >= 0;
     }
-    for (int i = first + 1; i < t->pieces.n_rules; i++)
+    for (int i = first + 1; i < p->n_rules; i++)
         if (w->scores[w->rules[i].result] > w->scores[w->rules[i - 1].result])
             return false;
-    return n == t->pieces.n_rules;
+    return n == p->n_rules;
 }
 
 /* An added token may become a control token: in GGUF no space is inserted
@@ -284,8 +282,7 @@ static int check_tokenizer(const Writer *w) {
         return fail("%s: GGUF would tokenize differently: %s", w->source,
                     changed);
     bool spaces = false;
-    for (const Piece *piece = t->pieces.list;
-         piece < t->pieces.list + t->pieces.n; piece++)
+    EACH(const Piece, piece, t->pieces.list, t->pieces.n)
         spaces |= piece->strips_left || piece->strips_right ||
                   (!byte_level && is_spaces(piece)) ||
                   kind_in_file(t, piece) != piece->kind;
@@ -309,7 +306,7 @@ static void write_piece_name(Writer *w, const Piece *p) {
         write_bytes(w, user, unmark_spaces(user, p->length));
         return;
     }
-    for (const char *s = p->text; s < p->text + p->length; s++)
+    EACH(const char, s, p->text, p->length)
         if (byte_level && p->kind == PIECE_TEXT)
             write_bytes(w, name, byte_name(name, *s));
         else if (!byte_level && *s == ' ')
@@ -361,23 +358,22 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 
 static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
-    bool byte_level = t->pieces.byte_level;
+    const Pieces *p = &t->pieces;
+    bool byte_level = p->byte_level;
     const char *names = pretokenizer_names(&t->pretokenizer);
     write_text(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama");
     if (byte_level)
         write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
     if (byte_level && t->normalizer.composes)
         write_text(w, "norma.tokenizer.normalizer", "nfc");
-    write_pieces(w, &t->pieces);
+    write_pieces(w, p);
     if (byte_level) {
-        write_array(w, "tokenizer.ggml.merges", GGUF_STRING, t->pieces.n_rules);
-        for (const MergeRule *rule = w->rules;
-             rule < w->rules + t->pieces.n_rules; rule++)
-            write_names(w, &t->pieces.list[rule->left],
-                        &t->pieces.list[rule->right]);
+        write_array(w, "tokenizer.ggml.merges", GGUF_STRING, p->n_rules);
+        EACH(const MergeRule, rule, w->rules, p->n_rules)
+            write_names(w, &p->list[rule->left], &p->list[rule->right]);
     } else {
-        write_array(w, "tokenizer.ggml.scores", GGUF_F32, t->pieces.n);
-        write_bytes(w, w->scores, (size_t)t->pieces.n * sizeof *w->scores);
+        write_array(w, "tokenizer.ggml.scores", GGUF_F32, p->n);
+        write_bytes(w, w->scores, p->n * sizeof *w->scores);
     }
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF can store one end token besides EOS */
@@ -386,8 +382,8 @@ static void write_tokenizer(Writer *w) {
             eot = t->ends[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
-    write_int(w, "tokenizer.ggml.unknown_token_id", t->pieces.unk);
-    write_int(w, "tokenizer.ggml.padding_token_id", t->pad);
+    write_int(w, "tokenizer.ggml.unknown_token_id", p->unk);
+    write_int(w, "tokenizer.ggml.padding_token_id", *t->named);
     write_int(w, "tokenizer.ggml.eot_token_id", eot);
     write_bool(w, "tokenizer.ggml.add_bos_token", t->n_before > 0);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
@@ -408,7 +404,7 @@ static void write_tokenizer(Writer *w) {
 
 int model_center(Model *m, const char *path) {
     char name[PART_NAME];
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         Norm *norm = at.part->cols == SIZE_DIM ? part_norm(&at) : NULL;
         bool is_added = at.part->feed == NO_FEED;
@@ -426,7 +422,7 @@ int model_center(Model *m, const char *path) {
 
 /* Sets w->means to the means of a weight's columns. */
 static void set_means(Writer *w, const Tensor *t) {
-    memset(w->means, 0, (size_t)t->cols * sizeof *w->means);
+    memset(w->means, 0, t->cols * sizeof *w->means);
     for (int r = 0; r < t->rows && !interrupted; r++) {
         dequantize_row(w->row, t, r);
         for (int i = 0; i < t->cols; i++)
@@ -471,7 +467,7 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix,
 static void write_vector(Writer *w, const char *name, const char *suffix,
                          int n) {
     if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32))
-        write_bytes(w, w->row, (size_t)n * sizeof *w->row);
+        write_bytes(w, w->row, n * sizeof *w->row);
 }
 
 /* A LayerNorm without beta is written with a beta of zeros: in a GGUF file, the
@@ -569,7 +565,7 @@ static void write_tensors(Writer *w) {
     const Model *m = w->model;
     bool longrope = w->family->options & LONGROPE;
     char name[PART_NAME];
-    for (PartAt at = parts_of(m); next_part(&at);)
+    PART_EACH(at, m)
         if (!at.expert)
             (part_norm(&at) ? write_norm : write_weight)(
                 w, family_part_name(w->family, name, &at, NAME_GGUF), at);
@@ -592,7 +588,7 @@ static double number(const Key *key, const void *header) {
     return key->kind == KEY_SIZE      ? *(const int *)field
            : key->kind == KEY_INTEGER ? (double)*(const int64_t *)field
            : key->kind == KEY_REAL    ? *(const double *)field
-                                      : (double)*(const float *)field;
+                                      : *(const float *)field;
 }
 
 /* A field of zeros is a missing key. */
@@ -648,7 +644,7 @@ static void write_metadata(Writer *w) {
     write_text(w, "general.architecture", w->family->gguf);
     write_int(w, "general.file_type", TYPES[w->form.type].file);
     write_int(w, "general.quantization_version", 2);
-    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+    KEY_EACH(key)
         write_key(w, key);
     if (w->tokenizer)
         write_tokenizer(w);
@@ -731,7 +727,7 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
     a.rope.yarn = b.rope.yarn;
     a.attention_scale = score_scale(&a);
     b.attention_scale = score_scale(&b);
-    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+    KEY_EACH(key)
         if (key->gguf && key->kind != KEY_NO_FIELD && key->field < sizeof a &&
             !is_close(number(key, &a), number(key, &b)))
             return key->gguf;

@@ -695,7 +695,7 @@ static const struct {
 };
 
 static Value call_function(Value name, Value on, Value with, bool is_test) {
-    for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
+    for (size_t i = 0; i < COUNT(FUNCTIONS); i++) {
         work(0);
         self = on;
         args = with;
@@ -938,8 +938,8 @@ static Value read_subscript(Value v) {
 /* Reads an operator of this level or a higher one. Returns NULL if none
  * follows: at the end of a tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    size_t n = sizeof OPERATORS / sizeof *OPERATORS;
-    for (const Operator *o = OPERATORS; o < OPERATORS + n; o++) {
+    size_t n = COUNT(OPERATORS);
+    EACH(const Operator, o, OPERATORS, n) {
         const char *end = o->level >= level ? after(o->symbol) : NULL;
         if (end && !strchr("%}", *end)) {
             accept(o->symbol);
@@ -1238,9 +1238,11 @@ static Value message(const char *role, Value content) {
     return map_of(v);
 }
 
+const char *const JINJA_TOKENS[] = {"bos_token", "eos_token", "unk_token",
+                                    "pad_token", "sep_token", "cls_token",
+                                    "mask_token"};
+
 static void define_variables(const JinjaInput *in) {
-    static const char *const tokens[] = {"bos_token", "eos_token", "pad_token",
-                                         "unk_token"};
     Value *v = &scope.variables, messages = empty;
     for (int i = 0; i < N_GLOBAL; i++)
         define(v, FUNCTIONS[i].name, (Value){FUNCTION, .n = i});
@@ -1255,9 +1257,10 @@ static void define_variables(const JinjaInput *in) {
                                              m->n - drop)));
     }
     define(v, "messages", messages);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N_JINJA_TOKENS; i++)
         if (in->tokens[i].text)
-            define(v, tokens[i], own(in->tokens[i].text, in->tokens[i].n));
+            define(v, JINJA_TOKENS[i],
+                   own(in->tokens[i].text, in->tokens[i].n));
     define(v, "add_generation_prompt", boolean(in->opens_answer));
     if (in->think)
         define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));

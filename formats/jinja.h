@@ -30,13 +30,18 @@ typedef struct {
         *role; /* of a message, not owned; NULL: user and assistant in turn */
 } JinjaText;
 
+/* The variables of special tokens: bos_token, eos_token, unk_token, and those
+ * of Tokenizer.named. */
+enum { N_JINJA_TOKENS = 7 };
+extern const char *const JINJA_TOKENS[N_JINJA_TOKENS];
+
 /* A conversation, and the variables of its template. Nothing is owned. */
 typedef struct {
     const char *path, *template; /* `path` is for messages */
     struct {
         const char *text; /* [n]; NULL: undefined */
         int n;
-    } tokens[4];               /* bos_token, eos_token, pad_token, unk_token */
+    } tokens[N_JINJA_TOKENS];  /* in the order of JINJA_TOKENS */
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;

@@ -211,8 +211,10 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file,
 }
 
 int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){
-        .before = {1}, .n_before = 1, .bos = 1, .eos = 2, .eot = -1, .pad = -1};
+    *t = NO_TOKENIZER;
+    t->n_before = t->bos = *t->before = 1;
+    t->eos = 2;
+    t->pieces.unk = 0;
     if (map_model_file(&t->file, path))
         return -1;
     if (!read_pieces(&t->pieces, path, &t->file, vocab_size) &&

@@ -34,7 +34,7 @@ const char *model_find(const char *path) {
 static void complete(Model *m) {
     const Config *c = &m->config;
     size_t expert_bytes = 0;
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         size_t rows = w ? w->rows : 0, cols = part_size(c, at.part->cols);
         bool has_vector = w ? w->bias : part_norm(&at)->beta;
@@ -49,8 +49,7 @@ static void complete(Model *m) {
         m->bf16 |= w->type == TYPE_BF16;
     }
     if (expert_bytes)
-        m->decode_bytes +=
-            expert_bytes / (size_t)c->n_experts * c->n_experts_used;
+        m->decode_bytes += expert_bytes / c->n_experts * c->n_experts_used;
 }
 
 static int open_any(Model *m, const char *path) {
@@ -112,8 +111,14 @@ void model_close(Model *m) {
 static bool find_tokenizer(char *path, const char *model_path) {
     const char *slash = strrchr(model_path, '/');
     if (is_folder(model_path)) {
-        snprintf(path, PATH_MAX, "%s/tokenizer.json", model_path);
-        return file_exists(path);
+        /* .json is looked for, and named if there is neither */
+        for (int i = 0; i < 3; i++) {
+            snprintf(path, PATH_MAX, "%s/tokenizer.%s", model_path,
+                     i == 1 ? "model" : "json");
+            if (file_exists(path))
+                return true;
+        }
+        return false;
     }
     snprintf(path, PATH_MAX, "%.*stokenizer.bin",
              slash ? (int)(slash - model_path) + 1 : 0, model_path);
@@ -123,8 +128,8 @@ static bool find_tokenizer(char *path, const char *model_path) {
 /* Names the file that was not found, and those that norma does not read. */
 static int refuse_tokenizer(const char *path, const char *folder) {
     char others[PATH_MAX] = "";
-    /* tekken.json, tokenizer.model, vocab.json */
-    list_files(folder, "[tv][eo][kc]*[bnr].[jm]*", others);
+    /* tekken.json, vocab.json */
+    list_files(folder, "[tv][eo][kc]*[bn].json", others);
     return fail("no tokenizer: %s not found%s%s; name one with -z", path,
                 *others ? ", norma does not read " : "", others);
 }
@@ -134,11 +139,10 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
                          TokenizerUse use) {
     int vocab_size = model->config.vocab_size;
     char found[PATH_MAX];
-    Tokenizer none = {.n_before = model->bos >= 0,
-                      .bos = model->bos,
-                      .eos = model->eos,
-                      .eot = -1,
-                      .pad = -1};
+    Tokenizer none = NO_TOKENIZER;
+    none.n_before = model->bos >= 0;
+    none.bos = model->bos;
+    none.eos = model->eos;
     *t = none;
     if (use == TOKENIZER_UNUSED)
         return 0;
@@ -151,13 +155,12 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
         if (!find_tokenizer(found, model_path))
             return needed ? refuse_tokenizer(found, model_path) : 0;
     }
-    const char *ending = strrchr(path, '.');
-    bool json = ending && !strcmp(ending, ".json");
+    bool of_folder = has_ending(path, ".json") || has_ending(path, ".model");
     bool optional =
-        use == TOKENIZER_TO_SHOW || (json && use == TOKENIZER_IF_READABLE);
+        use == TOKENIZER_TO_SHOW || (of_folder && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(optional);
-    int status =
-        (json ? tokenizer_open_json : tokenizer_open_bin)(t, path, vocab_size);
+    int status = (of_folder ? tokenizer_open_folder
+                            : tokenizer_open_bin)(t, path, vocab_size);
     print_failures_as_notes(false);
     if (!status)
         return 1;

@@ -18,7 +18,7 @@ enum { WORTH_SHARING = 4 << 20 };
 
 void model_pack(Model *m, int n_threads) {
     size_t bytes = 0;
-    for (PartAt at = parts_of(m); next_part(&at);)
+    PART_EACH(at, m)
         if (part_multiplied(&at))
             bytes += panels_bytes(part_multiplied(&at));
     /* sparse files are not packed: their panels could be far larger than their
@@ -36,11 +36,11 @@ void model_pack(Model *m, int n_threads) {
         return;
     uint8_t *to = m->panels;
     /* all of it is read now, so read ahead */
-    for (const File *f = m->files; f < m->files + m->n_files; f++)
+    EACH(const File, f, m->files, m->n_files)
         memory_advise(f->data, f->size, true);
     if (bytes < WORTH_SHARING)
         n_threads = 1;
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         Tensor *w = part_multiplied(&at);
         if (!w)
             continue;

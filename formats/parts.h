@@ -59,8 +59,8 @@ typedef struct {
     Model *model;
 } PartAt;
 
-/* A walk in the order of the forward pass: for (PartAt at = parts_of(m);
- * next_part(&at);). Do not write through it if the model is const. */
+/* Begins a walk in the order of the forward pass. Do not write through it if
+ * the model is const. */
 PartAt parts_of(const Model *model);
 
 /* next_part() moves to the next part that the model has; next_slot() to the
@@ -68,6 +68,9 @@ PartAt parts_of(const Model *model);
  * are allocated, experts. Both return false at the end. */
 bool next_part(PartAt *at);
 bool next_slot(PartAt *at);
+
+/* A loop over the parts that the model has. */
+#define PART_EACH(at, model) for (PartAt at = parts_of(model); next_part(&at);)
 
 /* Whether the model has the part. */
 bool part_is_there(const PartAt *at);

@@ -61,7 +61,7 @@ void reader_keys(Reader *r) {
     c->activation = f->activation;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
-    for (const Key *key = KEYS; key->gguf || key->hf; key++) {
+    KEY_EACH(key) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
         if (name && family_has_key(f, key) &&
             !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
@@ -69,7 +69,7 @@ void reader_keys(Reader *r) {
     }
     if (!c->head_size && c->dim % c->n_heads == 0)
         c->head_size = c->dim / c->n_heads;
-    for (const Key *key = KEYS; key->gguf || key->hf; key++)
+    KEY_EACH(key)
         if (key->fallback &&
             !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
             memcpy(header + key->field, header + key->fallback, key->bytes);
@@ -124,7 +124,7 @@ void reader_begin(Reader *r) {
     r->model->config = *c;
     r->model->family = r->family->gguf;
     size_t n = 0; /* floats of all norms and biases */
-    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+    EACH(const Stored, t, r->tensors, r->n_tensors) {
         size_t cols = t->dims[2];
         if (t->dims[0] == 1 && t->dims[1] == 1)
             n += cols;
@@ -298,8 +298,7 @@ static void read_part(Reader *r, const PartAt *at) {
 static void confirm(Model *m) {
     Config *c = &m->config;
     bool dense = false, sparse = false, local = false;
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
-         layer++) {
+    EACH(const Layer, layer, m->layers, c->n_layers) {
         dense |= layer->mlp.gate.data != NULL;
         sparse |= layer->experts != NULL;
         local |= layer->rope == ROPE_LOCAL;
@@ -328,7 +327,7 @@ int reader_end(Reader *r) {
         if (!m->rope_factors)
             return -1;
     }
-    for (const Stored *t = r->tensors; t < r->tensors + r->n_tensors; t++) {
+    EACH(const Stored, t, r->tensors, r->n_tensors) {
         /* the copy of a tied embedding, RoPE's tables */
         if (!t->used && !(m->tied && string_is(t->name, "lm_head.weight")) &&
             !string_contains(t->name, ".rotary_emb.inv_freq"))

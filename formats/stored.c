@@ -4,17 +4,11 @@
  * Tests: folder, gguf. */
 #include "formats/stored.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool string_is(String s, const char *text) {
-    return s.n == strlen(text) && !memcmp(s.text, text, s.n);
-}
-bool string_contains(String s, const char *text) {
-    return memmem(s.text, s.n, text, strlen(text));
-}
 
 static int compare_names(const void *a, const void *b) {
     const String *x = a, *y = b;
@@ -39,7 +33,7 @@ int sort_tensors(Stored *tensors, size_t n) {
 }
 
 void *find_by_name(const char *name, const void *items, size_t n, size_t size) {
-    return n ? bsearch((&(String){name, strlen(name)}), items, n, size,
+    return n ? bsearch(&(String){name, strlen(name)}, items, n, size,
                        compare_names)
              : NULL;
 }
@@ -112,7 +106,7 @@ int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
     size_t room = start < file->size ? file->size - start : 0;
     uint64_t end = 0;
     qsort(tensors, n, sizeof *tensors, compare_offsets);
-    for (Stored *t = tensors; t < tensors + n; t++) {
+    EACH(Stored, t, tensors, n) {
         if (t->offset % alignment || t->offset < end)
             return bad_tensor(t, " begins at byte %" PRIu64 " of the data, %s",
                               t->offset,

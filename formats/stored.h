@@ -2,23 +2,12 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/string.h"
 #include "kernels/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* A text without a zero byte at its end. */
-typedef struct {
-    const char *text;
-    size_t n;
-} String;
-
-#define SHOWN(s)                                                               \
-    (int)((s).n < 64 ? (s).n : 64), (s).text /* a String for %.*s */
-
-bool string_is(String s, const char *text);
-bool string_contains(String s, const char *text);
 
 /* Sorts n items of `size` bytes that begin with their name, a String. Returns
  * an item with a duplicate name; NULL if all names differ. */

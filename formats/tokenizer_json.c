@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/folder.h"
+#include "formats/jinja.h"
 #include "formats/json.h"
 #include "formats/map.h"
+#include "formats/sentencepiece.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
@@ -69,16 +71,33 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
         if (p->length)
             return fail("%s: model.vocab has id %d twice, also for '%.40s'",
                         l->path, id, name->text);
-        *p = (Piece){.text = name->text,
-                     .length = (int)name->length,
-                     .kind = PIECE_TEXT};
+        *p = (Piece){
+            .text = name->text, .length = name->length, .kind = PIECE_TEXT};
     }
     return 0;
 }
 
+/* A token's name: the token, or a member of it. */
+static const Json *name_of(const Json *token) {
+    return json_has_kind(token, JSON_OBJECT) ? json_get(token, "content")
+                                             : token;
+}
+
+/* The piece of any kind with this name; `missing` if not found. */
+static int find_name(const Loader *l, const Json *name, int missing) {
+    const Pieces *p = &l->t->pieces;
+    name = name_of(name);
+    if (!json_has_kind(name, JSON_STRING) || !name->length)
+        return missing;
+    for (int id = 0; id < p->n; id++)
+        if (has_name(&p->list[id], name))
+            return id;
+    return missing;
+}
+
 /* Reads an added token: a piece of the vocabulary, or one after its end. */
 static int read_added(Loader *l, const Json *added, const Json *given) {
-    const Json *name = json_get(added, "content");
+    const Json *name = name_of(added);
     int64_t wide = 0;
     int id = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length)
@@ -107,20 +126,6 @@ static int read_added(Loader *l, const Json *added, const Json *given) {
         .single_word = flag(added, "single_word", false),
         .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
     return 0;
-}
-
-/* The piece of any kind with this name; `missing` if not found. */
-static int find_name(const Loader *l, const Json *name, int missing) {
-    const Pieces *p = &l->t->pieces;
-    /* written like an added token */
-    if (json_has_kind(name, JSON_OBJECT))
-        name = json_get(name, "content");
-    if (!json_has_kind(name, JSON_STRING) || !name->length)
-        return missing;
-    for (int id = 0; id < p->n; id++)
-        if (has_name(&p->list[id], name))
-            return id;
-    return missing;
 }
 
 /* ---- the model: merges -------------------------------------------------- */
@@ -349,6 +354,9 @@ static int read_file(Tokenizer *t, const char *path, Read *read) {
     int status = -(json_open(&l.json, path) || read(&l, l.json.values));
     if (l.adds_after)
         note("%s adds tokens after every text; norma does not", path);
+    /* the pieces' names are in it */
+    t->pieces.texts[t->pieces.n_texts++] = l.json.text;
+    l.json.text = NULL;
     json_close(&l.json);
     return status;
 }
@@ -378,7 +386,7 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
 /* ---- the other files of the folder --------------------------------------- */
 
 /* Reads tokenizer_config.json, or an older file with a part of it;
- * add_bos_token beside a tokenizer.json does not count, as in transformers 5.
+ * add_bos_token counts with a tokenizer.model only, as in transformers 5.
  * The chat template is a text, or a list of named texts with one named
  * "default". */
 static int read_config(Loader *l, const Json *root) {
@@ -386,7 +394,13 @@ static int read_config(Loader *l, const Json *root) {
     const Json *text = json_get(root, "chat_template");
     t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
-    t->pad = find_name(l, json_get(root, "pad_token"), t->pad);
+    for (int i = 0; i < 4; i++)
+        t->named[i] =
+            find_name(l, json_get(root, JINJA_TOKENS[3 + i]), t->named[i]);
+    if (!t->pieces.rules) {
+        *t->before = t->bos;
+        t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
+    }
     JSON_EACH(v, text, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
             text = json_get(v, "template");
@@ -445,6 +459,34 @@ static int read_generation(Loader *l, const Json *root) {
     return read_ends(l, root);
 }
 
+/* Reads the old file of added tokens. The pieces own its text. */
+static int read_added_tokens(Loader *l, const Json *root) {
+    JSON_EACH(name, root, JSON_OBJECT)
+        if (read_added(l, name, name + 1))
+            return -1;
+    return 0;
+}
+
+static void mark_special(Loader *l, const Json *name) {
+    int id = find_name(l, name, -1);
+    if (id < 0)
+        return;
+    Piece *p = &l->t->pieces.list[id];
+    p->also_merged |= p->kind == PIECE_TEXT;
+    p->kind = PIECE_SPECIAL;
+    p->raw = true;
+}
+
+/* Special tokens are pieces that match the raw text, also if only their names
+ * are given. */
+static int read_special(Loader *l, const Json *root) {
+    for (int i = 0; i < N_JINJA_TOKENS; i++)
+        mark_special(l, json_get(root, JINJA_TOKENS[i]));
+    JSON_EACH(name, json_get(root, "additional_special_tokens"), JSON_ARRAY)
+        mark_special(l, name);
+    return 0;
+}
+
 /* Reads the added tokens of tokenizer_config.json, whose flags count. The
  * pieces own the text of the file. */
 static int read_decoder(Loader *l, const Json *root) {
@@ -454,9 +496,15 @@ static int read_decoder(Loader *l, const Json *root) {
         if (read_added(l, key + 1, &id))
             return -1;
     }
-    l->t->pieces.texts[1] = l->json.text;
-    l->json.text = NULL;
+    read_special(l, root);
     return 0;
+}
+
+/* Reads the files next to the vocabulary that add to its pieces. */
+static int read_additions(Tokenizer *t, const char *path) {
+    return -(read_sibling(t, path, "added_tokens.json", read_added_tokens) ||
+             read_sibling(t, path, "tokenizer_config.json", read_decoder) ||
+             read_sibling(t, path, "special_tokens_map.json", read_special));
 }
 
 static int read_root(Loader *l, const Json *root) {
@@ -467,25 +515,26 @@ static int read_root(Loader *l, const Json *root) {
     JSON_EACH(v, json_get(root, "added_tokens"), JSON_ARRAY)
         if (read_added(l, v, json_get(v, "id")))
             return -1;
-    if (read_sibling(l->t, l->path, "tokenizer_config.json", read_decoder))
+    if (read_additions(l->t, l->path))
         return -1;
-    *l->t->pieces.texts =
-        l->json
-            .text; /* the pieces' names are in it; the tokenizer owns it now */
-    l->json.text = NULL;
     if (read_merges(l, model))
         return -1;
     return read_each(l, json_get(root, "post_processor"), "processors",
                      read_processor);
 }
 
-int tokenizer_open_json(Tokenizer *t, const char *path, int vocab_size) {
-    *t = (Tokenizer){.pieces = {.unk = -1},
-                     .space_prefix = SPACE_NEVER,
-                     .chat_has_bos = true};
-    t->bos = t->eos = t->eot = t->pad = -1;
-    if (!pieces_open(&t->pieces, vocab_size) &&
-        !read_file(t, path, read_root) &&
+static int read_pieces(Tokenizer *t, const char *path) {
+    if (!has_ending(path, ".model"))
+        return read_file(t, path, read_root);
+    return -(sentencepiece_read(t, path) || read_additions(t, path) ||
+             pieces_index(&t->pieces));
+}
+
+int tokenizer_open_folder(Tokenizer *t, const char *path, int vocab_size) {
+    *t = NO_TOKENIZER;
+    t->space_prefix = SPACE_NEVER;
+    t->chat_has_bos = true;
+    if (!pieces_open(&t->pieces, vocab_size) && !read_pieces(t, path) &&
         !read_sibling(t, path, "chat_template.json", read_config) &&
         !read_sibling(t, path, "tokenizer_config.json", read_config) &&
         !read_sibling(t, path, "special_tokens_map.json", read_config) &&

@@ -154,7 +154,7 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
                             SUM_VECTORS);
             f4 scaled = four * scales[k];
             memcpy(a->queries->out[k] + first + i, &scaled,
-                   (size_t)min_int(count, 4) * sizeof(float));
+                   min_int(count, 4) * sizeof(float));
         }
     }
 }

@@ -79,7 +79,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                  const Input *in, int n, bool add) {
     const InputBuffer *b = in->buffer;
     uint8_t *const scratch =
-        b->scratch + (size_t)omp_get_thread_num() * b->scratch_bytes;
+        b->scratch + omp_get_thread_num() * b->scratch_bytes;
     Task p = {.y = y,
               .stride = stride,
               .w = w,

@@ -31,7 +31,7 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer,
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
-    for (PartAt at = parts_of(d->model); next_part(&at);) {
+    PART_EACH(at, d->model) {
         PartSize size = at.part->cols == SIZE_Q_NORM   ? SIZE_QUERIES
                         : at.part->cols == SIZE_K_NORM ? SIZE_KEYS
                                                        : SIZE_DIM;

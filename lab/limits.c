@@ -42,7 +42,7 @@ static float multiply_floats(const float *p, size_t n) {
     vf a = vset(0.999f * *p), b = vset(0.001f * *p); /* keeps sums near 1 */
     for (int j = 0; j < CHAINS; j++)
         sums[j] = vset((float)j);
-    for (size_t i = 0; i < n; i += (size_t)CHAINS * LANES)
+    for (size_t i = 0; i < n; i += CHAINS * LANES)
         UNROLL(j, CHAINS)
             sums[j] = vfma(sums[j], a, b);
     for (int j = 1; j < CHAINS; j++)
@@ -55,7 +55,7 @@ static float multiply_bytes(const float *p, size_t n) {
     vb w = (vb)vset_int((int)*p), x = w;
     UNROLL(j, CHAINS)
         sums[j] = vset_int(j);
-    for (size_t i = 0; i < n; i += (size_t)CHAINS * VBYTES) {
+    for (size_t i = 0; i < n; i += CHAINS * VBYTES) {
         vforget(w); /* as in a tile, w serves several products, x one */
         UNROLL(j, CHAINS) {
             vforget(x);
@@ -93,8 +93,7 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
 
 double read_rate(size_t bytes, int threads) {
     size_t used = min_size(bytes, MAX_READ) / sizeof(float),
-           share = (used / (size_t)threads / UNIT + 1) * UNIT,
-           n = share * threads;
+           share = (used / threads / UNIT + 1) * UNIT, n = share * threads;
     float *floats = allocate(n, sizeof *floats);
     for (size_t i = 0; floats && i < n; i++)
         floats[i] = 1;

@@ -56,7 +56,7 @@ static int swap_item(Model *model, const char *spec) {
             "--norm: '%.*s' is not KIND or [LAYERS.]SITE=KIND, as in layer or 0-2.attn=rms; kinds are " NORM_KIND_LIST(
                 "and") " with a positive number, layers are 0 to %d",
             length, spec, n_layers - 1);
-    for (PartAt at = parts_of(model); next_part(&at);) {
+    PART_EACH(at, model) {
         int layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
         Norm *norm = part_norm(&at);
         if (!norm || layer < first || layer > last ||

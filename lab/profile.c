@@ -89,7 +89,7 @@ static void mark(Probe *probe, int layer, Site site) {
 static void begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
-    memset(p->tracks, 0, (size_t)p->session->n_threads * sizeof *p->tracks);
+    memset(p->tracks, 0, p->session->n_threads * sizeof *p->tracks);
     p->switches = lost_processors();
     p->began = p->tracks[0].last = nanoseconds();
 }

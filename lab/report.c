@@ -62,11 +62,6 @@ static void write_layers(const Profile *p, Phase phase) {
     }
 }
 
-static bool has_ending(const char *path, const char *ending) {
-    const char *dot = strrchr(path, '.');
-    return dot && !strcmp(dot, ending);
-}
-
 bool profile_format(const char *path) {
     return !*path || has_ending(path, ".csv") || has_ending(path, ".html");
 }

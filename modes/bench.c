@@ -48,7 +48,7 @@ static int time_round(void *context, double *rates) {
     rates[DECODE_RATE] = t->steps / seconds[DECODE];
     double weights =
         0; /* of the layers' products, in use; two operations each */
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         if (w && at.part->owner != OF_MODEL &&
             (at.part->owner != OF_EXPERT ||

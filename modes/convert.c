@@ -5,7 +5,7 @@
 #include "modes/common.h"
 
 static void note_quantized(const Model *m) {
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         if (!w || !type_takes_int8(w->type))
             continue;

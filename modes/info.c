@@ -3,6 +3,7 @@
  * Tests: cli. */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/parts.h"
 #include "modes/common.h"
 #include "norm.h"
@@ -13,7 +14,7 @@
 static void show_parts(const Model *m, bool norms, bool json) {
     char name[PART_NAME], shape[32];
     const char *comma = "";
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         const Norm *norm = part_norm(&at);
         const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
@@ -55,7 +56,7 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
                        int n) {
     bool json = run->options->json;
     char text[PATH_MAX];
-    for (const Fact *f = facts; f < facts + n; f++) {
+    EACH(const Fact, f, facts, n) {
         if (!f->text && f->number == 0)
             continue;
         if (json)
@@ -76,8 +77,7 @@ static void show_config(const Run *run) {
     const Model *m = &run->model;
     const Config *c = &m->config;
     int window = 0, in_window = 0, unrotated = 0;
-    for (const Layer *layer = m->layers; layer < m->layers + c->n_layers;
-         layer++) {
+    EACH(const Layer, layer, m->layers, c->n_layers) {
         if (layer->window > 0)
             window = layer->window;
         in_window += layer->window > 0;
@@ -114,7 +114,7 @@ static void show_config(const Run *run) {
         FIELD(expert_dim),
         {"group_size", NULL, m->embedding.group},
     };
-    show_facts(run, "{", facts, sizeof facts / sizeof *facts);
+    show_facts(run, "{", facts, COUNT(facts));
 }
 
 int mode_info(Run *run) {
@@ -139,7 +139,7 @@ int mode_info(Run *run) {
         {"pieces", NULL, t->pieces.n},
         {"template_bytes", NULL, (double)t->chat_template.n},
     };
-    show_facts(run, ", ", facts, sizeof facts / sizeof *facts);
+    show_facts(run, ", ", facts, COUNT(facts));
     if (t->pieces.n)
         printf(json ? ", \"bos\": %d, \"eos\": %d"
                     : "bos             %d\neos             %d\n",

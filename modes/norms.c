@@ -197,7 +197,7 @@ static int measure_kernels(const Run *run, double seconds) {
     enum { FEW = 8, MANY = 512 /* tokens */ };
     bool model = run->options->model;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
-        n_dims = sizeof dims / sizeof *dims;
+        n_dims = COUNT(dims);
     if (model) {
         dims[0] = run->model.config.dim;
         dims[1] = run->model.config.head_size;
@@ -256,7 +256,7 @@ typedef struct {
  * last variant remains set. */
 static void set_norms(Trial *t, int variant) {
     const NormKind *kept = (const void *)t->kinds.bytes;
-    for (PartAt at = parts_of(t->model); next_part(&at);)
+    PART_EACH(at, t->model)
         if (part_norm(&at))
             part_norm(&at)->kind =
                 variant == UNCHANGED ? *kept++ : (NormKind)variant;
@@ -350,7 +350,7 @@ static int measure_model(Run *run, double seconds) {
     Estimate estimates[MAX_VALUES];
     if (half < 2)
         return 0;
-    for (PartAt at = parts_of(&run->model); next_part(&at);)
+    PART_EACH(at, &run->model)
         if (part_norm(&at))
             buffer_append(&t.kinds, &part_norm(&at)->kind, sizeof(NormKind));
     int rounds = t.kinds.failed || fit_text(&t.text, seconds)

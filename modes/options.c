@@ -8,6 +8,7 @@
 #include "modes/options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/platform.h"
 #include "base/process.h"
 #include "lab/profile.h"
@@ -164,7 +165,7 @@ static const Option OPTIONS[] = {
 };
 
 enum {
-    N_OPTIONS = sizeof OPTIONS / sizeof *OPTIONS,
+    N_OPTIONS = COUNT(OPTIONS),
     LONG = 4 /* index of "--name" in the usage */
 };
 
@@ -205,8 +206,7 @@ static void print_help(void) {
     for (int i = 0; i < N_MODES; i++)
         printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
     putchar('\n');
-    for (const Option *option = OPTIONS; option < OPTIONS + N_OPTIONS;
-         option++) {
+    EACH(const Option, option, OPTIONS, N_OPTIONS) {
         if (option->kind == HEADING)
             printf("\n%s\n", option->usage);
         else
@@ -313,7 +313,7 @@ static const Option *find_option(const char *word, const char **value) {
     const Option *found = NULL;
     int matches = 0;
     *value = word[n] ? word + n + is_long : NULL;
-    for (const Option *o = OPTIONS; o < OPTIONS + N_OPTIONS; o++) {
+    EACH(const Option, o, OPTIONS, N_OPTIONS) {
         const char *usage = o->usage + (is_long ? LONG : 0);
         if (strncmp(usage, word, n))
             continue;

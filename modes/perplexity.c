@@ -123,7 +123,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
     double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
     char name[PART_NAME];
     int norms = 0, status = nll ? 0 : -1;
-    for (PartAt at = parts_of(&run->model); next_part(&at);)
+    PART_EACH(at, &run->model)
         norms += part_norm(&at) != NULL;
     note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
     if (!json)

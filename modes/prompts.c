@@ -6,6 +6,7 @@
  */
 #include "modes/prompts.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "formats/json.h"
 #include "text/merges.h"
@@ -16,10 +17,9 @@
 
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
-    const char *ending = o->prompts ? strrchr(o->prompts, '.') : NULL;
     *p = (Prompts){.run = run,
                    .template = template,
-                   .json = ending && !strcmp(ending, ".jsonl")};
+                   .json = o->prompts && has_ending(o->prompts, ".jsonl")};
     p->name =
         o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
     if (!(p->text = run_read(o, &p->size)))

@@ -165,8 +165,9 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .drops_space = t->space_prefix != SPACE_NEVER,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
-    int ids[] = {t->bos, t->eos, t->pad, t->pieces.unk};
-    for (int i = 0; i < 4; i++)
+    int ids[N_JINJA_TOKENS] = {t->bos, t->eos, t->pieces.unk};
+    memcpy(ids + 3, t->named, sizeof t->named);
+    for (int i = 0; i < N_JINJA_TOKENS; i++)
         if (ids[i] >= 0)
             in.tokens[i].text =
                 tokenizer_decode(t, t->bos, ids[i], &in.tokens[i].n);
@@ -250,7 +251,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
     *c = (ChatTemplate){.path = name ? name : o->model,
                         .text = name ? NULL : own,
                         .think = o->think};
-    for (size_t i = 0; name && i < sizeof BUILT_IN / sizeof *BUILT_IN; i++)
+    for (size_t i = 0; name && i < COUNT(BUILT_IN); i++)
         if (!strcmp(BUILT_IN[i].name, name))
             c->text = BUILT_IN[i].text;
     if (!c->text)

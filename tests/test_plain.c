@@ -97,7 +97,7 @@ static int norms_of(Model *m, int layer, Norm **norms,
     int n = 0;
     snprintf(prefix, sizeof prefix, layer < 0 ? "final_norm" : "layers.%d.",
              layer);
-    for (PartAt at = parts_of(m); next_part(&at);)
+    PART_EACH(at, m)
         if (part_norm(&at) && n < MAX_NORMS &&
             !strncmp(part_name(names[n], &at, NAME_NORMA), prefix,
                      strlen(prefix)))
@@ -263,7 +263,7 @@ static void all_goldens_match(void) {
 /* Each norm in turn is of another kind, or none: --norm works everywhere. */
 static void check_norms(Model *m, const char *name) {
     char part[PART_NAME];
-    for (PartAt at = parts_of(m); next_part(&at);) {
+    PART_EACH(at, m) {
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;

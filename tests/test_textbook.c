@@ -1252,7 +1252,7 @@ static void parameters_counted(void) {
     int norms = 0;
     CHECK(!model_open(&m, "models/stories.gguf"),
           "models/stories.gguf does not open");
-    for (PartAt at = parts_of(&m); next_part(&at);)
+    PART_EACH(at, &m)
         norms += part_norm(&at) != NULL;
     size_t parameters = m.parameters;
     norms *= m.config.dim;

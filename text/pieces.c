@@ -10,6 +10,7 @@
 #include "base/order.h"
 #include "base/utf8.h"
 #include "text/pretokenize.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +97,8 @@ int pieces_open(Pieces *p, int n) {
 
 void pieces_close(Pieces *p) {
     free(p->list);
-    for (int i = 0; i < 4; i++)
-        free(p->texts[i]);
+    while (p->n_texts)
+        free(p->texts[--p->n_texts]);
     free(p->slots);
     free(p->matched);
     free(p->rules);
@@ -163,6 +164,28 @@ int unmark_spaces(char *s, int n) {
         at += marked ? 3 : 1;
     }
     return length;
+}
+
+int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
+               char **to) {
+    /* by type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+     * (found by its name) */
+    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT, PIECE_CONTROL,
+                                      PIECE_SPECIAL, PIECE_USER, PIECE_CONTROL,
+                                      PIECE_TEXT};
+    Piece *piece = &p->list[id];
+    if (id >= p->n)
+        return fail("%s: has more than the model's %d pieces", path, p->n);
+    if (name.n > INT_MAX)
+        return fail("%s: piece %d has %zu bytes", path, id, name.n);
+    memcpy(*to, name.text, name.n);
+    piece->text = *to;
+    piece->length =
+        p->byte_level ? (int)name.n : unmark_spaces(*to, (int)name.n);
+    piece->kind = kinds[type < COUNT(kinds) ? type : 0];
+    piece->raw = p->byte_level || piece->kind == PIECE_SPECIAL;
+    *to += piece->length;
+    return 0;
 }
 
 /* A printable Latin-1 byte is its own name. The other bytes are named U+0100,

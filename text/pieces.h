@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/string.h"
 #include <stdbool.h>
 
 typedef enum {
@@ -49,7 +50,8 @@ typedef struct {
     int unk;         /* token of unknown text; -1 = none */
     bool byte_level; /* pieces are made of bytes, not of characters */
     /* owned: memory of the pieces' text; NULL: it is in the mapped file */
-    char *texts[4];
+    char *texts[12];
+    int n_texts;
     int byte_piece[256]; /* token of each byte, or unk */
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 =
      * free slot */
@@ -81,6 +83,12 @@ enum { MAX_MATCHED_BYTES = 512 };
  * memory. */
 int pieces_open(Pieces *p, int n);
 void pieces_close(Pieces *p);
+
+/* Fills in a piece but for its score: by its type, as SentencePiece and GGUF
+ * number them, and its name, of which *to gets the text. *to moves on. Returns
+ * -1 and a message with the file's path if the name is too long. */
+int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
+               char **to);
 
 /* Checks the pieces, builds the tables and finds the piece of each byte. Call
  * it once the pieces are filled in and after every change. Returns -1 and a

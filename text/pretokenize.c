@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* ---- normalization ------------------------------------------------------ */
 
 /* Korean syllables are computed: leading consonant, vowel, optional trailing
@@ -49,8 +47,7 @@ static unsigned value_in(const uint32_t *runs, size_t n, uint32_t code) {
 }
 
 static CharacterClass class_of(uint32_t code) {
-    return (CharacterClass)value_in(CLASS_RUNS, COUNT(CLASS_RUNS),
-                                    code); /* OTHER is 0 */
+    return value_in(CLASS_RUNS, COUNT(CLASS_RUNS), code); /* OTHER is 0 */
 }
 
 bool is_white_space(uint32_t code) {
@@ -204,7 +201,7 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n) {
     for (size_t i = 0; list && i < n_list; i++)
         to = write_character(z, to, list[i].code);
     free(list);
-    *n = (size_t)(to - normalized) - 1;
+    *n = to - normalized - 1;
     return normalized;
 }
 

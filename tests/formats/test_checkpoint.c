@@ -185,7 +185,7 @@ static void add_to_list(const char *name) {
 static void list_parts(const Model *model, bool norms_only) {
     char name[PART_NAME];
     list[0] = '\0';
-    for (PartAt at = parts_of(model); next_part(&at);)
+    PART_EACH(at, model)
         if (!norms_only || part_norm(&at))
             add_to_list(part_name(name, &at, NAME_NORMA));
 }

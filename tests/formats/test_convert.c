@@ -228,7 +228,7 @@ static const char *sites_with_gamma(const char *name) {
     sites[0] = '\0';
     if (model_open(&m, inside(name)))
         return "(does not open)";
-    for (PartAt at = parts_of(&m); next_part(&at);) {
+    PART_EACH(at, &m) {
         size_t n = strlen(sites);
         const Norm *norm = part_norm(&at);
         if (norm && !is_one(norm->gamma, part_size(&m.config, at.part->cols)))
@@ -360,7 +360,7 @@ static void what_cannot_be_centered_is_refused(void) {
         CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0) &&
                   !model_open(&m, inside("m.bin")),
               "no model");
-        for (PartAt at = parts_of(&m); next_part(&at);)
+        PART_EACH(at, &m)
             if (part_norm(&at))
                 part_norm(&at)->kind = NORM_LAYER;
         *(i == 0   ? &m.layers[0].attn_norm.beta

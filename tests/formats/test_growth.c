@@ -52,7 +52,8 @@ static uint64_t open_json(int vocab_size) {
     Tokenizer t;
     stderr_hide();
     uint64_t before = steps_taken;
-    int status = tokenizer_open_json(&t, temporary("growth.json"), vocab_size);
+    int status =
+        tokenizer_open_folder(&t, temporary("growth.json"), vocab_size);
     uint64_t after = steps_taken;
     stderr_show();
     if (status)
@@ -279,7 +280,7 @@ static int open_nested(Tokenizer *t) {
     }
     fputs("]}", out);
     finish(out);
-    return tokenizer_open_json(t, temporary("growth.json"), N_NESTED + 1);
+    return tokenizer_open_folder(t, temporary("growth.json"), N_NESTED + 1);
 }
 
 static int open_scores(Tokenizer *t) {
@@ -288,7 +289,7 @@ static int open_scores(Tokenizer *t) {
 }
 
 static int open_ranks(Tokenizer *t) {
-    return tokenizer_open_json(t, "tests/golden/bpe_qwen2.json", 911);
+    return tokenizer_open_folder(t, "tests/golden/bpe_qwen2.json", 911);
 }
 
 /* Encodes n times the unit; returns the steps. */

@@ -192,7 +192,7 @@ static void mutate_bytes(void) {
 static void mutate_entry(const Field *entry, size_t count_at) {
     if (!entry)
         return;
-    Field f = *entry, *other = any_field(true);
+    const Field f = *entry, *other = any_field(true);
     uint64_t count = 0;
     int change = 0;
     switch (any(3)) {

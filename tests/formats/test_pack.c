@@ -25,7 +25,7 @@ static const HashModel medium = {256, 704, 2, 4, 2, 97, 64, true, 41};
 
 static int n_packed(const Model *m) {
     int n = m->tied && m->output.panels;
-    for (PartAt at = parts_of(m); next_part(&at);)
+    PART_EACH(at, m)
         n += part_weight(&at) && part_weight(&at)->panels;
     return n;
 }
@@ -81,7 +81,7 @@ static void an_eighth_is_left(void) {
     CHECK(!open_medium(&model, temporary("medium.bin")),
           "cannot make the model");
     panels = model.tied ? panels_bytes(&model.output) : 0;
-    for (PartAt at = parts_of(&model); next_part(&at);)
+    PART_EACH(at, &model)
         if (part_weight(&at) && part_weight(&at) != &model.embedding)
             panels += panels_bytes(part_weight(&at));
     for (available = panels; available - available / 8 < panels;)

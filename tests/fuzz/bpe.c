@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer t;
     File file;
     if (data[1] % 2 == 0) {
-        if (tokenizer_open_json(
+        if (tokenizer_open_folder(
                 &t,
                 fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text),
                 VOCAB))

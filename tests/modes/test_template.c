@@ -626,7 +626,7 @@ static void special_tokens_are_variables(void) {
         ChatTemplate chat;
         Tokens tokens;
         CHECK(open_plain(&o, &chat, template, NULL), "does not open");
-        o.t.pad = cases[i].pad;
+        *o.t.named = cases[i].pad;
         o.t.pieces.unk = cases[i].unk;
         CHECK(
             !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),

@@ -51,7 +51,7 @@ static void trained_tokenizers_match_the_library(void) {
          VALID_TEXT_CHANGES}};
     for (int i = 0; i < 3; i++) {
         Tokenizer t;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n),
+        CHECK(!tokenizer_open_folder(&t, files[i].path, files[i].n),
               "%s does not open", files[i].path);
         check_golden_tokens(&t, files[i].name, files[i].sort);
         tokenizer_close(&t);
@@ -90,8 +90,9 @@ static void pretokenizers_match_the_library(void) {
                  {"space", {.steps = {PATTERN_GPT2}}, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Tokenizer t;
-        CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
-              "does not open");
+        CHECK(
+            !tokenizer_open_folder(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
+            "does not open");
         t.normalizer.composes = false;
         t.pretokenizer = cases[i].cut;
         t.space_prefix = cases[i].space ? SPACE_IF_NONE : SPACE_NEVER;
@@ -120,7 +121,7 @@ static void patterns_are_recognized_by_their_regular_expressions(void) {
                 strchr(line, ' ') + 1, end);
         fclose(out_);
         CHECK(i < 4 &&
-                  !tokenizer_open_json(&t, inside("pattern.json"), N_QWEN2),
+                  !tokenizer_open_folder(&t, inside("pattern.json"), N_QWEN2),
               "%s does not open", line);
         CHECK(!strcmp(t.pretokenizer.steps[0], patterns[i]), "%s: pattern %s",
               line, t.pretokenizer.steps[0]);
@@ -133,7 +134,7 @@ static void patterns_are_recognized_by_their_regular_expressions(void) {
 
 static void a_space_is_prepended_only_to_a_whole_text(void) {
     Tokenizer t;
-    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_llama2.json", N_LLAMA2),
+    CHECK(!tokenizer_open_folder(&t, "tests/golden/bpe_llama2.json", N_LLAMA2),
           "does not open");
     t.space_prefix = SPACE_ONCE;
     check_golden_tokens(&t, "llama2_first", VALID_TEXT_CHANGES);
@@ -147,7 +148,7 @@ static void minimind_matches_the_library(void) {
         test_skip(NO_CHECKPOINTS);
         return;
     }
-    CHECK(!tokenizer_open_json(&t, path, N_MINIMIND), "does not open");
+    CHECK(!tokenizer_open_folder(&t, path, N_MINIMIND), "does not open");
     CHECK(!t.n_before && t.bos == 1 && t.eos == 2, "BOS %d, EOS %d", t.bos,
           t.eos);
     check_golden_tokens(&t, "minimind", VALID_TEXT);
@@ -169,14 +170,14 @@ static int open_chat(Tokenizer *t, ChatTemplate *chat, const char *family) {
     int i = 0;
     Options options = {.model = "model"};
     if (!strcmp(family, "minimind"))
-        return tokenizer_open_json(
+        return tokenizer_open_folder(
                    t, real_checkpoint("minimind/tokenizer.json"), N_MINIMIND) ||
                        chat_template_open(chat, t, &options)
                    ? -1
                    : 0;
     while (i < 3 && strcmp(family, families[i].family) != 0)
         i++;
-    if (tokenizer_open_json(t, families[i].path, families[i].n))
+    if (tokenizer_open_folder(t, families[i].path, families[i].n))
         return -1;
     t->eos = families[i].eos;
     snprintf(path, sizeof path, "tests/golden/chat/%s.jinja", family);
@@ -257,7 +258,7 @@ static void closed_bytes_are_in_no_added_token(void) {
     Tokenizer t;
     Tokens tokens = {0}, all = {0};
     int n_ends = 0, n_spaces = 0;
-    CHECK(!tokenizer_open_json(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
+    CHECK(!tokenizer_open_folder(&t, "tests/golden/bpe_qwen2.json", N_QWEN2),
           "does not open");
     for (int id = 0; id < N_QWEN2; id++)
         t.pieces.list[id].raw = true;
@@ -294,7 +295,7 @@ static int open_files(Tokenizer *t, const char *json, const char *config,
     if (generation)
         write_file("t/generation_config.json", generation);
     stderr_hide();
-    int status_ = tokenizer_open_json(t, inside("t/tokenizer.json"), 8);
+    int status_ = tokenizer_open_folder(t, inside("t/tokenizer.json"), 8);
     stderr_show();
     remove(inside("t/tokenizer_config.json"));
     remove(inside("t/generation_config.json"));
@@ -975,8 +976,8 @@ static void tokenizer_config_sets_bos_and_eos(void) {
         CHECK(t.bos == cases[i].bos && t.eos == cases[i].eos &&
                   !t.n_before == cases[i].no_bos,
               "case %zu: BOS %d, EOS %d", i, t.bos, t.eos);
-        CHECK(t.pad == (strstr(cases[i].config, "pad") ? 2 : -1),
-              "case %zu: pad %d", i, t.pad);
+        CHECK(*t.named == (strstr(cases[i].config, "pad") ? 2 : -1),
+              "case %zu: pad %d", i, *t.named);
         const char *found = t.chat_template.bytes,
                    *expected = cases[i].template;
         CHECK(!found == !expected && (!found || !strcmp(found, expected)),
@@ -1085,7 +1086,7 @@ static void paths_of_any_length(void) {
     snprintf(path, sizeof path, "%s", inside("t"));
     CHECK(getcwd(here, sizeof here) && !chdir(path),
           "cannot change the folder");
-    int opened = tokenizer_open_json(&t, "tokenizer.json", 8);
+    int opened = tokenizer_open_folder(&t, "tokenizer.json", 8);
     CHECK(!chdir(here), "cannot change the folder back");
     CHECK(!opened && t.eos == 1, "EOS %d", t.eos);
     tokenizer_close(&t);
@@ -1093,7 +1094,7 @@ static void paths_of_any_length(void) {
     while (n + 22 < PATH_MAX)
         n += (size_t)snprintf(path + n, sizeof path - n, "/.");
     snprintf(path + n, sizeof path - n, "/tokenizer.json");
-    CHECK(!tokenizer_open_json(&t, path, 8) && t.eos == -1, "EOS %d", t.eos);
+    CHECK(!tokenizer_open_folder(&t, path, 8) && t.eos == -1, "EOS %d", t.eos);
     tokenizer_close(&t);
     remove(inside("t/tokenizer_config.json"));
 }
@@ -1317,7 +1318,7 @@ static void other_files_of_the_folder_are_regular_files(void) {
                       : mkfifo(inside(name), 0600)),
               "no %s", name);
         stderr_hide();
-        int opened = tokenizer_open_json(&t, inside("t/tokenizer.json"), 8);
+        int opened = tokenizer_open_folder(&t, inside("t/tokenizer.json"), 8);
         stderr_show();
         remove(inside(name));
         CHECK(opened < 0 && one_line(stderr_text()) &&
@@ -1354,7 +1355,7 @@ static void merge_lookup_matches_a_linear_search(void) {
         Pieces p = {.unk = -1, .byte_level = true};
         int expected[3][3];
         memset(expected, -1, sizeof expected);
-        *p.texts = malloc(2 * N);
+        p.texts[p.n_texts++] = malloc(2 * N);
         CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
         for (int id = 0; id < N; id++) {
             memcpy(*p.texts + 2 * id, names[id], strlen(names[id]));
@@ -1497,7 +1498,8 @@ static void damaged_files(void) {
         fclose(out_);
         json[at] = was;
         stderr_hide();
-        bool opens = !tokenizer_open_json(&t, inside("damaged.json"), N_QWEN2);
+        bool opens =
+            !tokenizer_open_folder(&t, inside("damaged.json"), N_QWEN2);
         int lines = stderr_show();
         CHECK(opens || lines == 1, "damage %d: %d lines", (int)i, lines);
         if (!opens)
@@ -1675,7 +1677,7 @@ static void use_memory(const char *json, const char *refused) {
     for (int i = 0; i < 4; i++) {
         Tokenizer t;
         Tokens tokens;
-        int opened = i < 2 ? tokenizer_open_json(&t, paths[i], N_QWEN2)
+        int opened = i < 2 ? tokenizer_open_folder(&t, paths[i], N_QWEN2)
                            : open_files(&t, i == 2 ? json : refused,
                                         "{\"chat_template\":\"y\"}", NULL);
         if (opened)
@@ -1741,7 +1743,7 @@ static void a_gguf_file_has_the_same_tokens(void) {
     for (int i = 0; i < 3; i += test_fast() ? 2 : 1) {
         Tokenizer t, t_gguf;
         Model model;
-        CHECK(!tokenizer_open_json(&t, files[i].path, files[i].n),
+        CHECK(!tokenizer_open_folder(&t, files[i].path, files[i].n),
               "%s does not open", files[i].path);
         CHECK(convert(files[i].path, files[i].n) == 0, "%s: %s", files[i].path,
               err);
@@ -1927,7 +1929,7 @@ static void runs_of_spaces_are_kept(void) {
         CHECK(bytes && memmem(bytes, size, "\2\0\0\0\0\0\0\0  ", 10),
               "the piece is not two spaces in the file");
         free(bytes);
-        CHECK(!tokenizer_open_json(&t, path, 300) &&
+        CHECK(!tokenizer_open_folder(&t, path, 300) &&
                   !reopen(&t_gguf, &model, "m.gguf", 300),
               "does not open");
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -2164,7 +2166,8 @@ static void random_tokenizers_convert_exactly_or_are_refused(void) {
         r = (Random){.seed = seed};
         CHECK(!write_random(&r, &byte_level) && r.n < N_RANDOM, "cannot write");
         stderr_hide();
-        bool opens = !tokenizer_open_json(&t, inside("random.json"), N_RANDOM);
+        bool opens =
+            !tokenizer_open_folder(&t, inside("random.json"), N_RANDOM);
         bool representable =
             opens && !gguf_write_model(&model, &t, (GgufForm){.type = TYPE_F16},
                                        "m.bin", inside("m.gguf"));

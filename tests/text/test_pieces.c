@@ -175,7 +175,7 @@ enum { N_PIECES = 60, MAX_LETTERS = 5 };
 static void random_pieces(Pieces *p, uint64_t round) {
     static const char letters[] = {'a', 'b', '\0', '\xff'};
     *p = (Pieces){.unk = -1, .byte_level = true};
-    *p->texts = malloc((size_t)N_PIECES * MAX_LETTERS);
+    p->texts[p->n_texts++] = malloc((size_t)N_PIECES * MAX_LETTERS);
     if (pieces_open(p, N_PIECES) || !*p->texts)
         abort();
     for (int id = 0; id < N_PIECES; id++) {
