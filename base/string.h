@@ -1,4 +1,5 @@
-/* string.h: a text without a zero byte at its end. */
+/* string.h: a text without a zero byte at its end.
+ * Tests: folder, gguf. */
 #pragma once
 
 #include <stdbool.h>

@@ -86,10 +86,11 @@ static void check_key(Reader *r, String key) {
 static void read_rope(Reader *r) {
     Header *h = &r->header;
     Config *c = &h->config;
+    Rope *rope = &c->rope;
     bool is_yarn = string_is(h->scaling, "yarn");
     double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
     StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
-    if (c->rope.dims % 2 || c->rope.dims > c->head_size)
+    if (rope->dims % 2 || rope->dims > c->head_size)
         refuse_field(r, config.rope.dims,
                      "an even number up to the head size %d", c->head_size);
     if (extrapolates.kind != VALUE_MISSING &&
@@ -99,13 +100,13 @@ static void read_rope(Reader *r) {
         !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
         refuse_key(r, "rope.scaling.yarn_attn_factor", "%g", amplitude);
     if (is_yarn) {
-        c->rope.yarn.factor = h->factor;
-        c->rope.yarn.context = h->yarn_context;
-        c->rope.amplitude *=
+        rope->yarn.factor = h->factor;
+        rope->yarn.context = h->yarn_context;
+        rope->amplitude *=
             amplitude / yarn_amplitude(h->factor, h->log_multiplier);
     } else if (string_is(h->scaling, "linear") ||
                string_is(h->scaling, "longrope"))
-        c->rope.scale = h->factor;
+        rope->scale = h->factor;
     else if (!string_is(h->scaling, "none"))
         refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
 }

@@ -269,15 +269,13 @@ static int check_tokenizer(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pretokenizer *p = &t->pretokenizer;
     bool byte_level = t->pieces.byte_level;
-    if (!t->pieces.rules)
-        return 0;
     if (byte_level ? !pretokenizer_names(p)
                    : *p->steps || p->whole_words || t->normalizer.composes)
         return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s",
                     w->source, *p->steps ? *p->steps : "none",
                     p->whole_words ? ", ignore_merges" : "",
                     byte_level ? "" : " without ByteLevel");
-    const char *changed = changed_in_gguf(w);
+    const char *changed = t->pieces.rules ? changed_in_gguf(w) : NULL;
     if (changed)
         return fail("%s: GGUF would tokenize differently: %s", w->source,
                     changed);

@@ -3,11 +3,14 @@
  * Owns the format of the SentencePiece library: a protocol buffer, with the
  * numbers of fields in its sentencepiece_model.proto. Rules that change the
  * tokens are honoured or refused by name.
- * Tests: tokenizer.
+ * Tests: pieces, bpe.
  */
 #include "formats/sentencepiece.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
 #include "formats/map.h"
+#include "text/pieces.h"
 #include <string.h>
 
 /* A message of a protocol buffer. */
@@ -53,14 +56,14 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
     Pieces *p = &t->pieces;
     uint64_t model_type = 0, other_rules = 0, add_dummy_prefix = 1,
              remove_extra_whitespaces = 1;
-    int n = 0, status = 0;
     File file;
     if (map_model_file(&file, path))
         return -1;
     Message m = {.rest = {(const char *)file.data, file.size}};
     char *to = p->texts[p->n_texts++] = allocate(file.size, 1);
+    int n = 0, status = -!to;
     p->no_bytes = true;
-    while (to && !status && next_field(&m)) {
+    while (!status && next_field(&m)) {
         Message part = {.rest = m.bytes};
         String name = {"", 0}, score = name;
         uint64_t type = 1;
@@ -88,14 +91,10 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
         p->no_bytes &= type != BYTE;
         if (type == UNKNOWN)
             p->unk = n;
-        if (string_is(name, "<s>"))
-            t->bos = n;
-        if (string_is(name, "</s>"))
-            t->eos = n;
         n++;
     }
     file_unmap(&file);
-    if (!to || status)
+    if (status)
         return -1;
     if (m.broken || !n)
         return fail("%s: is not a SentencePiece model, or damaged", path);
@@ -104,8 +103,7 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
             "%s: its model_type is not BPE, or it has remove_extra_whitespaces, precompiled_charsmap, treat_whitespace_as_suffix, or no escape_whitespaces",
             path);
     t->normalizer.replaces_invalid = t->normalizer.replaces_mark = true;
-    t->space_prefix = add_dummy_prefix ? SPACE_ALWAYS : SPACE_NEVER;
+    t->space_prefix = add_dummy_prefix ? SPACE_ONCE : SPACE_NEVER;
     p->fuses_unknown = p->no_bytes;
-    t->n_before = t->bos >= 0;
     return 0;
 }

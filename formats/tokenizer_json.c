@@ -400,6 +400,10 @@ static int read_config(Loader *l, const Json *root) {
     if (!t->pieces.rules) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
+        if (!flag(root, "add_prefix_space", true))
+            t->space_prefix = SPACE_NEVER;
+        if (t->space_prefix != SPACE_NEVER && flag(root, "legacy", false))
+            t->space_prefix = SPACE_IF_NONE;
     }
     JSON_EACH(v, text, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))

@@ -70,7 +70,7 @@ static const Option OPTIONS[] = {
      "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
      "optionally with \"seed\": N and \"n\": N, the number of samples"},
     {"-z, --tokenizer FILE", STRING, ALL, INTO(tokenizer),
-     "[the GGUF file's, the folder's tokenizer.json; else tokenizer.bin next to the model, else in this folder]"},
+     "[the GGUF file's, the folder's tokenizer.json or tokenizer.model; else tokenizer.bin next to the model, else in this folder]"},
     {.usage = "Generate and chat:"},
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\n"

@@ -518,12 +518,29 @@ def with_text(head, tail, share, mode):
     return head(part) + text + tail
 
 
+def sentencepiece_model(pieces):
+    """A tokenizer.model: pieces, trainer_spec and normalizer_spec, by the numbers of sentencepiece_model.proto."""
+
+    def field(number, value):
+        return bytes([number * 8 + 2, len(value)]) + value
+
+    data = b""
+    for i, piece in enumerate(pieces):
+        kind = bytes([3 * 8, 2 if i == 0 else 3]) if piece.startswith(b"<") else b""
+        data += field(1, field(1, piece) + bytes([2 * 8 + 5]) + struct.pack("<f", -i) + kind)
+    return data + field(2, bytes([3 * 8, 2])) + field(3, field(1, b"identity") + bytes([3 * 8, 1, 4 * 8, 0]))
+
+
 def write_bpe():
     for name, text in tokenizers().items():
         tail = text.encode()
         share = next(p for p in range(256) if (len(SAMPLE) + len(tail)) * p // 256 >= len(SAMPLE))
         room = (len(SAMPLE) + len(tail)) * share // 256
         yield name, bytes([share, 0]) + SAMPLE.ljust(room, b".")[:room] + tail
+    model = sentencepiece_model([b"<unk>", b"<s>", b"</s>", b"\xe2\x96\x81", b"t", b"i", b"m", b"e", b"ti", b"me", b"time"])
+    share = next(p for p in range(256) if (len(SAMPLE) + len(model)) * p // 256 >= len(SAMPLE))
+    room = (len(SAMPLE) + len(model)) * share // 256
+    yield "sentencepiece", bytes([share, 254]) + SAMPLE.ljust(room, b".")[:room] + model
     for pre in range(5):
         merges = bytes(v for pair in (b"ti", b"me", b" a", b"12", b"\x80\xff", b"he", b"\xffr") for v in pair)
         share = (len(SAMPLE) * 256 + 255) // (len(SAMPLE) + len(merges))

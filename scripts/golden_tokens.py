@@ -10,7 +10,8 @@ vocabulary of the tests (tests/support/hashmodel.c) as a SentencePiece model; an
                         prompt (else 0), turn, the ids of the conversation before the answer. chat/FAMILY.jinja are
                         equivalent to the templates in models of the family.
 
-NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces) and `llama32k` (llama32k.model in
+NAME is `stories` (models/stories.gguf), `user` (made up, with user-defined pieces), `unknown`
+(the same without byte pieces) and `llama32k` (llama32k.model in
 the folder NORMA_CHECKPOINTS; without it the file is unchanged). Another tokenizer: golden_tokens.py NAME FILE, where
 FILE is a SentencePiece model or a GGUF file.
 
@@ -203,6 +204,12 @@ def made_up(n, extra):
     return make_proto([(text.replace(" ", "\u2581"), *rest) for text, *rest in zip(texts, scores, types, strict=True)])
 
 
+def without_bytes(proto):
+    """A character without a piece is the unknown token."""
+    pieces = [(piece.piece, piece.score, piece.type) for piece in proto.pieces if piece.type != BYTE]
+    return make_proto(pieces)
+
+
 USER_PIECES = [
     *[(text, USER_DEFINED) for text in ("<|im_start|>", "<|im_end|>", "Ab", "Abc", "Abcab", " Us", "  ", "C d")],
     *[(text, USER_DEFINED) for text in ("\n", "\n\n", "\u00e9", "h\u00e9", "</s>x", " \u3000", "x y  z")],
@@ -298,6 +305,7 @@ def main():
         return
     write_tokens("stories", from_gguf(TOP / "models" / "stories.gguf"))
     write_tokens("user", made_up(1600, USER_PIECES))
+    write_tokens("unknown", without_bytes(made_up(1600, USER_PIECES)))
     write_chat()
     if folder:
         write_tokens("llama32k", from_model(Path(folder) / "llama32k.model"))

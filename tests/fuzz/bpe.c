@@ -1,10 +1,10 @@
-/* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers and
- * tokenizer.json.
+/* fuzz/bpe.c: libFuzzer target for ranked merges, pre-tokenizers,
+ * tokenizer.json and tokenizer.model.
  *
  * The first two bytes are the share of the rest that is text, and the kind of
- * the remainder. Even: a tokenizer.json. Odd: the merges of a GGUF file, two
- * bytes each, whose vocabulary is all bytes and the results of the merges; then
- * encoded texts must decode back.
+ * the remainder. 254: a tokenizer.model. Even: a tokenizer.json. Odd: the
+ * merges of a GGUF file, two bytes each, whose vocabulary is all bytes and the
+ * results of the merges; then encoded texts must decode back.
  */
 #include "base/file.h"
 #include "formats/folder.h"
@@ -185,9 +185,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Tokenizer t;
     File file;
     if (data[1] % 2 == 0) {
+        const char *name = data[1] == 254 ? "input.model" : "input.json";
         if (tokenizer_open_folder(
                 &t,
-                fuzz_file("input", "", 0, data + 2 + n_text, size - 2 - n_text),
+                fuzz_file(name, "", 0, data + 2 + n_text, size - 2 - n_text),
                 VOCAB))
             return 0;
         encode(&t, text, n_text, false);

@@ -638,6 +638,33 @@ static void special_tokens_are_variables(void) {
     }
 }
 
+/* So are sep, cls and mask, each by its own name. */
+static void named_tokens_have_their_names(void) {
+    static const char template[] =
+        "{{ pad_token }}{{ sep_token }}{{ cls_token }}{{ mask_token }}{% if sep_token is not defined %}!{% endif %}";
+    static const struct {
+        int named[4];
+        const char *text;
+    } cases[] = {{{1, 2, -1, -1}, "<s></s>"},
+                 {{-1, -1, 2, 1}, "</s><s>!"},
+                 {{2, -1, -1, 1}, "</s><s>!"},
+                 {{-1, 1, 2, -1}, "<s></s>"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_plain(&o, &chat, template, NULL), "does not open");
+        memcpy(o.t.named, cases[i].named, sizeof o.t.named);
+        CHECK(
+            !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
+            "does not render");
+        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "%s, not %s",
+              text_of(&o.t, &tokens), cases[i].text);
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
 /* --think sets enable_thinking; without it the variable is undefined. */
 static void think_sets_a_variable(void) {
     static const char template[] =
@@ -679,4 +706,5 @@ void suite_template(void) {
     TEST(bos_of_the_template_or_of_the_tokenizer);
     TEST(think_sets_a_variable);
     TEST(special_tokens_are_variables);
+    TEST(named_tokens_have_their_names);
 }

@@ -1024,6 +1024,72 @@ static void tokenizer_config_adds_tokens(void) {
           "%s", stderr_text());
 }
 
+/* A piece of the vocabulary is special if a file only names it, as in
+ * transformers 5. */
+static void names_make_pieces_special(void) {
+    static const char json[] =
+        "{\"model\":{\"vocab\":{\"a\":0,\"<\":1,\"t\":2,\">\":3,\"<t>\":4},\"merges\":[]}}";
+    static const struct {
+        const char *file, *contents;
+        int kind;
+    } cases[] = {
+        {"t/tokenizer_config.json", "{}", PIECE_TEXT},
+        {"t/tokenizer_config.json",
+         "{\"additional_special_tokens\":[\"<u>\",\"<t>\"]}", PIECE_SPECIAL},
+        {"t/tokenizer_config.json",
+         "{\"additional_special_tokens\":[{\"content\":\"<t>\"}]}",
+         PIECE_SPECIAL},
+        {"t/tokenizer_config.json", "{\"mask_token\":\"<t>\"}", PIECE_SPECIAL},
+        {"t/special_tokens_map.json", "{\"sep_token\":{\"content\":\"<t>\"}}",
+         PIECE_SPECIAL},
+        {"t/special_tokens_map.json",
+         "{\"additional_special_tokens\":[\"<t>\"]}", PIECE_SPECIAL},
+        {"t/special_tokens_map.json", "{\"image_token\":\"<t>\"}", PIECE_TEXT},
+        {"t/added_tokens.json", "{\"<t>\":4,\"<beyond>\":99}", PIECE_USER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Tokenizer t;
+        Tokens tokens;
+        mkdir(inside("t"), 0700);
+        write_file(cases[i].file, cases[i].contents);
+        int opened = open_files(&t, json, NULL, NULL);
+        remove(inside(cases[i].file));
+        CHECK(!opened && !*stderr_text(), "case %zu: %s", i, stderr_text());
+        CHECK(t.pieces.list[4].kind == (PieceKind)cases[i].kind,
+              "case %zu: kind %d", i, t.pieces.list[4].kind);
+        CHECK(!tokenizer_encode(&t, "a<t>a", 5, true, &tokens), "case %zu", i);
+        CHECK(cases[i].kind == PIECE_TEXT ? tokens.n == 5
+                                          : tokens.n == 3 && tokens.ids[1] == 4,
+              "case %zu: %d tokens", i, tokens.n);
+        free(tokens.ids);
+        tokenizer_close(&t);
+    }
+    Tokenizer t;
+    write_file("t/added_tokens.json", "{\"<u>\":4}");
+    int opened = open_files(&t, json, NULL, NULL);
+    remove(inside("t/added_tokens.json"));
+    CHECK(opened == -1 && one_line(stderr_text()) &&
+              strstr(stderr_text(), "'<u>' has id 4 of another piece"),
+          "%s", stderr_text());
+}
+
+/* sep, cls and mask tokens are variables of a chat template. */
+static void templates_know_all_named_tokens(void) {
+    static const char *const names[] = {"pad_token", "sep_token", "cls_token",
+                                        "mask_token"};
+    char json[256], config[64];
+    snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
+    for (int i = 0; i < 4; i++) {
+        Tokenizer t;
+        snprintf(config, sizeof config, "{\"%s\":\"ab\"}", names[i]);
+        CHECK(!open_files(&t, json, config, NULL), "%s", stderr_text());
+        for (int k = 0; k < 4; k++)
+            CHECK(t.named[k] == (k == i ? 2 : -1), "%s: %d is %d", names[i], k,
+                  t.named[k]);
+        tokenizer_close(&t);
+    }
+}
+
 /* Two older files count: chat_template.json after tokenizer_config.json,
  * special_tokens_map.json before it. */
 static void older_files_of_the_folder_are_read(void) {
@@ -2252,6 +2318,8 @@ void suite_bpe(void) {
     TEST(merges_have_two_notations);
     TEST(tokenizer_config_sets_bos_and_eos);
     TEST(tokenizer_config_adds_tokens);
+    TEST(names_make_pieces_special);
+    TEST(templates_know_all_named_tokens);
     TEST(older_files_of_the_folder_are_read);
     TEST(end_tokens_come_from_two_files);
     TEST(paths_of_any_length);

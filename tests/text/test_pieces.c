@@ -4,6 +4,8 @@
  * Compares SentencePiece tokenizers with the library (texts.c has the texts and
  * the comparison), and the lookups of pieces.c with a linear search.
  */
+#include "base/memory.h"
+#include "formats/folder.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/open.h"
@@ -64,39 +66,304 @@ static void llama_2_matches_the_library(void) {
 
 enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4 };
 
+static const GgufPiece USER_PIECES[] = {{"<|im_start|>", USER_DEFINED},
+                                        {"<|im_end|>", USER_DEFINED},
+                                        {"Ab", USER_DEFINED},
+                                        {"Abc", USER_DEFINED},
+                                        {"Abcab", USER_DEFINED},
+                                        {" Us", USER_DEFINED},
+                                        {"  ", USER_DEFINED},
+                                        {"C d", USER_DEFINED},
+                                        {"\n", USER_DEFINED},
+                                        {"\n\n", USER_DEFINED},
+                                        {"\xc3\xa9", USER_DEFINED},
+                                        {"h\xc3\xa9", USER_DEFINED},
+                                        {"</s>x", USER_DEFINED},
+                                        {" \xe3\x80\x80", USER_DEFINED},
+                                        {"x y  z", USER_DEFINED},
+                                        {"Abq", NORMAL},
+                                        {"qAb", NORMAL},
+                                        {"\xc3\xa9"
+                                         "a",
+                                         NORMAL},
+                                        {"<|control|>", CONTROL}};
+enum { N_USER_PIECES = COUNT(USER_PIECES) };
+
 static void user_defined_pieces_match_as_in_the_library(void) {
-    static const GgufPiece pieces[] = {{"<|im_start|>", USER_DEFINED},
-                                       {"<|im_end|>", USER_DEFINED},
-                                       {"Ab", USER_DEFINED},
-                                       {"Abc", USER_DEFINED},
-                                       {"Abcab", USER_DEFINED},
-                                       {" Us", USER_DEFINED},
-                                       {"  ", USER_DEFINED},
-                                       {"C d", USER_DEFINED},
-                                       {"\n", USER_DEFINED},
-                                       {"\n\n", USER_DEFINED},
-                                       {"\xc3\xa9", USER_DEFINED},
-                                       {"h\xc3\xa9", USER_DEFINED},
-                                       {"</s>x", USER_DEFINED},
-                                       {" \xe3\x80\x80", USER_DEFINED},
-                                       {"x y  z", USER_DEFINED},
-                                       {"Abq", NORMAL},
-                                       {"qAb", NORMAL},
-                                       {"\xc3\xa9"
-                                        "a",
-                                        NORMAL},
-                                       {"<|control|>", CONTROL}};
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static GgufFile file;
     Model model;
     Tokenizer t;
     gguf_make(&file, &speaking, 0);
-    gguf_add_tokenizer(&file, speaking.vocab_size, pieces,
-                       (int)(sizeof pieces / sizeof *pieces));
+    gguf_add_tokenizer(&file, speaking.vocab_size, USER_PIECES, N_USER_PIECES);
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
     match_as_the_library(&t);
     check_golden_tokens(&t, "user", ALL_BYTES);
     tokenizer_close(&t);
+    model_close(&model);
+}
+
+/* ---- tokenizer.model ----------------------------------------------------- */
+
+typedef struct {
+    char bytes[1 << 20];
+    size_t n;
+} Message;
+
+static void put_number(Message *m, uint64_t value) {
+    for (; value > 127; value >>= 7)
+        m->bytes[m->n++] = (char)(value | 128);
+    m->bytes[m->n++] = (char)value;
+}
+
+static void put_field(Message *m, int number, uint64_t value) {
+    put_number(m, (uint64_t)number * 8);
+    put_number(m, value);
+}
+
+static void put_bytes(Message *m, int number, const void *bytes, size_t n) {
+    put_number(m, (uint64_t)number * 8 + 2);
+    put_number(m, n);
+    memcpy(m->bytes + m->n, bytes, n);
+    m->n += n;
+}
+
+/* What the tests change in a file. */
+typedef struct {
+    bool no_bytes, no_prefix;
+    int message, field; /* another field of the rules, with this value */
+    uint64_t value;
+} Change;
+
+/* Writes the pieces of a tokenizer as a tokenizer.model, in the folder "sp".
+ * Returns its path and sets *n to the number of pieces. */
+static const char *write_model(const Tokenizer *t, Change change, int *n) {
+    static Message file;
+    Message *part = calloc(1, sizeof *part);
+    file.n = 0;
+    *n = 0;
+    for (int id = 0; id < t->pieces.n; id++) {
+        static const int types[] = {1, 4, 3, 6, 3}; /* by PieceKind */
+        const Piece *p = &t->pieces.list[id];
+        float score = p->score;
+        Message name = {.n = 0};
+        if (change.no_bytes && p->kind == PIECE_BYTE)
+            continue;
+        for (int i = 0; i < p->length; i++)
+            if (p->text[i] == ' ') {
+                memcpy(name.bytes + name.n, SPACE_MARK, 3);
+                name.n += 3;
+            } else if (p->text[i] != '\n' || p->kind == PIECE_USER)
+                /* hashtokenizer_write() has newlines around "<s>" */
+                name.bytes[name.n++] = p->text[i];
+        part->n = 0;
+        put_bytes(part, 1, name.bytes, name.n);
+        put_number(part, 2 * 8 + 5);
+        memcpy(part->bytes + part->n, &score, sizeof score);
+        part->n += sizeof score;
+        if (id == t->pieces.unk || types[p->kind] != 1) /* 1 is the default */
+            put_field(part, 3,
+                      id == t->pieces.unk ? 2 : (uint64_t)types[p->kind]);
+        put_bytes(&file, 1, part->bytes, part->n);
+        ++*n;
+    }
+    part->n = 0;
+    put_field(part, 3, 2); /* model_type BPE */
+    if (change.message == 2)
+        put_field(part, change.field, change.value);
+    put_bytes(&file, 2, part->bytes, part->n);
+    part->n = 0;
+    put_bytes(part, 1, "identity", 8);
+    put_field(part, 3, !change.no_prefix); /* add_dummy_prefix */
+    put_field(part, 4, 0);                 /* remove_extra_whitespaces */
+    if (change.message == 3 && change.field == 2)
+        put_bytes(part, 2, "map", 3);
+    else if (change.message == 3)
+        put_field(part, change.field, change.value);
+    put_bytes(&file, 3, part->bytes, part->n);
+    put_bytes(&file, 4, "", 0); /* self_test_data */
+    free(part);
+    FILE *out = fopen(temporary("tokenizer.model"), "wb");
+    if (!out || fwrite(file.bytes, 1, file.n, out) != file.n || fclose(out))
+        abort();
+    return temporary("tokenizer.model");
+}
+
+/* The vocabulary of the bundled model and of the test above, as a file of the
+ * library. The library inserts a space before every text; the folder, as
+ * transformers does, only if it has none. */
+static void tokenizer_model_matches_the_library(void) {
+    static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
+    static GgufFile file;
+    for (int i = 0; i < 3; i++) {
+        Model model;
+        Tokenizer from, t;
+        int n;
+        if (i == 0) {
+            CHECK(!model_open(&model, "models/stories.gguf") &&
+                      gguf_read_tokenizer(&from, model.files,
+                                          "models/stories.gguf",
+                                          model.config.vocab_size, true) == 1,
+                  "no tokenizer");
+        } else {
+            gguf_make(&file, &speaking, 0);
+            gguf_add_tokenizer(&file, speaking.vocab_size, USER_PIECES,
+                               N_USER_PIECES);
+            CHECK(!gguf_reopen(&file, &model, &from), "does not open");
+        }
+        const char *path = write_model(&from, (Change){.no_bytes = i == 2}, &n);
+        CHECK(!tokenizer_open_folder(&t, path, n), "case %d", i);
+        CHECK(t.space_prefix == SPACE_ONCE && t.bos < 0 && !t.n_before &&
+                  t.pieces.unk == 0,
+              "case %d: unknown token %d", i, t.pieces.unk);
+        t.space_prefix = SPACE_ALWAYS;
+        match_as_the_library(&t);
+        static const char *const names[] = {"stories", "user", "unknown"};
+        check_golden_tokens(&t, names[i],
+                            i == 2 ? VALID_TEXT_CHANGES : ALL_BYTES);
+        tokenizer_close(&t);
+        tokenizer_close(&from);
+        model_close(&model);
+    }
+}
+
+/* tokenizer_config.json gives BOS and the spaces, as in transformers 5. */
+static void tokenizer_config_completes_tokenizer_model(void) {
+    static const struct {
+        const char *config;
+        int bos, n_before;
+        SpacePrefix space;
+    } cases[] = {
+        {"{}", -1, 0, SPACE_ONCE},
+        {"{\"bos_token\":\"<s>\"}", 1, 0, SPACE_ONCE},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 1, 1, SPACE_ONCE},
+        {"{\"bos_token\":\"</s>\",\"add_bos_token\":true,\"legacy\":true}", 2,
+         1, SPACE_IF_NONE},
+        {"{\"add_bos_token\":true,\"legacy\":false}", -1, 0, SPACE_ONCE},
+        {"{\"add_prefix_space\":false,\"legacy\":true}", -1, 0, SPACE_NEVER},
+        {"{\"additional_special_tokens\":[\"ab\"]}", -1, 0, SPACE_ONCE},
+    };
+    static const HashModel speaking = {16, 16, 1, 2, 1, 400, 16, false, 9};
+    static GgufFile file;
+    Tokenizer from, t;
+    Model model;
+    int n;
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, speaking.vocab_size, NULL, 0);
+    CHECK(!gguf_reopen(&file, &model, &from), "does not open");
+    write_model(&from, (Change){0}, &n);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        FILE *out = fopen(temporary("tokenizer_config.json"), "w");
+        fputs(cases[i].config, out);
+        fclose(out);
+        CHECK(!tokenizer_open_folder(&t, temporary("tokenizer.model"), n),
+              "case %zu", i);
+        CHECK(t.bos == cases[i].bos && t.n_before == cases[i].n_before &&
+                  (!t.n_before || *t.before == t.bos) &&
+                  t.space_prefix == cases[i].space,
+              "case %zu: BOS %d, %d before, space prefix %d", i, t.bos,
+              t.n_before, t.space_prefix);
+        int ab = pieces_find(&from.pieces, "ab", 2);
+        CHECK(ab > 0 &&
+                  t.pieces.list[ab].kind ==
+                      (i == COUNT(cases) - 1 ? PIECE_SPECIAL : PIECE_TEXT),
+              "case %zu: piece %d", i, ab);
+        tokenizer_close(&t);
+    }
+    remove(temporary("tokenizer_config.json"));
+    tokenizer_close(&from);
+    model_close(&model);
+}
+
+/* Rules that change the tokens are refused by name, and damaged files. */
+static void tokenizer_model_is_honoured_or_refused(void) {
+    static const struct {
+        Change change;
+        const char *message; /* NULL: opens */
+    } cases[] = {
+        {{.no_prefix = true}, NULL},
+        {{.message = 2, .field = 3, .value = 2}, NULL},
+        {{.message = 2, .field = 3, .value = 1}, "model_type"},
+        {{.message = 2, .field = 24, .value = 0}, NULL},
+        {{.message = 2, .field = 24, .value = 1}, "treat_whitespace_as_suffix"},
+        {{.message = 3, .field = 2}, "precompiled_charsmap"},
+        {{.message = 3, .field = 4, .value = 1}, "remove_extra_whitespaces"},
+        {{.message = 3, .field = 5, .value = 1}, NULL},
+        {{.message = 3, .field = 5, .value = 0}, "escape_whitespaces"},
+        {{.message = 3, .field = 900, .value = 1}, NULL},
+    };
+    Tokenizer from, t;
+    Model model;
+    static GgufFile file;
+    static const HashModel speaking = {16, 16, 1, 2, 1, 400, 16, false, 9};
+    int n;
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, speaking.vocab_size, NULL, 0);
+    CHECK(!gguf_reopen(&file, &model, &from), "does not open");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *path = write_model(&from, cases[i].change, &n);
+        stderr_hide();
+        /* the embedding may have more rows */
+        int status = tokenizer_open_folder(&t, path, n + (int)i),
+            lines = stderr_show();
+        CHECK(status == (cases[i].message ? -1 : 0) && lines == !!status,
+              "case %zu: %s", i, stderr_text());
+        CHECK(!status || strstr(stderr_text(), cases[i].message),
+              "case %zu: %s", i, stderr_text());
+        CHECK(status ||
+                  t.space_prefix ==
+                      (cases[i].change.no_prefix ? SPACE_NEVER : SPACE_ONCE),
+              "case %zu: space prefix %d", i, t.space_prefix);
+        if (!status)
+            tokenizer_close(&t);
+    }
+    const char *path = write_model(&from, (Change){0}, &n);
+    size_t size;
+    char *whole = file_read(path, &size);
+    stderr_hide();
+    CHECK(tokenizer_open_folder(&t, path, n - 1) == -1, "one piece too many");
+    int lines = stderr_show();
+    CHECK(lines == 1 && strstr(stderr_text(), "more than the model's 399"),
+          "%s", stderr_text());
+    /* cut in a piece, in the rules, or between two fields: pieces alone have
+     * no rules, and are not BPE */
+    for (size_t cut = 1; cut < size; cut += cut < size - 40 ? 13 : 1) {
+        FILE *out = fopen(path, "wb");
+        fwrite(whole, 1, cut, out);
+        fclose(out);
+        stderr_hide();
+        int status = tokenizer_open_folder(&t, path, n);
+        lines = stderr_show();
+        /* the fields of the end are the defaults of nothing but an empty one */
+        CHECK(status == -1 || cut == size - 2, "cut at %zu of %zu", cut, size);
+        CHECK(lines == !!status && (!status || strstr(stderr_text(), path)),
+              "cut at %zu: %s", cut, stderr_text());
+        if (!status)
+            tokenizer_close(&t);
+    }
+    /* a changed byte is refused, or changes the tokenizer */
+    for (size_t at = 0; at < size; at += at < 500 || at > size - 40 ? 1 : 17) {
+        for (int bit = 0; bit < 8; bit += test_thorough() ? 1 : 3) {
+            FILE *out = fopen(path, "wb");
+            whole[at] ^= (char)(1 << bit);
+            fwrite(whole, 1, size, out);
+            fclose(out);
+            whole[at] ^= (char)(1 << bit);
+            stderr_hide();
+            int status = tokenizer_open_folder(&t, path, n);
+            lines = stderr_show();
+            CHECK(lines == !!status, "byte %zu: %s", at, stderr_text());
+            if (!status) {
+                Tokens tokens;
+                CHECK(!tokenizer_encode(&t, "ab <0x41>", 9, true, &tokens),
+                      "byte %zu", at);
+                free(tokens.ids);
+                tokenizer_close(&t);
+            }
+        }
+    }
+    free(whole);
+    tokenizer_close(&from);
     model_close(&model);
 }
 
@@ -396,6 +663,9 @@ void suite_pieces(void) {
     TEST(stories_matches_the_library);
     TEST(llama_2_matches_the_library);
     TEST(user_defined_pieces_match_as_in_the_library);
+    TEST(tokenizer_model_matches_the_library);
+    TEST(tokenizer_config_completes_tokenizer_model);
+    TEST(tokenizer_model_is_honoured_or_refused);
     TEST(control_pieces_match);
     TEST(a_space_mark_in_a_text_is_a_space);
     TEST(lookup_matches_a_linear_search);
