@@ -15,6 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+size_t folder_size(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 - path : 0;
+}
+
 bool has_ending(const char *path, const char *ending) {
     const char *dot = strrchr(path, '.');
     return dot && !strcmp(dot, ending);

@@ -13,6 +13,9 @@ typedef struct {
     size_t header; /* model files: bytes before the weights */
 } File;
 
+/* The number of bytes before a file's name. */
+size_t folder_size(const char *path);
+
 /* Whether a file's name ends in this, a dot and letters. */
 bool has_ending(const char *path, const char *ending);
 

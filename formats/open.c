@@ -109,7 +109,6 @@ void model_close(Model *m) {
 /* Finds a tokenizer file. Writes its path, or the path of the missing file, to
  * path[PATH_MAX]. */
 static bool find_tokenizer(char *path, const char *model_path) {
-    const char *slash = strrchr(model_path, '/');
     if (is_folder(model_path)) {
         /* .json is looked for, and named if there is neither */
         for (int i = 0; i < 3; i++) {
@@ -120,8 +119,8 @@ static bool find_tokenizer(char *path, const char *model_path) {
         }
         return false;
     }
-    snprintf(path, PATH_MAX, "%.*stokenizer.bin",
-             slash ? (int)(slash - model_path) + 1 : 0, model_path);
+    snprintf(path, PATH_MAX, "%.*stokenizer.bin", (int)folder_size(model_path),
+             model_path);
     return file_exists(path) || file_exists(strcpy(path, "tokenizer.bin"));
 }
 

@@ -366,9 +366,7 @@ static int read_file(Tokenizer *t, const char *path, Read *read) {
 static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
                         Read *read) {
     char path[PATH_MAX];
-    const char *slash = strrchr(sibling, '/');
-    if (snprintf(path, PATH_MAX, "%.*s%s",
-                 slash ? (int)(slash - sibling) + 1 : 0, sibling,
+    if (snprintf(path, PATH_MAX, "%.*s%s", (int)folder_size(sibling), sibling,
                  name) >= PATH_MAX ||
         !file_exists(path))
         return 0;
@@ -400,10 +398,6 @@ static int read_config(Loader *l, const Json *root) {
     if (!t->pieces.rules) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
-        if (!flag(root, "add_prefix_space", true))
-            t->space_prefix = SPACE_NEVER;
-        if (t->space_prefix != SPACE_NEVER && flag(root, "legacy", false))
-            t->space_prefix = SPACE_IF_NONE;
     }
     JSON_EACH(v, text, JSON_ARRAY)
         if (json_is(json_get(v, "name"), "default"))
@@ -463,7 +457,7 @@ static int read_generation(Loader *l, const Json *root) {
     return read_ends(l, root);
 }
 
-/* Reads the old file of added tokens. The pieces own its text. */
+/* Reads the old file of added tokens. */
 static int read_added_tokens(Loader *l, const Json *root) {
     JSON_EACH(name, root, JSON_OBJECT)
         if (read_added(l, name, name + 1))
@@ -491,9 +485,15 @@ static int read_special(Loader *l, const Json *root) {
     return 0;
 }
 
-/* Reads the added tokens of tokenizer_config.json, whose flags count. The
- * pieces own the text of the file. */
+/* Reads the added tokens of tokenizer_config.json, whose flags count, and what
+ * its class says of the space before a text, whatever tokenizer.json says. */
 static int read_decoder(Loader *l, const Json *root) {
+    const Json *class = json_get(root, "tokenizer_class");
+    if (!l->t->pieces.byte_level && (json_is(class, "LlamaTokenizer") ||
+                                     json_is(class, "LlamaTokenizerFast")))
+        l->t->space_prefix = !flag(root, "add_prefix_space", true) ? SPACE_NEVER
+                             : flag(root, "legacy", false) ? SPACE_IF_NONE
+                                                           : SPACE_ONCE;
     JSON_EACH(key, json_get(root, "added_tokens_decoder"), JSON_OBJECT) {
         Json id = *key;
         id.kind = JSON_NUMBER;

@@ -101,8 +101,8 @@ static void byte_tile_16(vf *sums, Operands o) {
     Layout l = unpacked_layout(o.w->type, group);
     size_t cols = o.in->cols, next = o.in->row_groups,
            bytes = group_bytes(l.quads, l.mins);
-    const int8_t *q = o.in->q + (size_t)o.t * cols;
-    const InputGroup *x = o.in->groups + (size_t)o.t * next;
+    const int8_t *q = o.in->q + o.t * cols;
+    const InputGroup *x = o.in->groups + o.t * next;
     vi dots[2][AMX_TOKENS];
     vf totals[AMX_TOKENS] = {0};
     multiply_group(q, cols, o.panels);
@@ -110,8 +110,7 @@ static void byte_tile_16(vf *sums, Operands o) {
         if (g < n_groups)
             TILE_STORE(0, dots[g % 2], VBYTES);
         if (g + 1 < n_groups)
-            multiply_group(q += group, cols,
-                           o.panels + (size_t)(g + 1) * bytes);
+            multiply_group(q += group, cols, o.panels + (g + 1) * bytes);
         if (g)
             add_scaled(totals, dots[(g - 1) % 2], &l, o.panels, g - 1,
                        x + (g - 1) / halves, next, AMX_TOKENS);

@@ -97,7 +97,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
         panel_rows(&p);
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)
-            y[(size_t)t * stride + r] += w->bias[r];
+            y[t * stride + r] += w->bias[r];
 }
 
 /* Rows per thread, in whole panels. */

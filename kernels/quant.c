@@ -172,7 +172,7 @@ void dequantize_row(float *y, const Tensor *w, int row) {
     size_t start = (size_t)row * n;
     const uint8_t *p = (const uint8_t *)w->data + type_bytes(w->type, start);
     switch (w->type) {
-    case TYPE_F32: memcpy(y, p, (size_t)n * sizeof *y); break;
+    case TYPE_F32: memcpy(y, p, n * sizeof *y); break;
     case TYPE_F16:
     case TYPE_BF16:
         for (int c = 0; c < n; c++, p += 2)

@@ -10,9 +10,9 @@ const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
     const Tensor *w = p->w;
     *stride = packed_bytes(w, w->panels ? w->cols : n);
     if (w->panels)
-        return w->panels + (size_t)panel * *stride + packed_bytes(w, col);
+        return w->panels + panel * *stride + packed_bytes(w, col);
     for (int i = 0; i < n_panels; i++)
-        panel_pack(p->packed + (size_t)i * *stride, w, panel + i, col, n);
+        panel_pack(p->packed + i * *stride, w, panel + i, col, n);
     return p->packed;
 }
 
@@ -27,8 +27,7 @@ static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
         return packed;
     size_t next = unpacked_bytes(w, w->cols);
     for (int i = 0; i < n_panels; i++, packed += *stride)
-        p->kernels->unpack(p->unpacked + (size_t)i * next, packed, w->cols,
-                           offset);
+        p->kernels->unpack(p->unpacked + i * next, packed, w->cols, offset);
     *stride = next;
     return p->unpacked;
 }

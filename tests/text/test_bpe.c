@@ -1073,6 +1073,47 @@ static void names_make_pieces_special(void) {
           "%s", stderr_text());
 }
 
+/* In transformers 5 the class LlamaTokenizer inserts a space before a text,
+ * whatever tokenizer.json says, unless the text begins with one; with `legacy`
+ * also after a special token. */
+static void the_class_decides_where_a_space_is_inserted(void) {
+    static const char metaspace[] =
+        "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"%s\",\"split\":false},"
+        "\"model\":{%s}}";
+    static const char bytes[] =
+        "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{%s}}";
+    static const struct {
+        const char *scheme, *config; /* no scheme: ByteLevel */
+        SpacePrefix space;
+    } cases[] = {
+        {"always", "{}", SPACE_IF_NONE},
+        {"always", "{\"tokenizer_class\":\"LlamaTokenizerFast\"}", SPACE_ONCE},
+        {"never", "{\"tokenizer_class\":\"LlamaTokenizer\"}", SPACE_ONCE},
+        {"first", "{\"tokenizer_class\":\"LlamaTokenizer\",\"legacy\":true}",
+         SPACE_IF_NONE},
+        {"first", "{\"legacy\":true}", SPACE_ONCE},
+        {"always",
+         "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_prefix_space\":false}",
+         SPACE_NEVER},
+        {"always", "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}",
+         SPACE_IF_NONE},
+        {NULL, "{\"tokenizer_class\":\"LlamaTokenizerFast\"}", SPACE_NEVER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        Tokenizer t;
+        if (cases[i].scheme)
+            snprintf(json, sizeof json, metaspace, cases[i].scheme, PIECES);
+        else
+            snprintf(json, sizeof json, bytes, PIECES);
+        CHECK(!open_files(&t, json, cases[i].config, NULL), "case %zu: %s", i,
+              stderr_text());
+        CHECK(t.space_prefix == cases[i].space, "case %zu: %d", i,
+              t.space_prefix);
+        tokenizer_close(&t);
+    }
+}
+
 /* sep, cls and mask tokens are variables of a chat template. */
 static void templates_know_all_named_tokens(void) {
     static const char *const names[] = {"pad_token", "sep_token", "cls_token",
@@ -2319,6 +2360,7 @@ void suite_bpe(void) {
     TEST(tokenizer_config_sets_bos_and_eos);
     TEST(tokenizer_config_adds_tokens);
     TEST(names_make_pieces_special);
+    TEST(the_class_decides_where_a_space_is_inserted);
     TEST(templates_know_all_named_tokens);
     TEST(older_files_of_the_folder_are_read);
     TEST(end_tokens_come_from_two_files);

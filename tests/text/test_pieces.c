@@ -229,6 +229,7 @@ static void tokenizer_model_matches_the_library(void) {
 
 /* tokenizer_config.json gives BOS and the spaces, as in transformers 5. */
 static void tokenizer_config_completes_tokenizer_model(void) {
+#define LLAMA "{\"tokenizer_class\":\"LlamaTokenizer\""
     static const struct {
         const char *config;
         int bos, n_before;
@@ -238,9 +239,12 @@ static void tokenizer_config_completes_tokenizer_model(void) {
         {"{\"bos_token\":\"<s>\"}", 1, 0, SPACE_ONCE},
         {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 1, 1, SPACE_ONCE},
         {"{\"bos_token\":\"</s>\",\"add_bos_token\":true,\"legacy\":true}", 2,
-         1, SPACE_IF_NONE},
-        {"{\"add_bos_token\":true,\"legacy\":false}", -1, 0, SPACE_ONCE},
-        {"{\"add_prefix_space\":false,\"legacy\":true}", -1, 0, SPACE_NEVER},
+         1, SPACE_ONCE},
+        {LLAMA "}", -1, 0, SPACE_ONCE},
+        {LLAMA ",\"legacy\":true}", -1, 0, SPACE_IF_NONE},
+        {LLAMA ",\"add_bos_token\":true,\"legacy\":false}", -1, 0, SPACE_ONCE},
+        {LLAMA ",\"add_prefix_space\":false,\"legacy\":true}", -1, 0,
+         SPACE_NEVER},
         {"{\"additional_special_tokens\":[\"ab\"]}", -1, 0, SPACE_ONCE},
     };
     static const HashModel speaking = {16, 16, 1, 2, 1, 400, 16, false, 9};
