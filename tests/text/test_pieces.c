@@ -590,7 +590,7 @@ static void names_of_bytes_are_decoded(void) {
         {"\xc4", NULL}};
     enum { N = sizeof cases / sizeof *cases };
     Pieces p = {.unk = -1, .byte_level = true};
-    *p.texts = malloc((size_t)N * 8);
+    p.texts[p.n_texts++] = malloc((size_t)N * 8);
     CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
     for (int id = 0; id < N; id++) {
         char *text = *p.texts + 8 * id;
@@ -618,7 +618,7 @@ static void names_of_bytes_are_decoded(void) {
 static void bytes_of_a_byte_level_vocabulary(void) {
     enum { N = 256, UNK = 77 };
     Pieces p = {.unk = UNK, .byte_level = true};
-    *p.texts = malloc(N);
+    p.texts[p.n_texts++] = malloc(N);
     CHECK(!pieces_open(&p, N) && *p.texts, "no memory");
     for (int id = 0; id < N; id++) {
         (*p.texts)[id] = (char)(N - 1 - id);
