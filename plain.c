@@ -20,9 +20,8 @@
  *
  * q, k, v and a consist of heads of d numbers; each head of q has a p of its
  * own. k_s and v_s of earlier positions s come from the cache. This is LLaMA
- * (Touvron et al. 2023). A comment that begins with `+` marks a feature of
- * other families, which is off if its number is 0 or its tensor absent: skip
- * these lines at first.
+ * (Touvron et al. 2023). A comment with `+` marks what other families add: read
+ * its line as if that number were 0 and that tensor absent.
  *
  * The program runs this text with --plain. Without it other files compute the
  * same in float32, fast: docs/architecture.md names the fast function of each
@@ -60,7 +59,8 @@ typedef struct {
 /* ---- products and softmax ----------------------------------------------- */
 
 /* y[out] = W[out][in] x[in]. Quantized rows become numbers one by one; x stays
- * as it is. Ctrl-C ends the product: with a large model, a token takes long. */
+ * as it is. Ctrl-C ends the product: with a large model, a token takes long.
+ * What follows then computes with unfinished numbers, and run_step() fails. */
 static void matmul(const Token *t, double *y, const Tensor *w,
                    const double *x) {
     for (int i = 0; i < w->rows && !interrupted; i++) {
@@ -244,11 +244,11 @@ static void feed_forward(const Token *t, const Layer *layer, double *y,
     double weight = 1;
     for (int i = 0; i < t->config->dim; i++)
         y[i] = 0;
-    if (m->weight.data) { /* + Qwen 2 MoE: an expert for all tokens */
+    if (m->weight.data) { /* + Qwen 2 MoE: how much of its shared expert */
         matmul(t, &weight, &m->weight, n);
         weight = 1 / (1 + exp(-weight));
     }
-    if (m->gate.data) /* + Mixtral: absent */
+    if (m->gate.data) /* the MLP; + Qwen 2 MoE: the expert for all tokens */
         swiglu(t, m, weight, y, n);
     if (layer->experts) {
         choose_experts(t, layer, n);
@@ -264,7 +264,7 @@ static void feed_forward(const Token *t, const Layer *layer, double *y,
  * stream, which reaches the last layer whatever they do. */
 static void add(const Token *t, double *x, double *y, const Norm *post) {
     const Config *c = t->config;
-    norm_plain(y, y, post, c->dim); /* + Gemma 2, OLMo 2: a post-norm */
+    norm_plain(y, y, post, c->dim); /* + Gemma 2, OLMo 2; absent: y stays */
     for (int i = 0; i < c->dim; i++)
         x[i] += scale_or(c->residual_scale, 1) * y[i]; /* + Granite */
 }
@@ -276,7 +276,9 @@ static void run_layer(const Token *t, const Layer *layer) {
     norm_plain(n, x, &layer->attn_norm, dim);
     self_attention(t, layer, y, n);
     add(t, x, y, &layer->attn_post_norm);
-    if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma) /* + not Cohere */
+    /* + Cohere: no norm here, so that the MLP has attention's n. + OLMo 2: a
+     * post-norm only, so that n = x. */
+    if (layer->mlp_norm.gamma || layer->mlp_post_norm.gamma)
         norm_plain(n, x, &layer->mlp_norm, dim);
     feed_forward(t, layer, y, n);
     add(t, x, y, &layer->mlp_post_norm);

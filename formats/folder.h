@@ -12,3 +12,8 @@ int folder_read_model(Model *model, const char *folder);
  * configuration files next to it. Special pieces match text, as in Hugging
  * Face's tokenizers. */
 int tokenizer_open_folder(Tokenizer *t, const char *path, int vocab_size);
+
+/* What configuration files and chat templates call special tokens: BOS, EOS,
+ * the unknown token, and those of Tokenizer.named. */
+enum { N_TOKEN_NAMES = 7 };
+extern const char *const TOKEN_NAMES[N_TOKEN_NAMES];

@@ -1238,10 +1238,6 @@ static Value message(const char *role, Value content) {
     return map_of(v);
 }
 
-const char *const JINJA_TOKENS[] = {"bos_token", "eos_token", "unk_token",
-                                    "pad_token", "sep_token", "cls_token",
-                                    "mask_token"};
-
 static void define_variables(const JinjaInput *in) {
     Value *v = &scope.variables, messages = empty;
     for (int i = 0; i < N_GLOBAL; i++)
@@ -1257,10 +1253,9 @@ static void define_variables(const JinjaInput *in) {
                                              m->n - drop)));
     }
     define(v, "messages", messages);
-    for (int i = 0; i < N_JINJA_TOKENS; i++)
+    for (int i = 0; i < N_TOKEN_NAMES; i++)
         if (in->tokens[i].text)
-            define(v, JINJA_TOKENS[i],
-                   own(in->tokens[i].text, in->tokens[i].n));
+            define(v, TOKEN_NAMES[i], own(in->tokens[i].text, in->tokens[i].n));
     define(v, "add_generation_prompt", boolean(in->opens_answer));
     if (in->think)
         define(v, "enable_thinking", boolean(!strcmp(in->think, "on")));

@@ -2,6 +2,7 @@
  * conversation. */
 #pragma once
 
+#include "formats/folder.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,18 +31,13 @@ typedef struct {
         *role; /* of a message, not owned; NULL: user and assistant in turn */
 } JinjaText;
 
-/* The variables of special tokens: bos_token, eos_token, unk_token, and those
- * of Tokenizer.named. */
-enum { N_JINJA_TOKENS = 7 };
-extern const char *const JINJA_TOKENS[N_JINJA_TOKENS];
-
 /* A conversation, and the variables of its template. Nothing is owned. */
 typedef struct {
     const char *path, *template; /* `path` is for messages */
     struct {
         const char *text; /* [n]; NULL: undefined */
         int n;
-    } tokens[N_JINJA_TOKENS];  /* in the order of JINJA_TOKENS */
+    } tokens[N_TOKEN_NAMES];   /* in the order of TOKEN_NAMES */
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;

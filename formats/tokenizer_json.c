@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/folder.h"
-#include "formats/jinja.h"
 #include "formats/json.h"
 #include "formats/map.h"
 #include "formats/sentencepiece.h"
@@ -16,6 +15,10 @@
 #include "text/pieces.h"
 #include <limits.h>
 #include <string.h>
+
+const char *const TOKEN_NAMES[] = {"bos_token", "eos_token", "unk_token",
+                                   "pad_token", "sep_token", "cls_token",
+                                   "mask_token"};
 
 typedef struct {
     Tokenizer *t;
@@ -394,7 +397,7 @@ static int read_config(Loader *l, const Json *root) {
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
     for (int i = 0; i < 4; i++)
         t->named[i] =
-            find_name(l, json_get(root, JINJA_TOKENS[3 + i]), t->named[i]);
+            find_name(l, json_get(root, TOKEN_NAMES[3 + i]), t->named[i]);
     if (!t->pieces.rules) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
@@ -478,8 +481,8 @@ static void mark_special(Loader *l, const Json *name) {
 /* Special tokens are pieces that match the raw text, also if only their names
  * are given. */
 static int read_special(Loader *l, const Json *root) {
-    for (int i = 0; i < N_JINJA_TOKENS; i++)
-        mark_special(l, json_get(root, JINJA_TOKENS[i]));
+    for (int i = 0; i < N_TOKEN_NAMES; i++)
+        mark_special(l, json_get(root, TOKEN_NAMES[i]));
     JSON_EACH(name, json_get(root, "additional_special_tokens"), JSON_ARRAY)
         mark_special(l, name);
     return 0;

@@ -165,9 +165,9 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .drops_space = t->space_prefix != SPACE_NEVER,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
-    int ids[N_JINJA_TOKENS] = {t->bos, t->eos, t->pieces.unk};
+    int ids[N_TOKEN_NAMES] = {t->bos, t->eos, t->pieces.unk};
     memcpy(ids + 3, t->named, sizeof t->named);
-    for (int i = 0; i < N_JINJA_TOKENS; i++)
+    for (int i = 0; i < N_TOKEN_NAMES; i++)
         if (ids[i] >= 0)
             in.tokens[i].text =
                 tokenizer_decode(t, t->bos, ids[i], &in.tokens[i].n);
