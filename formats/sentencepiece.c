@@ -68,20 +68,21 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
         String name = {"", 0}, score = name;
         uint64_t type = 1;
         while (next_field(&part))
-            /* of the message and the field in it */
-            switch (m.number * 100 + part.number) {
-            case 101: name = part.bytes; break;
-            case 102: score = part.bytes; break;
-            case 103: type = part.integer; break;
-            case 203: model_type = part.integer; break;
-            case 224: /* treat_whitespace_as_suffix */
-            case 302:
-                other_rules |= part.integer;
-                break; /* precompiled_charsmap */
-            case 303: add_dummy_prefix = part.integer; break;
-            case 304: remove_extra_whitespaces = part.integer; break;
-            case 305: other_rules |= !part.integer; /* escape_whitespaces */
-            }
+            /* of the message and the field in it; extensions begin at 200 */
+            if (part.number < 100)
+                switch (m.number * 100 + part.number) {
+                case 101: name = part.bytes; break;
+                case 102: score = part.bytes; break;
+                case 103: type = part.integer; break;
+                case 203: model_type = part.integer; break;
+                case 224: /* treat_whitespace_as_suffix */
+                case 302: /* precompiled_charsmap */
+                    other_rules |= part.integer;
+                    break;
+                case 303: add_dummy_prefix = part.integer; break;
+                case 304: remove_extra_whitespaces = part.integer; break;
+                case 305: other_rules |= !part.integer; /* escape_whitespaces */
+                }
         m.broken |= part.broken;
         if (m.number != PIECE)
             continue;

@@ -86,7 +86,8 @@ void pieces_close(Pieces *p);
 
 /* Fills in a piece but for its score: by its type, as SentencePiece and GGUF
  * number them, and its name, of which *to gets the text. *to moves on. Returns
- * -1 and a message with the file's path if the name is too long. */
+ * -1 and a message with the file's path if there are more than p->n pieces or
+ * the name is too long. */
 int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
                char **to);
 

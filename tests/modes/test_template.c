@@ -609,52 +609,27 @@ static void bos_of_the_template_or_of_the_tokenizer(void) {
         }
 }
 
-/* The padding token and <unk> are variables of a template, undefined if the
+/* Each named token and <unk> is a variable of a template, undefined if the
  * tokenizer has none. */
 static void special_tokens_are_variables(void) {
     static const char template[] =
-        "{% for name in [pad_token, unk_token] %}{{ name if name is defined else 'none' }}|{% endfor %}";
+        "{% for name in [pad_token, sep_token, cls_token, mask_token, unk_token] %}"
+        "{{ name if name is defined else 'none' }}|{% endfor %}";
     static const struct {
-        int pad, unk;
+        int named[4], unk;
         const char *text;
-    } cases[] = {{-1, -1, "none|none|"},
-                 {2, -1, "</s>|none|"},
-                 {-1, 2, "none|</s>|"},
-                 {1, 2, "<s>|</s>|"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Opened o;
-        ChatTemplate chat;
-        Tokens tokens;
-        CHECK(open_plain(&o, &chat, template, NULL), "does not open");
-        *o.t.named = cases[i].pad;
-        o.t.pieces.unk = cases[i].unk;
-        CHECK(
-            !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
-            "does not render");
-        CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].text), "%s, not %s",
-              text_of(&o.t, &tokens), cases[i].text);
-        free(tokens.ids);
-        close_chat(&o, &chat);
-    }
-}
-
-/* So are sep, cls and mask, each by its own name. */
-static void named_tokens_have_their_names(void) {
-    static const char template[] =
-        "{{ pad_token }}{{ sep_token }}{{ cls_token }}{{ mask_token }}{% if sep_token is not defined %}!{% endif %}";
-    static const struct {
-        int named[4];
-        const char *text;
-    } cases[] = {{{1, 2, -1, -1}, "<s></s>"},
-                 {{-1, -1, 2, 1}, "</s><s>!"},
-                 {{2, -1, -1, 1}, "</s><s>!"},
-                 {{-1, 1, 2, -1}, "<s></s>"}};
+    } cases[] = {{{-1, -1, -1, -1}, -1, "none|none|none|none|none|"},
+                 {{2, -1, -1, -1}, -1, "</s>|none|none|none|none|"},
+                 {{-1, 2, -1, -1}, 1, "none|</s>|none|none|<s>|"},
+                 {{-1, -1, 1, 2}, -1, "none|none|<s>|</s>|none|"},
+                 {{1, -1, 2, -1}, 2, "<s>|none|</s>|none|</s>|"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Opened o;
         ChatTemplate chat;
         Tokens tokens;
         CHECK(open_plain(&o, &chat, template, NULL), "does not open");
         memcpy(o.t.named, cases[i].named, sizeof o.t.named);
+        o.t.pieces.unk = cases[i].unk;
         CHECK(
             !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
             "does not render");
@@ -706,5 +681,4 @@ void suite_template(void) {
     TEST(bos_of_the_template_or_of_the_tokenizer);
     TEST(think_sets_a_variable);
     TEST(special_tokens_are_variables);
-    TEST(named_tokens_have_their_names);
 }

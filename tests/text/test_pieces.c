@@ -295,6 +295,8 @@ static void tokenizer_model_is_honoured_or_refused(void) {
         {{.message = 3, .field = 5, .value = 1}, NULL},
         {{.message = 3, .field = 5, .value = 0}, "escape_whitespaces"},
         {{.message = 3, .field = 900, .value = 1}, NULL},
+        {{.message = 2, .field = 104, .value = 1}, NULL},
+        {{.message = 2, .field = 102, .value = 1}, NULL},
     };
     Tokenizer from, t;
     Model model;
