@@ -134,7 +134,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,
                      &m->gate, n_slots);
     in = input_prepare(&c->input, &m->down, c->gate, n_slots);
-    int rows = m->down.rows, step = matmul_task_rows(&m->down, &in, n);
+    int rows = m->down.rows, step = matmul_task_rows(rows, n);
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         int count = min_int(rows - first, step);

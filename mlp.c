@@ -52,7 +52,7 @@ static void activate(Activation activation, float *gate, const float *up,
 void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
     size_t hidden_dim = tensor_all_rows(&m->gate);
-    int rows = m->gate.rows, step = matmul_task_rows(&m->gate, in, n);
+    int rows = m->gate.rows, step = matmul_task_rows(rows, n);
     gate += tensor_first_row(&m->gate);
     up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
 #pragma omp for schedule(static) nowait

@@ -106,7 +106,6 @@ typedef struct {
     /* why `context` is shorter than in the checkpoint; NULL if it is not */
     const char *ended_by;
     KvType kv_type; /* default type of the KV cache */
-    bool bf16;      /* some weights are BF16 */
     /* bytes of the weights read for one token: layers, norms, output,
      * one embedding row */
     size_t decode_bytes;

@@ -58,8 +58,7 @@ static void lay_out(Session *s, Arena *a, Capacity capacity) {
     b->used = arena_take(a, c->n_experts, sizeof *b->used);
     b->expert_rows = floats(a, slots, c->dim);
     b->logits = floats(a, capacity.logits, c->vocab_size);
-    input_lay_out(&b->input, a, fmax(own_rows, slots), widest, s->n_threads,
-                  s->model->bf16);
+    input_lay_out(&b->input, a, fmax(own_rows, slots), widest, s->n_threads);
 }
 
 /* Bytes of a chunk of n steps, with the logits of all of them. */

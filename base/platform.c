@@ -17,9 +17,6 @@
 #else
 #include <sched.h>
 #endif
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <sys/sysctl.h>
@@ -109,23 +106,4 @@ const char *processor_name(void) {
     find_line("/proc", "cpuinfo", "model name\t: ", name);
 #endif
     return name;
-}
-
-bool processor_has_tiles(void) {
-#if defined(__x86_64__) && defined(__linux__)
-    enum {
-        AMX = 1 << 22 | 1 << 24 | 1 << 25,
-        REQUEST_PERMISSION = 0x1023,
-        TILE_DATA = 18
-    };
-    const char *setting = getenv("NORMA_TILES");
-    unsigned a, b, c, d = 0;
-    if ((setting && !strcmp(setting, "0")) ||
-        !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return false;
-    return (d & AMX) == AMX &&
-           !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
-#else
-    return false;
-#endif
 }

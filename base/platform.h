@@ -37,8 +37,3 @@ bool find_line(const char *folder, const char *name, const char *key,
 /* The processor's model name; "" if unknown. The string is valid until
  * the next call. */
 const char *processor_name(void);
-
-/* Whether the processor has tile registers that multiply bfloat16 and int8
- * (Intel AMX) and the system lets this process use them. NORMA_TILES=0 in the
- * environment disables them. */
-bool processor_has_tiles(void);

@@ -101,12 +101,9 @@ uint64_t model_hash(const Model *m) {
 int model_agree(int status, const Session *s, const char *norms) {
     if (n_ranks == 1 || status)
         return ranks_agree(status, 0);
-    uint64_t state[] = {program_hash(),
-                        processor_has_tiles(),
-                        model_hash(s->model),
-                        s->batch,
-                        s->context,
-                        s->kv_type,
-                        norms ? same_hash(norms, strlen(norms)) : 0};
+    uint64_t state[] = {
+        program_hash(), model_hash(s->model),
+        s->batch,       s->context,
+        s->kv_type,     norms ? same_hash(norms, strlen(norms)) : 0};
     return ranks_agree(0, same_hash(state, sizeof state));
 }

@@ -46,7 +46,6 @@ static void complete(Model *m) {
         /* one row of the embedding */
         *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
             tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
-        m->bf16 |= w->type == TYPE_BF16;
     }
     if (expert_bytes)
         m->decode_bytes += expert_bytes / c->n_experts * c->n_experts_used;

@@ -4,7 +4,6 @@
 
 #include "kernels/quant.h"
 #include "kernels/tensor.h"
-#include "kernels/tile_unit.h"
 
 enum {
     /* activations that share a scale, unless the weights are TYPE_I8 */
@@ -17,24 +16,18 @@ enum {
 typedef struct {
     int8_t *q;          /* [max_rows][max_cols] */
     InputGroup *groups; /* [max_rows][max_cols] */
-    /* [max_rows][unit's bytes of max_cols]; NULL: no weights need them */
-    uint8_t *unit_rows;
     /* [n_threads][scratch_bytes], for panels that are packed or unpacked during
      * a product */
     uint8_t *scratch;
     size_t scratch_bytes;
-    /* used instead of the vector code where it supports a product; NULL:
-     * none */
-    const TileUnit *unit;
     struct Probe *probe; /* the session's, set by the caller; or NULL */
 } InputBuffer;
 
 struct Arena; /* base/memory.h */
 
-/* Assigns memory for up to rows x cols activations and n_threads threads.
- * `bf16`: some weights are BF16. */
+/* Assigns memory for up to rows x cols activations and n_threads threads. */
 void input_lay_out(InputBuffer *buffer, struct Arena *a, double rows, int cols,
-                   int n_threads, bool bf16);
+                   int n_threads);
 
 /* The left operand of a product: n rows of activations, in float32 and in the
  * forms that weights need. */
@@ -43,7 +36,6 @@ typedef struct {
     const float *x;     /* [n][cols] */
     int8_t *q;          /* [n][cols] */
     InputGroup *groups; /* [n][row_groups] */
-    uint8_t *unit_rows; /* [n][unit's bytes of cols], or NULL */
     int cols, group, row_groups;
 } Input;
 

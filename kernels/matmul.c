@@ -1,17 +1,16 @@
 /* matmul.c: linear layers, y = x w^T, for every weight type.
  *
- * Owns the loops around the tiles (tiles.h). panels.h explains panels, blocks,
- * groups and quads. The caller opens the parallel region; the worksharing loops
- * are here.
+ * Owns the loops around the tiles (tiles.h), and finds, packs and unpacks their
+ * panels. panels.h explains panels, blocks, groups and quads. The caller opens
+ * the parallel region; the worksharing loops are here.
  *
- * There are three ways to compute a product. For a few tokens, a packed panel
- * is multiplied as it is read from memory. For many tokens, panels are unpacked
- * first, once for all tokens. A unit of the processor that multiplies tiles
- * (tile_unit.h) computes the products that it supports.
+ * There are two ways to compute a product. For a few tokens, a packed panel is
+ * multiplied as it is read from memory. For many tokens, panels are unpacked
+ * first, once for all tokens.
  * Tests: matmul, quant.
  */
 #include "kernels/matmul.h"
-#include "kernels/tile_unit.h"
+#include "kernels/panels.h"
 #include "kernels/tiles.h"
 #include <omp.h>
 
@@ -23,6 +22,87 @@ static const Kernels *const KERNELS[] = {
     WEIGHT_TYPES(X)
 #undef X
 };
+
+/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row +
+ * n_rows) and n tokens. */
+typedef struct {
+    float *y;
+    size_t stride; /* floats from a token of y to the next */
+    const Tensor *w;
+    const Kernels *kernels; /* of w's type */
+    int row, n_rows;
+    const Input *in;
+    int n;
+    bool add;
+    /* this thread's scratch: panels that are packed or unpacked during the
+     * product */
+    uint8_t *packed, *unpacked;
+} Task;
+
+/* ---- panels ------------------------------------------------------------- */
+
+/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes
+ * apart: from w, or packed now into the scratch. */
+static const uint8_t *packed_panels(const Task *p, int panel, int n_panels,
+                                    int col, int n, size_t *stride) {
+    const Tensor *w = p->w;
+    *stride = packed_bytes(w, w->panels ? w->cols : n);
+    if (w->panels)
+        return w->panels + panel * *stride + packed_bytes(w, col);
+    for (int i = 0; i < n_panels; i++)
+        panel_pack(p->packed + i * *stride, w, panel + i, col, n);
+    return p->packed;
+}
+
+/* Returns all columns of n_panels unpacked panels: from w, or unpacked now into
+ * the scratch. */
+static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
+                                      size_t *stride) {
+    const Tensor *w = p->w;
+    const uint8_t *packed =
+        packed_panels(p, panel, n_panels, 0, w->cols, stride);
+    if (!p->kernels->unpack)
+        return packed;
+    size_t next = unpacked_bytes(w, w->cols);
+    for (int i = 0; i < n_panels; i++, packed += *stride)
+        p->kernels->unpack(p->unpacked + i * next, packed, w->cols);
+    *stride = next;
+    return p->unpacked;
+}
+
+/* ---- outputs ------------------------------------------------------------ */
+
+/* y[0 .. n) (+)= lanes [first, first + n) of v. */
+INLINE void store_lanes(float *y, vf v, int first, int n, bool add) {
+    if (n == LANES) {
+        vstore(y, add ? vload(y) + v : v);
+        return;
+    }
+    for (int j = 0; j < n; j++)
+        y[j] = add ? y[j] + v[first + j] : v[first + j];
+}
+
+/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the
+ * first `skip` tokens. */
+static void store_sums(const Task *p, const vf *sums, int panel, int n_panels,
+                       int t, int tokens, int skip) {
+    for (int k = 0; k < n_panels; k++, sums += tokens) {
+        int top = (panel + k) * LANES, end = p->row + p->n_rows;
+        int first = top < p->row ? p->row - top : 0,
+            last = min_int(end - top, LANES);
+        for (int i = skip; i < tokens; i++)
+            store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first),
+                        sums[i], first, last - first, p->add);
+    }
+}
+
+/* Prefetches what store_sums will write. */
+static void prefetch_outputs(const Task *p, int panel, int n_panels, int t,
+                             int tokens) {
+    for (int i = t; i < t + tokens; i++)
+        for (int k = panel; k < panel + n_panels; k++)
+            prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
+}
 
 /* ---- a few tokens -------------------------------------------------------- */
 
@@ -55,25 +135,30 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
 
-/* ---- products ----------------------------------------------------------- */
+/* ---- many tokens --------------------------------------------------------- */
 
-static void panel_rows(const Task *p) {
-    bool few = p->n <= FEW_TOKENS;
-    /* panels at once; for one token several, because a call costs as much as
-     * 200 columns of a panel */
-    int max = !few           ? TILE_PANELS
-              : p->n > 1     ? 1
-              : p->w->panels ? FEW_TOKENS
-                             : SCRATCH_PANELS;
-    for (int panel = p->panel; panel < p->end; panel += max) {
-        int n = min_int(p->end - panel, max);
-        if (few)
-            few_tokens(p, panel, n);
-        else
-            many_tokens(p, panel, n, p->kernels->unpacked[n - 1], TILE_TOKENS,
-                        zero_byte(p->w->type));
+/* Unpacks n_panels panels and multiplies them by all tokens. The last tile ends
+ * at the last token, so it recomputes a few. */
+static void many_tokens(const Task *p, int panel, int n_panels) {
+    size_t stride;
+    const uint8_t *panels = unpacked_panels(p, panel, n_panels, &stride);
+    for (int t = 0; t < p->n; t += TILE_TOKENS) {
+        int tokens = min_int(p->n - t, TILE_TOKENS),
+            skip = TILE_TOKENS - tokens;
+        vf sums[MAX_SUMS];
+        prefetch_outputs(p, panel, n_panels, t, tokens);
+        p->kernels->unpacked[n_panels - 1](sums, (Operands){.panels = panels,
+                                                            .stride = stride,
+                                                            .count = 1,
+                                                            .w = p->w,
+                                                            .in = p->in,
+                                                            .t = t - skip,
+                                                            .n = p->w->cols});
+        store_sums(p, sums, panel, n_panels, t - skip, TILE_TOKENS, skip);
     }
 }
+
+/* ---- products ----------------------------------------------------------- */
 
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                  const Input *in, int n, bool add) {
@@ -86,15 +171,26 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
               .kernels = KERNELS[w->type],
               .row = row,
               .n_rows = n_rows,
-              .panel = row / LANES,
-              .end = (row + n_rows - 1) / LANES + 1,
               .in = in,
               .n = n,
               .add = add,
               .packed = scratch,
               .unpacked = scratch + b->scratch_bytes / 2};
-    if (!b->unit || !b->unit->multiply(&p))
-        panel_rows(&p);
+    bool few = n <= FEW_TOKENS;
+    /* panels at once; for one token several, because a call costs as much as
+     * 200 columns of a panel */
+    int max = !few        ? TILE_PANELS
+              : n > 1     ? 1
+              : w->panels ? FEW_TOKENS
+                          : SCRATCH_PANELS,
+        end = (row + n_rows - 1) / LANES + 1;
+    for (int panel = row / LANES; panel < end; panel += max) {
+        int n_panels = min_int(end - panel, max);
+        if (few)
+            few_tokens(&p, panel, n_panels);
+        else
+            many_tokens(&p, panel, n_panels);
+    }
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)
             y[t * stride + r] += w->bias[r];
@@ -106,15 +202,8 @@ static int thread_rows(int rows) {
     return ((panels - 1) / threads + 1) * LANES;
 }
 
-int matmul_task_rows(const Tensor *w, const Input *in, int n) {
-    int share = thread_rows(w->rows), panels = share / LANES;
-    if (n <= FEW_TOKENS)
-        return share;
-    int max = in->buffer->unit ? in->buffer->unit->task_panels(w) : 0;
-    if (!max)
-        return TILE_PANELS * LANES;
-    int tasks = (panels - 1) / max + 1; /* per thread */
-    return ((panels - 1) / tasks + 1) * LANES;
+int matmul_task_rows(int rows, int n) {
+    return n <= FEW_TOKENS ? thread_rows(rows) : TILE_PANELS * LANES;
 }
 
 static void all_rows(float *y, const Tensor *w, const Input *in, int n,

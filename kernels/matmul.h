@@ -11,10 +11,10 @@
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                  const Input *in, int n, bool add);
 
-/* Rows per task when threads share a product for n tokens: for few tokens a
- * thread's whole share; for many tokens fewer, so that they stay in the
- * cache. */
-int matmul_task_rows(const Tensor *w, const Input *in, int n);
+/* Rows per task when threads share a product of `rows` rows and n tokens: for
+ * few tokens a thread's whole share; for many tokens fewer, so that they stay
+ * in the cache. */
+int matmul_task_rows(int rows, int n);
 
 /* y[n][rows] = x w^T, and y += x w^T. The region's threads share the rows; the
  * caller adds the barrier. If ranks share the rows, y is y[n][all rows] and

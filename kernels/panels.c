@@ -132,13 +132,9 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     size_t at = type_bytes(w->type, col);
     find_rows(rows, w->data, type_bytes(w->type, w->cols), w, panel);
     switch (w->type) {
-    case TYPE_F32: pack_bytes(out, rows, at, 4 * n); break;
+    case TYPE_F32:
     case TYPE_F16:
-    case TYPE_BF16:
-        pack_bytes(out, rows, at, 2 * n);
-        memset(out + columns_bytes(w->type, n), 0,
-               packed_bytes(w, n) - columns_bytes(w->type, n));
-        break;
+    case TYPE_BF16: pack_bytes(out, rows, at, TYPES[w->type].bytes * n); break;
     case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
     case TYPE_Q8_0 ... TYPE_IQ4_XS:
         pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights);

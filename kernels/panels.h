@@ -228,16 +228,13 @@ INLINE size_t group_bytes(int quads, int mins) {
     return (size_t)(quads + 1 + mins) * VBYTES;
 }
 
-/* Bytes of n columns of a packed panel, whole blocks or groups. Columns of
- * two-byte types are padded with zeros to a multiple of 32, the columns that a
- * tile unit multiplies together. */
+/* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     if (w->type == TYPE_I8)
         return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
     if (type_takes_int8(w->type))
         return type_bytes(w->type, n) * LANES;
-    return columns_bytes(w->type,
-                         TYPES[w->type].bytes == 2 ? (n + 31) / 32 * 32 : n);
+    return columns_bytes(w->type, n);
 }
 
 /* Bytes of n columns of an unpacked panel. */

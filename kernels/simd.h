@@ -26,7 +26,6 @@ typedef __m128i Halves;
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
 typedef int8_t vb __attribute__((vector_size(LANES * 4)));
-typedef uint8_t vub __attribute__((vector_size(LANES * 4)));
 typedef int16_t vs __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef int8_t vq __attribute__((vector_size(LANES)));
@@ -197,7 +196,7 @@ INLINE vf vcap(vf z, float cap) {
     return cap * (2.0f / (1.0f + vexp(z * (-2 / cap))) - 1.0f);
 }
 
-/* ---- float16, bfloat16 -------------------------------------------------- */
+/* ---- float16 ------------------------------------------------------------ */
 
 /* LANES unsigned 16-bit integers, widened. */
 INLINE vi vload_u16(const void *p) {
@@ -231,12 +230,6 @@ INLINE void vstore_f16(void *p, vf v) {
     for (int i = 0; i < LANES; i++)
         h[i] = f32_to_f16(v[i]);
 #endif
-    memcpy(p, &h, sizeof h);
-}
-
-/* Stores LANES floats truncated to bfloat16. */
-INLINE void vstore_cut(void *p, vf v) {
-    vh h = __builtin_convertvector((vi)v >> 16, vh);
     memcpy(p, &h, sizeof h);
 }
 

@@ -9,7 +9,7 @@
  * weights, or 16 columns of floats, is summed separately and then added. No
  * tile changes that order, so the bits of a result depend neither on chunks nor
  * on threads.
- */
+ * Tests: matmul, quant. */
 #pragma once
 
 #include "kernels/input.h"
@@ -22,8 +22,7 @@ enum {
     /* max tokens of a tile of 2 panels, limited by the registers */
     TILE_TOKENS = LANES == 16 ? 6 : 4,
     MAX_TILE_TOKENS = LANES == 16 ? 8 : 4, /* max tokens of a tile of 1 panel */
-    MAX_SUMS = TILE_PANELS * TILE_TOKENS,  /* vectors of sums in a tile */
-    MANY_SUMS = 16                         /* the same, of a unit's tile */
+    MAX_SUMS = TILE_PANELS * TILE_TOKENS   /* vectors of sums in a tile */
 };
 
 /* What a tile multiplies: columns [col, col + n) of its panels by its tokens,
@@ -41,9 +40,8 @@ typedef struct {
  * start from 0. */
 typedef void Tile(vf *sums, Operands o);
 
-/* Unpacks n columns of a packed panel. `offset` is the byte that stands for an
- * int8 weight of 0. */
-typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n, int offset);
+/* Unpacks n columns of a packed panel. */
+typedef void Unpack(uint8_t *unpacked, const uint8_t *panel, int n);
 
 /* The functions of a weight type. */
 typedef struct {
@@ -55,41 +53,6 @@ typedef struct {
 #define X(id, ...) extern const Kernels kernels_##id;
 WEIGHT_TYPES(X)
 #undef X
-
-/* ---- what matmul.c and units (tile_unit.h) share ------------------------ */
-
-/* y[t][r] (+)= the product of row r of w with token t, for rows [row, row +
- * n_rows) and n tokens. */
-struct Task {
-    float *y;
-    size_t stride; /* floats from a token of y to the next */
-    const Tensor *w;
-    const Kernels *kernels; /* of w's type */
-    int row, n_rows;
-    int panel, end; /* the panels of these rows */
-    const Input *in;
-    int n;
-    bool add;
-    /* this thread's scratch: panels that are packed or unpacked during the
-     * product */
-    uint8_t *packed, *unpacked;
-};
-
-/* Returns columns [col, col + n) of n_panels packed panels, `stride` bytes
- * apart: from w, or packed now into the scratch. */
-const uint8_t *packed_panels(const Task *p, int panel, int n_panels, int col,
-                             int n, size_t *stride);
-
-/* Stores sums[n_panels][tokens] as the outputs of tokens from t on, except the
- * first `skip` tokens. */
-void store_sums(const Task *p, const vf *sums, int panel, int n_panels, int t,
-                int tokens, int skip);
-
-/* Multiplies n_panels panels by many tokens: unpacks them (`offset` as in
- * Unpack), then runs the tile, which computes tile_tokens tokens. The last tile
- * ends at the last token, so it recomputes a few. */
-void many_tokens(const Task *p, int panel, int n_panels, Tile *tile,
-                 int tile_tokens, int offset);
 
 /* ---- floats ------------------------------------------------------------- */
 
@@ -307,18 +270,15 @@ INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
         sums[k] = totals[k];
 }
 
-/* Unpacks whole blocks. `offset`: the byte that stands for a weight of 0 in the
- * unpacked form. */
+/* Unpacks whole blocks. */
 INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
-                          int n, int offset) {
+                          int n) {
     Layout l = packed_layout(type);
     for (int c = 0; c < n; c += TYPES[type].weights, panel += l.bytes) {
         for (int i = 0; i < l.groups;
              i++, unpacked += group_bytes(l.quads, l.mins)) {
             UNROLL(k, l.quads) {
-                vi integers =
-                    block_quad(type, panel, i, k) >> quad_shift(type, i);
-                vub quad = (vub)integers + (uint8_t)(offset - zero_byte(type));
+                vi quad = block_quad(type, panel, i, k) >> quad_shift(type, i);
                 memcpy(unpacked + k * VBYTES, &quad, sizeof quad);
             }
             for (int part = 0; part <= l.mins; part++)
@@ -366,8 +326,7 @@ INLINE void unpack_blocks(uint8_t *unpacked, Type type, const uint8_t *panel,
     PACKED_TILES(id, byte_tile, packed_layout(TYPE_##id))                      \
     UNPACKED_TILES(id##_groups, byte_tile,                                     \
                    unpacked_layout(TYPE_##id, TYPES[TYPE_##id].group))         \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
-                            int offset) {                                      \
-        unpack_blocks(unpacked, TYPE_##id, panel, n, offset);                  \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n) {  \
+        unpack_blocks(unpacked, TYPE_##id, panel, n);                          \
     }                                                                          \
     const Kernels kernels_##id = {PACKED(id, eight), id##_groups, unpack_##id};

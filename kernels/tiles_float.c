@@ -16,9 +16,7 @@ const Kernels kernels_F32 = {PACKED(F32, true), floats, NULL};
 
 #define X(id, ...)                                                             \
     PACKED_TILES(id, float_tile, TYPE_##id)                                    \
-    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n,    \
-                            int offset) {                                      \
-        (void)offset;                                                          \
+    static void unpack_##id(uint8_t *unpacked, const uint8_t *panel, int n) {  \
         unpack_columns(unpacked, TYPE_##id, panel, n);                         \
     }                                                                          \
     const Kernels kernels_##id = {PACKED(id, true), floats, unpack_##id};

@@ -92,9 +92,9 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
     show_rate("decode", rates[DECODE_RATE], rates[DECODE_BYTES], "GB/s",
               rates[READ_BYTES]);
     printf(
-        "%s%s; threads: %d (decode: %d); prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
-        type, s->chunk.input.unit_rows ? " in tiles" : "", s->n_threads,
-        s->decode_threads, t->prompt, t->steps, m->decode_bytes, rounds);
+        "%s; threads: %d (decode: %d); prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
+        type, s->n_threads, s->decode_threads, t->prompt, t->steps,
+        m->decode_bytes, rounds);
 }
 
 int mode_bench(Run *run) {

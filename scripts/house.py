@@ -153,7 +153,7 @@ class House:
             walk(unit, [])
 
     def check_file(self, path, source):
-        name, machine = path.split("/")[-1], path.startswith("base/") or path in ("kernels/simd.h", "kernels/lanes.h", "kernels/amx.c")
+        name, machine = path.split("/")[-1], path.startswith("base/") or path in ("kernels/simd.h", "kernels/lanes.h")
         prints = path == "run.c" or path.startswith("modes/")
         if self.floor(path) is None:
             self.report(path, 1, "is on no floor of docs/architecture.md")

@@ -92,9 +92,9 @@ attention) relative to these files, with the same weights and tokens. The tests 
 
 `bits.txt` holds a hash of the logits of each model of `tests/test_bits.c`, to the last bit (FNV-1a, 64 bits): lines of
 the kind of build (`fma`: processors with fused multiply-add, of any vector width: AVX-512, AVX2, aarch64 and
-`x86-64-v2 -mfma`; `no_fma`: the others; `amx`: BF16 in AMX's tiles), the model and its type, the hash. gcc and clang
-give the same bits, optimized or not, with and without VNNI. The angles of RoPE come from `pow`, `cos` and `sin`, the weights
-of experts from `expf` (glibc 2.36): another C library may round one of them differently. A change of bits is a change of
+`x86-64-v2 -mfma`; `no_fma`: the others), the model and its type, the hash. gcc and clang give the same bits, optimized
+or not, with and without VNNI. The angles of RoPE come from `pow`, `cos` and `sin`, the weights of experts from `expf`
+(glibc 2.36): another C library may round one of them differently. A change of bits is a change of
 results, which must be intended and stated in its commit. To update the file, on a machine with AVX-512:
 
     make -s test TEST_WRAPPER=true && make -s test TEST_WRAPPER=true ARCH=x86-64 VARIANT=v1

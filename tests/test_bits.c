@@ -10,7 +10,6 @@
 #include "formats/open.h"
 #include "kernels/lanes.h"
 #include "kernels/tensor.h"
-#include "kernels/tile_unit.h"
 #include "model.h"
 #include "session.h"
 
@@ -28,8 +27,8 @@
 
 enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
-/* Bits depend on FMA, and for BF16 on AMX tiles, but not on the width of
- * vectors, on compilers and their flags. */
+/* Bits depend on FMA, but not on the width of vectors, on compilers and their
+ * flags. */
 #if defined(__FMA__) || defined(__ARM_NEON)
 static const char *const KIND = "fma";
 #else
@@ -77,13 +76,12 @@ static uint64_t hash_logits(const HashModel *m, const char *path) {
 
 /* The hash of a model in bits.txt, whose lines are "kind name hash"; 0: not
  * listed. */
-static uint64_t pinned(const char *kind, const char *name) {
-    char line_kind[16], model[32];
+static uint64_t pinned(const char *name) {
+    char kind[16], model[32];
     uint64_t hash = 0, value;
     FILE *in = fopen("tests/golden/bits.txt", "r");
-    while (in &&
-           fscanf(in, "%15s %31s %" SCNx64, line_kind, model, &value) == 3)
-        if (!strcmp(line_kind, kind) && !strcmp(model, name))
+    while (in && fscanf(in, "%15s %31s %" SCNx64, kind, model, &value) == 3)
+        if (!strcmp(kind, KIND) && !strcmp(model, name))
             hash = value;
     if (in)
         fclose(in);
@@ -91,16 +89,15 @@ static uint64_t pinned(const char *kind, const char *name) {
 }
 
 /* Compares, or with NORMA_PRINT_BITS prints the line of bits.txt. */
-static void check_bits(const char *kind, const char *model, Type type,
-                       uint64_t hash) {
+static void check_bits(const char *model, Type type, uint64_t hash) {
     char name[32];
     snprintf(name, sizeof name, "%s-%s", model, type_name(type));
     if (getenv("NORMA_PRINT_BITS"))
-        printf("%s %s %016" PRIx64 "\n", kind, name, hash);
+        printf("%s %s %016" PRIx64 "\n", KIND, name, hash);
     else
-        CHECK(hash && hash == pinned(kind, name),
+        CHECK(hash && hash == pinned(name),
               "%s %s: the bits are %016" PRIx64 ", pinned are %016" PRIx64,
-              kind, name, hash, pinned(kind, name));
+              KIND, name, hash, pinned(name));
 }
 
 /* ---- the models --------------------------------------------------------- */
@@ -112,18 +109,14 @@ static void check_gguf(const char *name, const HashModel *m, const Relative *r,
     gguf_make_relative(&file, m, r);
     gguf_convert(&file, type);
     int failed = gguf_write(&file, path);
-    if (type == TYPE_BF16 && tile_unit())
-        check_bits("amx", name, type, failed ? 0 : hash_logits(m, path));
-    setenv("NORMA_TILES", "0", 1);
-    check_bits(KIND, name, type, failed ? 0 : hash_logits(m, path));
-    unsetenv("NORMA_TILES");
+    check_bits(name, type, failed ? 0 : hash_logits(m, path));
     gguf_free(&file);
 }
 
 /* group 0: float32 */
 static void check_llama2c(const char *name, const HashModel *m, int group) {
     const char *path = temporary("bits.bin");
-    check_bits(KIND, name, group ? TYPE_I8 : TYPE_F32,
+    check_bits(name, group ? TYPE_I8 : TYPE_F32,
                hashmodel_write(m, path, group ? 2 : 0, group)
                    ? 0
                    : hash_logits(m, path));

@@ -168,22 +168,19 @@ static void other_architectures(void) {
     }
 }
 
-/* With AMX tiles, if available, and without; dense and with experts. */
+/* Dense and with experts. */
 static void bf16_models(void) {
-    for (int tiles = 0; tiles < 2; tiles++)
-        for (int i = 0; i < 3; i += 2) {
-            Model model;
-            setenv("NORMA_TILES", tiles ? "1" : "0", 1);
-            CHECK(!open_relative(&model, &GOLDEN_RELATIVES[i], TYPE_BF16),
-                  "cannot make the model");
-            if (!test_fast())
-                check_sessions(&model, i ? KV_F16 : KV_F32);
-            CHECK(!measure(&model, KV_F32, 40), "cannot run");
-            for (int batch = 1; batch <= 40; batch += test_fast() ? 13 : 1)
-                check_session(&model, KV_F32, 40, batch, 1);
-            model_close(&model);
-        }
-    unsetenv("NORMA_TILES");
+    for (int i = 0; i < 3; i += 2) {
+        Model model;
+        CHECK(!open_relative(&model, &GOLDEN_RELATIVES[i], TYPE_BF16),
+              "cannot make the model");
+        if (!test_fast())
+            check_sessions(&model, i ? KV_F16 : KV_F32);
+        CHECK(!measure(&model, KV_F32, 40), "cannot run");
+        for (int batch = 1; batch <= 40; batch += test_fast() ? 13 : 1)
+            check_session(&model, KV_F32, 40, batch, 1);
+        model_close(&model);
+    }
 }
 
 /* ---- a large model ------------------------------------------------------ */

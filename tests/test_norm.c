@@ -204,7 +204,7 @@ static void product(float *y, const float *w, const float *x, int rows,
     Tensor t = {
         .type = TYPE_F32, .rows = rows, .cols = dim, .data = (const void *)w};
     InputBuffer buffer;
-    if (input_buffer_open(&buffer, 1, dim, 1, false))
+    if (input_buffer_open(&buffer, 1, dim, 1))
         return;
     Input in = input_prepare(&buffer, &t, x, 1);
     matmul_rows(y, (size_t)rows, &t, 0, rows, &in, 1, false);

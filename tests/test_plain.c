@@ -342,8 +342,6 @@ static void failures_name_the_place(void) {
 static void random_models_match(void) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16};
     static GgufFile file;
-    /* AMX rounds activations to BF16 */
-    setenv("NORMA_TILES", "0", 1);
     for (int i = 0; i < (test_fast() ? 6 : 48); i++) {
         int group = 1 + i % 4, kv_heads = 1 + i % 3,
             size = 2 * (1 + (int)(hash64(9, 1, (uint64_t)i) % 20));
@@ -365,7 +363,6 @@ static void random_models_match(void) {
         check_fast(&m, family);
         model_close(&m);
     }
-    unsetenv("NORMA_TILES");
 }
 
 /* ---- quantized weights -------------------------------------------------- */

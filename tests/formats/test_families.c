@@ -163,11 +163,6 @@ static void check_halves_of(const char *name) {
               halves[i].type, stderr_text());
         CHECK(distance() <= HALF, "%s in type %d: error %.3g", name,
               halves[i].type, distance());
-        setenv("NORMA_TILES", "0",
-               1); /* AMX tiles add BF16 products in another order */
-        CHECK(!run_folder(logits), "%s in type %d does not run: %s", name,
-              halves[i].type, stderr_text());
-        unsetenv("NORMA_TILES");
         family_round(&family, halves[i].type);
         CHECK(!family_write(&family, folder(), &(FolderForm){.type = TYPE_F32}),
               "cannot write %s", name);

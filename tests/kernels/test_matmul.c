@@ -76,7 +76,7 @@ static int problem_open(Problem *p, int rows, int cols, int n, int group,
     if (fence_open(&p->data, group ? count : count * sizeof(float)) ||
         fence_open(&p->scales, floats * sizeof(float) + unaligned) ||
         fence_open(&p->activations, (size_t)n * (size_t)cols * sizeof(float)) ||
-        input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true))
+        input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3))
         return -1;
     p->w.data = p->data.start;
     p->w.scales = group ? p->scales.start : NULL;

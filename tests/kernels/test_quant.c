@@ -219,7 +219,7 @@ static int problem_open(Problem *p, const Layout *l, int rows, int cols, int n,
         p->bias[i] = 10 * random_float(5, i);
     p->w.data = p->data;
     p->w.bias = bias ? p->bias : NULL;
-    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3, true);
+    return input_buffer_open(&p->buffer, MAX_TOKENS, cols, 3);
 }
 
 static void problem_close(Problem *p) {
@@ -320,6 +320,26 @@ static void the_largest_products_do_not_overflow(void) {
     }
 }
 
+/* An input prepared for int8 weights also serves float weights. */
+static void mixed_weights_share_an_input(void) {
+    enum { ROWS = 33, COLS = 64, TOKENS = 19 };
+    static float own[TOKENS * ROWS], shared[TOKENS * ROWS];
+    Tensor q8 = {.type = TYPE_Q8_0, .cols = COLS};
+    for (int type = TYPE_F32; type <= TYPE_BF16; type++)
+        for (int n = 1; n <= TOKENS; n += TOKENS - 1) {
+            Problem p;
+            CHECK(!problem_open(&p, &LAYOUTS[type], ROWS, COLS, n, false),
+                  "no memory");
+            Input in = input_prepare(&p.buffer, &p.w, p.x, n);
+            matmul(own, &p.w, &in, n);
+            in = input_prepare(&p.buffer, &q8, p.x, n);
+            matmul(shared, &p.w, &in, n);
+            CHECK(!memcmp(own, shared, sizeof *own * (size_t)(n * ROWS)),
+                  "%s, %d tokens: other bits", type_name(p.w.type), n);
+            problem_close(&p);
+        }
+}
+
 /* Compares weight c of every row of a panel with dequantize_row. */
 static void check_column(const Problem *p, const uint8_t *panel,
                          const float *weights, int cols, int c) {
@@ -347,8 +367,8 @@ static void check_column(const Problem *p, const uint8_t *panel,
     }
 }
 
-/* Columns of two-byte types are stored in pairs, padded with zeros to a
- * multiple of 32; nothing is written after them. */
+/* Columns of two-byte types are stored in pairs, the last one padded with
+ * zeros; nothing is written after them. */
 static void odd_columns_are_packed(void) {
     enum { ROWS = LANES + 3, MAX = 33 };
     static uint16_t words[ROWS * MAX], panel[67 * LANES];
@@ -366,7 +386,7 @@ static void odd_columns_are_packed(void) {
                         r = p * LANES + i % (2 * LANES) / 2;
                     int row = r < ROWS ? r : ROWS - 1;
                     int found = panel[i], value = c < cols ? row * cols + c + 1
-                                                  : c < (cols + 31) / 32 * 32
+                                                  : c < cols + cols % 2
                                                       ? 0
                                                       : 0xeeee;
                     CHECK(found == value,
@@ -445,6 +465,7 @@ void suite_quant(void) {
     TEST(dequantization_matches_the_library);
     TEST(products_of_every_type);
     TEST(the_largest_products_do_not_overflow);
+    TEST(mixed_weights_share_an_input);
     TEST(odd_columns_are_packed);
     TEST(panels_have_the_same_weights);
 }

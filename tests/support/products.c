@@ -14,14 +14,13 @@
 
 enum { GAP = 3 };
 
-int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads,
-                      bool bf16) {
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads) {
     Arena a = {0};
     *buffer = (InputBuffer){0};
-    input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
+    input_lay_out(buffer, &a, rows, cols, n_threads);
     a = (Arena){.memory = allocate((size_t)a.used, 1)};
     if (a.memory)
-        input_lay_out(buffer, &a, rows, cols, n_threads, bf16);
+        input_lay_out(buffer, &a, rows, cols, n_threads);
     return a.memory ? 0 : -1;
 }
 

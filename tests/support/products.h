@@ -22,8 +22,7 @@ float product_before(int i);
 
 /* Allocates a buffer for the inputs of products, as input_lay_out(). -1: out of
  * memory. */
-int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads,
-                      bool bf16);
+int input_buffer_open(InputBuffer *buffer, int rows, int cols, int n_threads);
 void input_buffer_close(InputBuffer *buffer);
 
 /* Checks that the product has the same bits if it is computed in parts of rows

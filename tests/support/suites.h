@@ -10,7 +10,7 @@
     SUITE(quant) SUITE(folder) SUITE(profile) SUITE(mutants) SUITE(invariance) SUITE(growth) \
     SUITE(damage) SUITE(batching) SUITE(matmul) SUITE(pieces) SUITE(jinja) SUITE(template) \
     SUITE(guess) SUITE(json) SUITE(base) SUITE(team) SUITE(simd) SUITE(norm) \
-    SUITE(half) SUITE(backward) SUITE(amx) SUITE(attention) SUITE(plain) SUITE(golden) \
+    SUITE(half) SUITE(backward) SUITE(attention) SUITE(plain) SUITE(golden) \
     SUITE(bits) SUITE(sampler) SUITE(stream) SUITE(checkpoint) SUITE(pack) SUITE(norms) \
     SUITE(tune) SUITE(stories) SUITE(textbook) SUITE(ranks)
 /* clang-format on */
