@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <termios.h>
 #include <time.h>
@@ -118,41 +119,47 @@ void handle_signals(void) {
 
 /* ---- the terminal ------------------------------------------------------- */
 
-static struct termios kept; /* the terminal's settings, if `is_open` */
-static volatile sig_atomic_t is_open;
+static struct termios kept;         /* the terminal's settings, while `state` */
+static volatile sig_atomic_t state; /* 0: as it was; 1: answers; 2: edits */
 
-static void set_terminal(const struct termios *settings,
+static bool set_terminal(const struct termios *settings,
                          const char *paste_mode) {
-    tcsetattr(STDIN_FILENO, TCSANOW, settings);
-    /* opened only for reading */
-    if (write(STDIN_FILENO, paste_mode, strlen(paste_mode)) < 0)
-        return;
+    return !tcsetattr(STDIN_FILENO, TCSANOW, settings) &&
+           write(STDIN_FILENO, paste_mode, strlen(paste_mode)) > 0;
 }
 
 void terminal_close(void) {
-    if (is_open)
+    if (state)
         set_terminal(&kept, "\033[?2004l");
-    is_open = 0;
+    state = 0;
 }
 
 /* Handles Ctrl-Z. */
 static void on_stop(int signal_number) {
-    bool was_open = is_open;
+    int before = state;
     (void)signal_number;
     terminal_close();
     raise(SIGSTOP);
-    if (was_open)
-        terminal_open();
+    if (before)
+        terminal_open(before > 1);
 }
 
-void terminal_open(void) {
-    if (is_open || tcgetattr(STDIN_FILENO, &kept))
-        return;
+bool terminal_open(bool edits) {
+    if (!state && tcgetattr(STDIN_FILENO, &kept))
+        return false;
     struct termios settings = kept;
-    settings.c_lflag &= ~(tcflag_t)ECHOCTL;
+    settings.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | edits * ISIG);
+    settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | edits * IXON);
     handle(SIGTSTP, on_stop);
-    is_open = 1;
-    set_terminal(&settings, "\033[?2004h");
+    state = 1 + edits;
+    return set_terminal(&settings, "\033[?2004h");
+}
+
+Screen terminal_size(void) {
+    struct winsize size = {0};
+    ioctl(STDIN_FILENO, TIOCGWINSZ, &size);
+    return (Screen){size.ws_row ? size.ws_row : 24,
+                    size.ws_col < 8 ? 80 : size.ws_col};
 }
 
 void terminal_discard(void) {

@@ -40,11 +40,20 @@ void remove_all(const char *names);
  * ignore all three and are ended by rank 0. */
 void handle_signals(void);
 
-/* Asks the terminal on standard input to mark pasted text with "\033[200~" and
- * "\033[201~", and to echo control characters as they are, until
- * terminal_close() or a signal ends or stops the program. */
-void terminal_open(void);
+/* The terminal on standard input sends each key, shows none, and marks pasted
+ * text with "\033[200~" and "\033[201~", until terminal_close() or a signal
+ * ends or stops the program. `edits`: Ctrl-C and Ctrl-Z are keys, too. Returns
+ * false if nothing can be drawn there, for example if it is open only for
+ * reading. */
+bool terminal_open(bool edits);
 void terminal_close(void);
+
+/* The size of this terminal; 24 by 80 if it does not say. */
+typedef struct {
+    int rows, columns;
+} Screen;
+
+Screen terminal_size(void);
 
 /* Discards the lines that the terminal has sent or is sending. */
 void terminal_discard(void);

@@ -234,7 +234,7 @@ static const char help[] =
     "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
     "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
     "/save! FILE replaces a file that is no conversation,\n"
-    "\"\"\" begins and ends a message of several lines\n";
+    "Alt-Enter or Ctrl-J adds a line, as does Enter between two \"\"\"\n";
 
 /* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
 static int command(Chat *c, const char *line) {
@@ -266,9 +266,6 @@ static int command(Chat *c, const char *line) {
                ? answer(c)
                : 0;
 }
-
-#define CONTROLS                                                               \
-    "\1\2\3\4\5\6\7\b\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177"
 
 /* ---- the mode ----------------------------------------------------------- */
 
@@ -304,12 +301,8 @@ static int chat(Chat *c) {
     size_t size;
     while (!status && !interrupted &&
            !(status = input_read(&in, &message, &size))) {
-        /* the terminal shows something else than the message says */
-        if (strcspn(message, typed ? CONTROLS : "") < size)
-            note(
-                typed
-                    ? "ignored: the message has keys such as arrows; Backspace and Ctrl-U edit it, rlwrap does more"
-                    : "ignored: a message with a zero byte");
+        if (strlen(message) < size)
+            note("ignored: a message with a zero byte");
         else if (typed && *message == '/' && message[1] != '/')
             status = command(c, message);
         else if (size)

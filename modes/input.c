@@ -1,7 +1,7 @@
 /* input.c: messages from a terminal or a pipe.
  *
- * A terminal sends the marks "\033[200~" and "\033[201~" around pasted text
- * once it is asked to (terminal_open).
+ * A terminal that moves its cursor sends keys, which text/editor.c makes a
+ * message of; others, such as emacs' shell, edit lines themselves.
  * Tests: chat, cli.
  */
 #include "modes/input.h"
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 
@@ -32,34 +33,12 @@ static int next_line(Messages *in, size_t *size) {
                        : 0;
 }
 
-/* Removes the marks of pastes from a line. Returns whether a paste goes on in
- * the next line. */
-static bool remove_marks(char *line, size_t *size, bool pasting) {
-    enum { N = 6 };
-    char *end = line + *size;
-    for (char *at = line; at + N <= end;)
-        if (memcmp(at, "\033[200~", N) && memcmp(at, "\033[201~", N))
-            at++;
-        else {
-            pasting = at[4] == '0';
-            end -= N;
-            memmove(at, at + N, end - at);
-        }
-    *size = end - line;
-    return pasting;
-}
-
-int input_read(Messages *in, char **message, size_t *size) {
-    static const char quotes[] = "\"\"\"";
-    enum { N = sizeof quotes - 1 };
-    bool typed = on_terminal(stdin);
+/* Reads a message from a pipe, or from a terminal that edits lines itself. */
+static int read_lines(Messages *in, bool typed) {
     Buffer *m = &in->message;
-    bool pasting = false, begins = false, ends = false;
-    if (typed) {
-        terminal_open();
-        fputs("User: ", stderr);
-    }
     m->n = 0;
+    if (typed)
+        fputs("User: ", stderr);
     do {
         size_t n;
         int status = next_line(in, &n);
@@ -67,35 +46,86 @@ int input_read(Messages *in, char **message, size_t *size) {
             fputc('\n', stderr); /* after "User: " */
         if (status)
             return status;
-        if (!pasting && !m->n)
-            begins = typed && n >= N && !memcmp(in->line, quotes, N);
-        bool is_cut = typed && n >= MAX_TYPED;
-        if (typed)
-            pasting = remove_marks(in->line, &n, pasting) && !is_cut;
-        if (is_cut) {
+        if (typed && n >= MAX_TYPED) {
             note(
-                "ignored: a line that the terminal cut at %d bytes; use a pipe, /load, or shorter lines between \"\"\"",
+                "ignored: a line that the terminal cut at %d bytes; use a pipe or /load",
                 MAX_TYPED);
             terminal_discard();
             m->n = n = 0;
-            begins = false;
         }
         if (m->n)
             buffer_append(m, "\n", 1);
         buffer_append(m, in->line, n);
         if (m->failed)
             return -1;
-        ends = m->n >= 2 * N && !memcmp(m->bytes + m->n - N, quotes, N);
-    } while (pasting || (begins && !ends));
-    *message = m->bytes + (begins ? N : 0);
-    *size = m->n - (begins ? 2 * N : 0);
-    (*message)[*size] = '\0';
+    } while (typed && is_quote_open(m));
     return 0;
+}
+
+/* Reads the message that the user edits. */
+static int edit(Messages *in) {
+    Editor *e = &in->editor;
+    Buffer out = {0};
+    EditorEvent event = EDITED;
+    bool asked = false; /* whether to leave */
+    int status = editor_begin(e);
+    while (!status) {
+        editor_draw(e, terminal_size(), event != EDITED, &out);
+        write_whole(STDIN_FILENO, out.bytes, out.n);
+        out.n = 0;
+        if (event == SENT)
+            break;
+        if (event == STOPPED)
+            raise(SIGTSTP);
+        if (event == CANCELED && editor_text(e)->n) {
+            status = editor_begin(e);
+            asked = false;
+        } else if (event == CANCELED && !asked) {
+            note("again, or /bye, to leave");
+            asked = true;
+        } else if (event == CANCELED || event == ENDED) {
+            interrupted |= event == CANCELED;
+            status = 1;
+        } else if (event == EDITED) {
+            if (in->n_taken == in->n_bytes) {
+                in->n_taken = 0;
+                in->n_bytes = read(STDIN_FILENO, in->bytes, sizeof in->bytes);
+            }
+            event = in->n_bytes > 0 ? EDITED : ENDED;
+            editor_return(e, terminal_size(), &out);
+            while (event == EDITED && in->n_taken < in->n_bytes)
+                event = editor_take(e, in->bytes[in->n_taken++]);
+            continue;
+        }
+        event = EDITED;
+    }
+    terminal_open(false);
+    free(out.bytes);
+    return status;
+}
+
+int input_read(Messages *in, char **message, size_t *size) {
+    bool typed = on_terminal(stdin);
+    const char *term = getenv("TERM");
+    bool edits = typed && term && strcmp(term, "dumb") && terminal_open(true);
+    int status = edits ? edit(in) : read_lines(in, typed);
+    if (status)
+        return status;
+    Buffer *m = edits ? editor_text(&in->editor) : &in->message;
+    if (typed && !in->editor.begins_pasted && !strncmp(m->bytes, "\"\"\"", 3)) {
+        m->n -= 6;
+        memmove(m->bytes, m->bytes + 3, m->n);
+        m->bytes[m->n] = '\0';
+    }
+    *message = m->bytes;
+    *size = m->n;
+    return -m->failed;
 }
 
 void input_close(Messages *in) {
     terminal_discard();
     terminal_close();
+    editor_close(&in->editor);
     free(in->line);
     free(in->message.bytes);
 }

@@ -2,19 +2,24 @@
 #pragma once
 
 #include "base/memory.h"
+#include "text/editor.h"
+#include <sys/types.h>
 
-/* Standard input. */
+/* Standard input. Initialize with zeros. */
 typedef struct {
     char *line; /* [room], owned */
     size_t room;
-    Buffer message; /* the last message */
+    Buffer message;           /* the last message, without an editor */
+    Editor editor;            /* of a terminal that moves its cursor */
+    char bytes[4096];         /* what the terminal has sent */
+    ssize_t n_taken, n_bytes; /* the editor has taken the first */
 } Messages;
 
-/* Reads a message: a line, or on a terminal also a paste, or lines between two
- * """. *message has *size bytes and a zero byte, and is valid until the next
- * call. Returns 0, 1 at the end of the input or after Ctrl-C, -1 and a message
- * on failure. */
+/* Reads a message: a line, or at a terminal what its user edits, or lines
+ * between two """. *message has *size bytes and a zero byte, and is valid until
+ * the next call. Returns 0, 1 at the end of the input or after Ctrl-C, -1 and a
+ * message on failure. */
 int input_read(Messages *in, char **message, size_t *size);
 
-/* Discards the rest of a paste, and frees the memory. */
+/* Discards what the terminal is still sending, and frees the memory. */
 void input_close(Messages *in);

@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 FUNCTION_LINES, COLUMNS = 80, 80  # of C; a page's C may have 100 columns
-GENERATED = {"text/nfc.h", "text/unicode.h"}  # tables; their tokens and columns are not counted
+GENERATED = {"text/nfc.h", "text/unicode.h", "text/width.h"}  # tables; their tokens and columns are not counted
 MAX_TOKENS = {  # never raised
     "model.h": 950, "plain.c": 3_100, "read first": 9_500, "top level": 20_800, "core": 68_000, "edges": 73_500, "web": 600,
     "line": 9,

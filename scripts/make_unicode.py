@@ -1,15 +1,16 @@
-"""Writes text/unicode.h and text/nfc.h, norma's tables of characters.
+"""Writes text/unicode.h, text/nfc.h and text/width.h, norma's tables of characters.
 
 unicode.h has letters by case, marks, numbers, white space, punctuation and symbols, as the tokenizers library's regular expressions classify
 each character. They are Oniguruma's, which follow Unicode 16.0. nfc.h has the characters that decompose and compose in
 normalization form C, from Python's unicodedata, limited to those that the library's normalizer knows, which follows
-Unicode 9.0.
+Unicode 9.0. width.h has the columns of characters on a terminal, from the wcwidth library.
 """
 
 import unicodedata
 from pathlib import Path
 
 import tokenizers
+import wcwidth
 from tokenizers import Regex
 from tokenizers.normalizers import NFC, NFD
 from tokenizers.pre_tokenizers import Split
@@ -75,6 +76,24 @@ static const uint32_t COMBINING_RUNS[] = {{
 /* clang-format on */
 """
 
+WIDTH_HEAD = """/* width.h: the columns of characters on a terminal (Unicode {version}).
+ *
+ * Owns this table, which scripts/make_unicode.py generates; editor.c searches it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* clang-format off */
+
+/* Runs of characters of the same width, ascending: first code << 8 | width. */
+static const uint32_t WIDTH_RUNS[] = {{
+{runs}
+}};
+
+/* clang-format on */
+"""
+
 
 def in_lines(items):
     lines, line = [], "   "
@@ -123,6 +142,14 @@ def write_nfc():
     print(f"{len(rows)} decompositions, {len(again)} compositions")
 
 
+def write_widths():
+    """Control characters count as one column: of them only newlines and tabs are drawn, as the editor does."""
+    runs = list(runs_of(lambda code: abs(wcwidth.wcwidth(chr(code))) if code else 1))
+    text = WIDTH_HEAD.format(version=wcwidth.list_versions()[-1], runs=in_lines(runs))
+    (TOP / "text/width.h").write_text(text)
+    print(f"wcwidth {wcwidth.__version__}: {len(runs)} runs")
+
+
 def members(pattern):
     """Code points of the characters that the library's regular expression matches."""
     split = Split(Regex(pattern), "removed")
@@ -142,6 +169,7 @@ def main():
     counts = {name: sum(c == i for c in classes.values()) for i, name in enumerate(CLASSES, 1)}
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")
     write_nfc()
+    write_widths()
 
 
 if __name__ == "__main__":

@@ -38,9 +38,7 @@ enum {
     N_SYLLABLES = N_LEADING * N_VOWELS * N_TRAILING
 };
 
-/* The value of a code point in a table of runs, each `code << 8 | value` of its
- * first code point; 0 for an invalid byte. */
-static unsigned value_in(const uint32_t *runs, size_t n, uint32_t code) {
+unsigned value_in(const uint32_t *runs, size_t n, uint32_t code) {
     size_t next;
     SEARCH(next, 1, n, runs[next] >> 8 <= code);
     return code < UTF8_END ? runs[next - 1] & 0xff : 0;

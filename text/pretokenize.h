@@ -54,6 +54,10 @@ typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 int pretokenize(const char *const *steps, const char *text, size_t size,
                 WordFunction word, void *arg);
 
+/* The value of a code point in a table of n runs, each `code << 8 | value` of
+ * its first code point; 0 for an invalid byte. */
+unsigned value_in(const uint32_t *runs, size_t n, uint32_t code);
+
 /* Whether a code point from utf8_read() is white space. */
 bool is_white_space(uint32_t code);
 

@@ -29,6 +29,8 @@ int status;
 char out[1 << 20], err[1 << 16], folder[PATH_MAX];
 size_t n_out;
 bool suspended_echo, prompts_echo;
+char drawn[1 << 21];
+static size_t n_drawn;
 
 void binary_folder(const char *name) {
     if (!realpath(temporary(""), folder))
@@ -88,6 +90,7 @@ static void child(const char *binary, char **args, const int *input,
         setsid(); /* the next terminal opened is the controlling one */
     if (chdir(folder))
         _exit(127);
+    setenv("TERM", "xterm", 1);
     if (setup.environment)
         putenv((char *)(uintptr_t)setup.environment);
     redirect(0,
@@ -119,6 +122,23 @@ static void child(const char *binary, char **args, const int *input,
     _exit(127);
 }
 
+/* Appends to `drawn` what the program has written to its terminal. */
+static void look_at_terminal(int terminal) {
+    ssize_t n;
+    while ((n = read(terminal, drawn + n_drawn, sizeof drawn - 1 - n_drawn)) >
+           0)
+        n_drawn += (size_t)n;
+    drawn[n_drawn] = '\0';
+}
+
+/* How often the text has another one in it. */
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *s = text; *part && (s = strstr(s, part)); s++)
+        n++;
+    return n;
+}
+
 /* Whether the program has a handler of SIGINT, according to /proc. */
 static bool handles_interrupt(pid_t pid) {
     char path[64], text[4096] = {0};
@@ -141,22 +161,21 @@ static bool is_full(int pipe_end) {
 }
 
 /* Whether the moment for Ctrl-C has come. */
-static bool is_time(pid_t pid, int output) {
+static bool is_time(pid_t pid, int output, int terminal) {
     struct stat st;
     switch (setup.interrupt) {
     case NEVER: break;
     case AT_OUTPUT: return stat(inside("stdout"), &st) == 0 && st.st_size > 0;
     case WHEN_HANDLED: return handles_interrupt(pid);
     case WHEN_BLOCKED: return is_full(output);
-    case AT_PROMPT:
-        return read_text("stderr", err, sizeof err) && strstr(err, "User: ");
+    case AT_PROMPT: look_at_terminal(terminal); return strstr(drawn, "User: ");
     }
     return false;
 }
 
 static bool has_echo(int terminal) {
     struct termios settings;
-    return !tcgetattr(terminal, &settings) && settings.c_lflag & ECHOCTL;
+    return !tcgetattr(terminal, &settings) && settings.c_lflag & ECHO;
 }
 
 /* After Ctrl-Z the program needs a moment. */
@@ -171,7 +190,7 @@ static void interrupt(pid_t pid, int output, int terminal) {
     /* each takes 0.2 s */
     int times = setup.interrupt == WHEN_BLOCKED ? 8 : 1;
     for (int i = 0, n = 0; i < 100 * TIME_LIMIT && n < times; i++) {
-        n = is_time(pid, output) ? n + 1 : 0;
+        n = is_time(pid, output, terminal) ? n + 1 : 0;
         if (n < times)
             usleep(10000);
     }
@@ -184,15 +203,13 @@ static void interrupt(pid_t pid, int output, int terminal) {
 }
 
 /* Waits until the program has written `text` `times` times and more than `size`
- * bytes. Returns false if it ends first. */
-static bool wait_for(pid_t pid, const char *name, const char *text, int times,
-                     size_t size) {
-    for (siginfo_t ended = {0}; !ended.si_pid; usleep(10000)) {
-        int n = 0;
-        size_t n_read = read_text(name, err, sizeof err);
-        for (const char *s = err; *text && (s = strstr(s, text)); s++)
-            n++;
-        if (n >= times && n_read > size)
+ * bytes, to a file or (NULL) its terminal. Returns false if it ends first. */
+static bool wait_for(pid_t pid, int terminal, const char *name,
+                     const char *text, int times, size_t size) {
+    for (siginfo_t ended = {0}; !ended.si_pid; usleep(5000)) {
+        look_at_terminal(terminal);
+        size_t n_read = name ? read_text(name, err, sizeof err) : n_drawn;
+        if (count(name ? err : drawn, text) >= times && n_read > size)
             return true;
         waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
     }
@@ -210,24 +227,41 @@ static void resume(pid_t pid, int terminal) {
     kill(pid, SIGCONT);
 }
 
+/* Types n bytes, and looks at what is drawn: both queues are short. */
+static void type(int terminal, const char *bytes, size_t n) {
+    for (size_t at = 0; at < n;) {
+        ssize_t n_written = write(terminal, bytes + at, n - at);
+        look_at_terminal(terminal);
+        at += n_written > 0 ? (size_t)n_written : 0;
+    }
+}
+
+/* Types each line at a prompt. The program asks for pastes at the begin and at
+ * the end of a message, and after it was stopped. */
 static void type_lines(pid_t pid, int terminal) {
     for (int i = 0, n_stops = 0; setup.typed[i]; i++) {
         const char *line = setup.typed[i],
                    *end = line + strcspn(line, "\3\5\x1a");
+        size_t n = (size_t)(end - line);
         struct stat st = {0};
-        int n_answers = 1;
-        if (!wait_for(pid, "stderr", "User: ", i + 1 - n_stops, 0))
+        bool edits = !setup.environment; /* not TERM=dumb */
+        if (!wait_for(pid, terminal, edits ? NULL : "stderr",
+                      edits ? "\033[?2004h" : "User: ",
+                      edits ? 2 * i + 1 - n_stops : i + 1, 0))
             return;
-        for (const char *s = err; (s = strstr(s, "Assistant: ")); s++)
-            n_answers++;
-        look_at_prompt(terminal);
+        read_text("stderr", err, sizeof err);
+        int n_answers = count(err, "Assistant: ") + 1;
+        if (edits)
+            look_at_prompt(terminal);
         stat(inside("stdout"), &st);
-        if (write(terminal, line, (size_t)(end - line)) < 0)
-            return;
-        if (*end == '\3' && !wait_for(pid, "stdout", "", 0, (size_t)st.st_size))
+        bool enters = edits && n && line[n - 1] == '\n';
+        type(terminal, line, n - enters);
+        type(terminal, "\r", enters);
+        if (*end == '\3' &&
+            !wait_for(pid, terminal, "stdout", "", 0, (size_t)st.st_size))
             return;
         if (*end == '\5' &&
-            !wait_for(pid, "stderr", "Assistant: ", n_answers, 0))
+            !wait_for(pid, terminal, "stderr", "Assistant: ", n_answers, 0))
             return;
         if (*end && write(terminal, *end == '\x1a' ? end : "\3", 1) != 1)
             return;
@@ -270,7 +304,9 @@ int run(const char *format, ...) {
         (setup.terminal && (grantpt(terminal) || unlockpt(terminal))))
         return status = -1;
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
+    fcntl(terminal, F_SETFL, O_NONBLOCK);
     prompts_echo = false;
+    n_drawn = 0;
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {
@@ -289,7 +325,10 @@ int run(const char *format, ...) {
         interrupt(pid, output[0], terminal);
     if (setup.typed)
         type_lines(pid, terminal);
-    waitpid(pid, &state, 0);
+    for (; setup.terminal && !waitpid(pid, &state, WNOHANG); usleep(1000))
+        look_at_terminal(terminal);
+    if (!setup.terminal)
+        waitpid(pid, &state, 0);
     if (setup.blocked_output)
         close(output[0]);
     close(input[0]);

@@ -1,0 +1,504 @@
+/* test_editor.c: the editor of messages: every key against a model that edits a
+ * list of characters, and what it draws against a small terminal.
+ *
+ * The terminal below follows the rules of xterm: a character in the last column
+ * leaves the cursor there, and the next one begins the next row.
+ */
+#include "text/editor.h"
+
+#include "tests/support/hashmodel.h"
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state;
+
+static int any(int n) {
+    return (int)(hash64(53, 1, state++) % (uint64_t)n);
+}
+
+/* ---- a terminal --------------------------------------------------------- */
+
+enum { MAX_ROWS = 400, MAX_COLUMNS = 200 };
+
+/* All rows since the start; the screen shows the last `rows` of them. */
+static struct {
+    int rows, columns, row, column, n; /* n: rows in use */
+    bool waits;                        /* in the last column */
+    char cells[MAX_ROWS][MAX_COLUMNS][16];
+    bool follows[MAX_ROWS]; /* this row continues the previous one */
+} screen;
+
+static void open_screen(int rows, int columns) {
+    memset(&screen, 0, sizeof screen);
+    screen.rows = rows;
+    screen.columns = columns;
+    screen.n = 1;
+}
+
+static void next_row(bool follows) {
+    screen.waits = false;
+    screen.column = 0;
+    screen.row++;
+    if (screen.row == MAX_ROWS)
+        abort();
+    if (screen.row == screen.n)
+        screen.n++;
+    screen.follows[screen.row] = follows;
+}
+
+static void erase(int row, int column) {
+    for (; column < screen.columns; column++)
+        *screen.cells[row][column] = '\0';
+}
+
+/* Columns of the characters that these tests use. */
+static int width(const char *s, int n) {
+    return n == 1 ? 1 : n == 2 && *s == '\xcc' ? 0 : n == 2 ? 1 : 2;
+}
+
+static void put(const char *s, int n) {
+    int w = width(s, n);
+    if (!w) { /* joins the character before */
+        int column = screen.column - !screen.waits;
+        column -= column > 0 && !*screen.cells[screen.row][column];
+        if (column >= 0)
+            strncat(screen.cells[screen.row][column], s, (size_t)n);
+        return;
+    }
+    if (screen.waits || screen.column + w > screen.columns)
+        next_row(true);
+    char(*cell)[16] = &screen.cells[screen.row][screen.column];
+    snprintf(cell[0], sizeof *cell, "%.*s", n, s);
+    if (w == 2)
+        *cell[1] = '\0';
+    screen.column += w;
+    screen.waits = screen.column == screen.columns;
+    screen.column -= screen.waits;
+}
+
+/* The terminal's driver turns "\n" into "\r\n". */
+static void show(Buffer *out) {
+    for (size_t i = 0; i < out->n;) {
+        const char *s = out->bytes + i;
+        char final;
+        int number = 1, length = 0;
+        if (sscanf(s, "\033[%d%c%n", &number, &final, &length) == 2 ||
+            sscanf(s, "\033[%c%n", &final, &length) == 1) {
+            screen.waits = false;
+            int top = screen.n > screen.rows ? screen.n - screen.rows : 0;
+            if (final == 'A') {
+                CHECK(number > 0 && screen.row - number >= top,
+                      "moves up %d rows from row %d", number, screen.row);
+                screen.row -= number;
+            } else if (final == 'G') {
+                screen.column = number - 1;
+                CHECK(screen.column < screen.columns, "column %d", number);
+            } else if (final == 'K' || final == 'J') {
+                erase(screen.row, screen.column);
+                for (int row = screen.row + 1; final == 'J' && row < screen.n;
+                     row++)
+                    erase(row, 0);
+            } else {
+                CHECK(false, "unknown sequence %c", final);
+            }
+            i += (size_t)length;
+        } else if (*s == '\n' || *s == '\r') {
+            if (*s == '\n')
+                next_row(false);
+            screen.column = 0;
+            screen.waits = false;
+            i++;
+        } else {
+            CHECK((uint8_t)*s >= ' ', "a control character: %d", *s);
+            int n = 1;
+            while ((s[n] & 0xc0) == 0x80)
+                n++;
+            put(s, n);
+            i += (size_t)n;
+        }
+    }
+    out->n = 0;
+}
+
+/* The text of the screen from the row that begins with the prompt: rows that
+ * the terminal has wrapped are one line. */
+static const char *text_on_screen(void) {
+    static char text[1 << 18];
+    size_t n = 0;
+    int last = 0;
+    for (int row = 0; row < screen.n; row++)
+        for (int column = 0; column < screen.columns; column++)
+            if (*screen.cells[row][column])
+                last = row;
+    last = last > screen.row ? last : screen.row;
+    for (int row = 0; row <= last; row++) {
+        if (row && !screen.follows[row])
+            text[n++] = '\n';
+        for (int column = 0; column < screen.columns; column++)
+            n += (size_t)sprintf(text + n, "%s", screen.cells[row][column]);
+    }
+    text[n] = '\0';
+    return text;
+}
+
+/* ---- a model of the editor ---------------------------------------------- */
+
+enum { MAX_CHARACTERS = 2000, MAX_TEXTS = 8 };
+
+static struct {
+    const char *texts[MAX_TEXTS][MAX_CHARACTERS]; /* characters */
+    int n[MAX_TEXTS], n_texts, at, cursor;
+} model;
+
+static const char **characters(void) {
+    return model.texts[model.at];
+}
+
+static bool is_space(int i) {
+    return strchr(" \n", *characters()[i]);
+}
+
+static int line_start(int i) {
+    while (i > 0 && *characters()[i - 1] != '\n')
+        i--;
+    return i;
+}
+
+static int line_stop(int i) {
+    while (i < model.n[model.at] && *characters()[i] != '\n')
+        i++;
+    return i;
+}
+
+static void remove_characters(int from, int to) {
+    int *n = &model.n[model.at];
+    memmove(characters() + from, characters() + to,
+            (size_t)(*n - to) * sizeof *characters());
+    *n -= to - from;
+    model.cursor = from;
+}
+
+static int word_before(int i) {
+    while (i && is_space(i - 1))
+        i--;
+    while (i && !is_space(i - 1))
+        i--;
+    return i;
+}
+
+static int word_after(int i) {
+    int n = model.n[model.at];
+    while (i < n && is_space(i))
+        i++;
+    while (i < n && !is_space(i))
+        i++;
+    return i;
+}
+
+static void up_or_down(bool up) {
+    int start = line_start(model.cursor), stop = line_stop(model.cursor),
+        column = model.cursor - start, n = model.n[model.at];
+    if (up ? start > 0 : stop < n) {
+        start = up ? line_start(start - 1) : stop + 1;
+        stop = line_stop(start);
+        model.cursor = start + column < stop ? start + column : stop;
+    } else if (up ? model.at > 0 : model.at < model.n_texts - 1) {
+        model.at += up ? -1 : 1;
+        model.cursor = model.n[model.at];
+    }
+}
+
+/* What keys do, and what terminals send for them. */
+static const struct {
+    char action;
+    const char *bytes[6];
+} keys[] = {
+    {'l', {"\033[D", "\033OD", "\002"}},
+    {'r', {"\033[C", "\033OC", "\006"}},
+    {'h', {"\033[H", "\033OH", "\033[1~", "\033[7~", "\001"}},
+    {'e', {"\033[F", "\033OF", "\033[4~", "\033[8~", "\005"}},
+    {'u', {"\033[A", "\033OA", "\020"}},
+    {'d', {"\033[B", "\033OB", "\016"}},
+    {'b', {"\033b", "\033[1;5D", "\033[1;3D"}},
+    {'f', {"\033f", "\033[1;5C", "\033[1;3C"}},
+    {'L', {"\177", "\010"}},
+    {'R', {"\033[3~"}},
+    {'H', {"\025"}},
+    {'E', {"\013"}},
+    {'B', {"\027", "\033\177"}},
+    {'F', {"\033d"}},
+};
+
+static void act(char action) {
+    int at = model.cursor, n = model.n[model.at];
+    switch (action) {
+    case 'l': model.cursor -= at > 0; break;
+    case 'r': model.cursor += at < n; break;
+    case 'h': model.cursor = line_start(at); break;
+    case 'e': model.cursor = line_stop(at); break;
+    case 'b': model.cursor = word_before(at); break;
+    case 'f': model.cursor = word_after(at); break;
+    case 'L': remove_characters(at ? at - 1 : 0, at); break;
+    case 'R': remove_characters(at, at < n ? at + 1 : n); break;
+    case 'H': remove_characters(line_start(at), at); break;
+    case 'E': remove_characters(at, line_stop(at)); break;
+    case 'B': remove_characters(word_before(at), at); break;
+    case 'F': remove_characters(at, word_after(at)); break;
+    default: up_or_down(action == 'u');
+    }
+}
+
+static void add_character(const char *character) {
+    int *n = &model.n[model.at], at = model.cursor++;
+    memmove(characters() + at + 1, characters() + at,
+            (size_t)(*n - at) * sizeof *characters());
+    characters()[at] = character;
+    ++*n;
+}
+
+/* The model's text up to a character. */
+static const char *model_text(int n) {
+    static char text[2][1 << 15];
+    static int next;
+    char *to = text[next++ % 2];
+    *to = '\0';
+    for (int i = 0; i < n; i++)
+        strcat(to, characters()[i]);
+    return to;
+}
+
+/* ---- both --------------------------------------------------------------- */
+
+static const char *const typed[] = {"a",
+                                    "b",
+                                    "word",
+                                    " ",
+                                    " ",
+                                    "\xc3\xa9",
+                                    "e\xcc\x81",
+                                    "\xe4\xbd\xa0",
+                                    "\xe5\xa5\xbd",
+                                    "\xf0\x9f\x98\x80",
+                                    "\n"};
+
+static EditorEvent take(Editor *e, const char *bytes) {
+    EditorEvent event = EDITED;
+    while (*bytes && event == EDITED)
+        event = editor_take(e, *bytes++);
+    return event;
+}
+
+/* Types a random key, or characters. */
+static void type_any(Editor *e) {
+    int i = any(3 * (int)(sizeof typed / sizeof *typed));
+    if (i < (int)(2 * sizeof typed / sizeof *typed)) {
+        const char *s = typed[i / 2];
+        if (!strcmp(s, "word"))
+            for (const char *letter = "word"; *letter; letter++)
+                add_character(letter[0] == 'w'   ? "w"
+                              : letter[0] == 'o' ? "o"
+                              : letter[0] == 'r' ? "r"
+                                                 : "d");
+        else
+            add_character(s);
+        CHECK(take(e, strcmp(s, "\n") || any(2) ? s : "\033\r") == EDITED,
+              "an event");
+    } else {
+        int key = any((int)(sizeof keys / sizeof *keys)), form = 0;
+        while (form < 5 && keys[key].bytes[form + 1] && any(3))
+            form++;
+        act(keys[key].action);
+        CHECK(take(e, keys[key].bytes[form]) == EDITED, "an event");
+    }
+}
+
+/* Compares text, cursor and screen with the model. Returns what differs, or
+ * NULL. */
+static const char *difference(const Editor *e, Screen s) {
+    static char found[1 << 18];
+    const Buffer *text = editor_text(e);
+    const char *whole = model_text(model.n[model.at]),
+               *before = model_text(model.cursor);
+    if (strcmp(text->bytes, whole) || text->n != strlen(whole) ||
+        e->cursor != strlen(before)) {
+        sprintf(found, "text '%s', cursor %zu, expected '%s', %zu", text->bytes,
+                e->cursor, whole, strlen(before));
+        return found;
+    }
+    const char *seen = text_on_screen(), *empty_rows = whole + strlen(whole);
+    while (empty_rows > whole && empty_rows[-1] == '\n')
+        empty_rows--;
+    size_t n = (size_t)(empty_rows - whole);
+    if (screen.n < s.rows &&
+        (strncmp(seen, "User: ", 6) || strncmp(seen + 6, whole, n) ||
+         seen[6 + n + strspn(seen + 6 + n, "\n")])) {
+        sprintf(found, "on the screen '%s', expected '%s'", seen, whole);
+        return found;
+    }
+    const char *under = screen.cells[screen.row][screen.column],
+               *next = model.cursor < model.n[model.at]
+                           ? characters()[model.cursor]
+                           : "";
+    /* a newline after a full row has no cell */
+    if (strcmp(under, strcmp(next, "\n") ? next : "") &&
+        (strcmp(next, "\n") || screen.column)) {
+        sprintf(found, "the cursor is at '%s', expected '%s' in '%s'", under,
+                next, whole);
+        return found;
+    }
+    return NULL;
+}
+
+/* 200 sequences of 100 keys, in windows of 20, 80 and 200 columns, one of them
+ * with few rows; keys that come together are drawn once. */
+static void any_keys_edit_what_is_shown(void) {
+    static const Screen sizes[] = {{40, 20}, {40, 80}, {40, 200}, {5, 20}};
+    for (int i = 0; i < 200; i++) {
+        Editor e = {0};
+        Buffer out = {0};
+        Screen s = sizes[i % 4];
+        memset(&model, 0, sizeof model);
+        for (int text = 0; text < 3; text++) {
+            model.n_texts = text + 1;
+            model.at = text;
+            model.cursor = 0;
+            CHECK(!editor_begin(&e), "no memory");
+            open_screen(s.rows, s.columns);
+            for (int key = 0; key < (text == 2 ? 100 : 10); key++) {
+                editor_draw(&e, s, false, &out);
+                show(&out);
+                const char *found = difference(&e, s);
+                CHECK(!found, "columns %d, %s", s.columns, found);
+                editor_return(&e, s, &out);
+                for (int together = any(3); together >= 0; together--)
+                    type_any(&e);
+            }
+            if (!model.n[model.at])
+                add_character("x"), take(&e, "x");
+            editor_draw(&e, s, true, &out);
+            show(&out);
+            CHECK(take(&e, "\r") == SENT, "not sent");
+            const char *whole = model_text(model.n[model.at]);
+            const char *seen = text_on_screen();
+            size_t n = strlen(whole);
+            CHECK(strlen(seen) > n &&
+                      !strncmp(seen + strlen(seen) - n - 1, whole, n),
+                  "columns %d, sent '%s', on the screen '%s'", s.columns, whole,
+                  seen);
+            /* a text sent again is the last one, too */
+            if (model.at < text) {
+                memcpy(model.texts[text], characters(), sizeof *model.texts);
+                model.n[text] = model.n[model.at];
+            }
+        }
+        free(out.bytes);
+        editor_close(&e);
+    }
+}
+
+/* A paste is text: Enter and the marks of lines are newlines, "\r\n" one of
+ * them; keys in it do nothing. */
+static void a_paste_is_text(void) {
+    static char paste[1 << 17], expected[1 << 17];
+    Editor e = {0};
+    size_t n = 0, n_expected = 0;
+    CHECK(!editor_begin(&e), "no memory");
+    n += (size_t)sprintf(paste, "\033[200~");
+    while (n < 100000) {
+        static const char *const parts[][2] = {{"text ", "text "},
+                                               {"\r", "\n"},
+                                               {"\r\n", "\n"},
+                                               {"\n", "\n"},
+                                               {"\t", "\t"},
+                                               {"\033[D", ""},
+                                               {"\001", ""},
+                                               {"\xe4\xbd\xa0", "\xe4\xbd\xa0"},
+                                               {"\xe4x", "x"},
+                                               {"\"\"\"", "\"\"\""},
+                                               {"\177", ""},
+                                               {"\032", ""},
+                                               {"\xe2\x80\xae"
+                                                "y",
+                                                "y"}};
+        int i = any(13);
+        if (n && paste[n - 1] == '\r' && *parts[i][0] == '\n')
+            continue;
+        n += (size_t)sprintf(paste + n, "%s", parts[i][0]);
+        n_expected += (size_t)sprintf(expected + n_expected, "%s", parts[i][1]);
+    }
+    CHECK(take(&e, paste) == EDITED && take(&e, "\033[201~") == EDITED,
+          "an event in a paste");
+    CHECK(!strcmp(editor_text(&e)->bytes, expected), "another text");
+    CHECK(take(&e, "\r") == SENT, "not sent");
+    /* Ctrl-C ends a paste without an end, and the text can be had again */
+    CHECK(!editor_begin(&e) && take(&e, "\033[200~half\r\003") == CANCELED,
+          "not canceled");
+    CHECK(!editor_begin(&e) && take(&e, "\033[A") == EDITED &&
+              !strcmp(editor_text(&e)->bytes, "half\n") &&
+              take(&e, "\r") == SENT,
+          "'%s'", editor_text(&e)->bytes);
+    editor_close(&e);
+}
+
+static void unknown_keys_do_nothing(void) {
+    static const char *const unknown[] = {
+        "\033OP",       "\033[15~",
+        "\033[24;5~",   "\033[5~",
+        "\033[2~",      "\033[[D",
+        "\033[1;2D",    "\033[Z",
+        "\033[-3~",     "\033[99999~",
+        "\033x",        "\033\033[E",
+        "\033[1;5A",    "\007",
+        "\014",         "\030",
+        "\037",         "\xff",
+        "\xe4\xbd",     "\x80",
+        "\xc0\xaf",     "\xed\xa0\x80",
+        "\xe2\x80\xa8", "\xc2\x9b",
+        "\0333",        "\033[1111111111111111111111;2D",
+        "\033O5P",      "\033[I"};
+    Editor e = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    take(&e, "ab\033[D");
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        CHECK(take(&e, unknown[i]) == EDITED, "an event by '%s'",
+              unknown[i] + 1);
+        take(&e, "x\177"); /* what has begun is over */
+        CHECK(!strcmp(editor_text(&e)->bytes, "ab") && e.cursor == 1,
+              "by '%s': '%s', cursor %zu", unknown[i] + 1,
+              editor_text(&e)->bytes, e.cursor);
+    }
+    editor_close(&e);
+}
+
+static void keys_end_a_message(void) {
+    Editor e = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    CHECK(take(&e, "\r") == EDITED, "an empty message is sent");
+    CHECK(take(&e, "\033[3~") == EDITED && take(&e, "\004") == ENDED,
+          "Ctrl-D without a text");
+    CHECK(take(&e, "ab\001\004") == EDITED &&
+              !strcmp(editor_text(&e)->bytes, "b"),
+          "Ctrl-D deletes '%s'", editor_text(&e)->bytes);
+    CHECK(take(&e, "\032") == STOPPED && take(&e, "\003") == CANCELED,
+          "Ctrl-Z, Ctrl-C");
+    CHECK(!editor_begin(&e), "no memory");
+    CHECK(take(&e, "\"\"\"a\rb\"\"\"") == EDITED && take(&e, "\r") == SENT &&
+              !strcmp(editor_text(&e)->bytes, "\"\"\"a\nb\"\"\""),
+          "quotes: '%s'", editor_text(&e)->bytes);
+    CHECK(!editor_begin(&e) && take(&e, "\033[200~\"\"\"a\033[201~\r") == SENT,
+          "a paste that begins with quotes");
+    editor_close(&e);
+}
+
+void suite_editor(void) {
+    TEST(any_keys_edit_what_is_shown);
+    TEST(a_paste_is_text);
+    TEST(unknown_keys_do_nothing);
+    TEST(keys_end_a_message);
+}

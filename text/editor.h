@@ -1,0 +1,46 @@
+/* editor.h: a message that is edited at the prompt of a terminal: keys change
+ * the text, and the text is drawn. */
+#pragma once
+
+#include "base/memory.h"
+#include "base/process.h"
+
+/* Initialize with zeros, then editor_begin(). */
+typedef struct {
+    Buffer *texts; /* [n], owned: the messages sent, then the new one */
+    int n, at;     /* texts[at] is edited */
+    size_t cursor; /* in bytes of the text, between characters */
+    char key[16];  /* [n_key]: an incomplete key */
+    int n_key;
+    bool pasting, after_return; /* between the marks of a paste; after '\r' */
+    bool begins_pasted;         /* a """ at the begin is the message's own */
+} Editor;
+
+/* What a key asks the caller for. */
+typedef enum { EDITED, SENT, ENDED, CANCELED, STOPPED } EditorEvent;
+
+/* Begins a message, an empty one. Returns -1 and a message if out of memory. */
+int editor_begin(Editor *e);
+
+/* Takes a byte that the terminal has sent. SENT: the message is complete;
+ * ENDED, CANCELED, STOPPED: Ctrl-D without a text, Ctrl-C, Ctrl-Z. Unknown keys
+ * do nothing. */
+EditorEvent editor_take(Editor *e, char byte);
+
+/* The text, valid until the next editor_take(). */
+Buffer *editor_text(const Editor *e);
+
+/* Whether a message begins with """ and does not end with it yet. */
+bool is_quote_open(const Buffer *text);
+
+/* Appends to `out` what moves the terminal's cursor from its place in the text
+ * to the first row drawn; call it before a key changes the text. The width may
+ * have changed since. */
+void editor_return(const Editor *e, Screen s, Buffer *out);
+
+/* Appends what draws the prompt and the text from there, and leaves the cursor
+ * at its place. Of a text of more rows than the screen, the rows up to the
+ * cursor's. `whole`: all rows, the cursor after the last. */
+void editor_draw(const Editor *e, Screen s, bool whole, Buffer *out);
+
+void editor_close(Editor *e);
