@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 
@@ -62,53 +61,11 @@ static int read_lines(Messages *in, bool typed) {
     return 0;
 }
 
-/* Reads the message that the user edits. */
-static int edit(Messages *in) {
-    Editor *e = &in->editor;
-    Buffer out = {0};
-    EditorEvent event = EDITED;
-    bool asked = false; /* whether to leave */
-    int status = editor_begin(e);
-    while (!status) {
-        editor_draw(e, terminal_size(), event != EDITED, &out);
-        write_whole(STDIN_FILENO, out.bytes, out.n);
-        out.n = 0;
-        if (event == SENT)
-            break;
-        if (event == STOPPED)
-            raise(SIGTSTP);
-        if (event == CANCELED && editor_text(e)->n) {
-            status = editor_begin(e);
-            asked = false;
-        } else if (event == CANCELED && !asked) {
-            note("again, or /bye, to leave");
-            asked = true;
-        } else if (event == CANCELED || event == ENDED) {
-            interrupted |= event == CANCELED;
-            status = 1;
-        } else if (event == EDITED) {
-            if (in->n_taken == in->n_bytes) {
-                in->n_taken = 0;
-                in->n_bytes = read(STDIN_FILENO, in->bytes, sizeof in->bytes);
-            }
-            event = in->n_bytes > 0 ? EDITED : ENDED;
-            editor_return(e, terminal_size(), &out);
-            while (event == EDITED && in->n_taken < in->n_bytes)
-                event = editor_take(e, in->bytes[in->n_taken++]);
-            continue;
-        }
-        event = EDITED;
-    }
-    terminal_open(false);
-    free(out.bytes);
-    return status;
-}
-
 int input_read(Messages *in, char **message, size_t *size) {
     bool typed = on_terminal(stdin);
     const char *term = getenv("TERM");
     bool edits = typed && term && strcmp(term, "dumb") && terminal_open(true);
-    int status = edits ? edit(in) : read_lines(in, typed);
+    int status = edits ? editor_read(&in->editor) : read_lines(in, typed);
     if (status)
         return status;
     Buffer *m = edits ? editor_text(&in->editor) : &in->message;

@@ -3,16 +3,13 @@
 
 #include "base/memory.h"
 #include "text/editor.h"
-#include <sys/types.h>
 
 /* Standard input. Initialize with zeros. */
 typedef struct {
     char *line; /* [room], owned */
     size_t room;
-    Buffer message;           /* the last message, without an editor */
-    Editor editor;            /* of a terminal that moves its cursor */
-    char bytes[4096];         /* what the terminal has sent */
-    ssize_t n_taken, n_bytes; /* the editor has taken the first */
+    Buffer message; /* the last message, without an editor */
+    Editor editor;  /* of a terminal that moves its cursor */
 } Messages;
 
 /* Reads a message: a line, or at a terminal what its user edits, or lines

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char prompt[] = "User: ";
 
@@ -264,4 +265,46 @@ void editor_draw(const Editor *e, Screen s, bool whole, Buffer *out) {
     if (end == row * s.columns)
         buffer_append(out, " \r\033[K", 5);
     go(out, row - cursor / s.columns, cursor % s.columns);
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+int editor_read(Editor *e) {
+    Buffer out = {0};
+    EditorEvent event = EDITED;
+    bool asked = false; /* whether to leave */
+    int status = editor_begin(e);
+    while (!status) {
+        editor_draw(e, terminal_size(), event != EDITED, &out);
+        write_whole(STDIN_FILENO, out.bytes, out.n);
+        out.n = 0;
+        if (event == SENT)
+            break;
+        if (event == STOPPED)
+            raise(SIGTSTP);
+        if (event == CANCELED && editor_text(e)->n) {
+            status = editor_begin(e);
+            asked = false;
+        } else if (event == CANCELED && !asked) {
+            note("again, or /bye, to leave");
+            asked = true;
+        } else if (event == CANCELED || event == ENDED) {
+            interrupted |= event == CANCELED;
+            status = 1;
+        } else if (event == EDITED) {
+            if (e->n_taken == e->n_bytes) {
+                e->n_taken = 0;
+                e->n_bytes = read(STDIN_FILENO, e->bytes, sizeof e->bytes);
+            }
+            event = e->n_bytes > 0 ? EDITED : ENDED;
+            editor_return(e, terminal_size(), &out);
+            while (event == EDITED && e->n_taken < e->n_bytes)
+                event = editor_take(e, e->bytes[e->n_taken++]);
+            continue;
+        }
+        event = EDITED;
+    }
+    terminal_open(false);
+    free(out.bytes);
+    return status;
 }
