@@ -157,9 +157,9 @@ static const Option OPTIONS[] = {
      "compute by the formulas of plain.c: slow, in double precision; the logits of quantized weights differ, because "
      "activations are not rounded to int8"},
     {.usage = "Other options:"},
-    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_chat, INTO(verbose),
+    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_info, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
-     "print ids with their pieces"},
+     "print ids with their pieces; info: list\nconfiguration, norms and tensors"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
