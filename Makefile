@@ -209,7 +209,7 @@ format: ## clang-format all sources
 SHARE = $(DESTDIR)$(PREFIX)/share
 INSTALLED = $(DESTDIR)$(PREFIX)/bin/norma $(SHARE)/norma $(SHARE)/man/man1/norma.1 \
             $(SHARE)/bash-completion/completions/norma $(SHARE)/zsh/site-functions/_norma
-LIST_OPTIONS = sed -n 's/.*\(--[a-z][a-z-]*\)[ [].*/\1/p' docs/options.md | sort -u | tr '\n' ' '
+COMPLETIONS = awk -f scripts/completions.awk -v shell
 
 install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page and completions
 	mkdir -p $(dir $(INSTALLED)) $(SHARE)/norma
@@ -217,8 +217,8 @@ install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page
 	$(if $(wildcard models/*.gguf),install -m 644 $(wildcard models/*.gguf) $(SHARE)/norma)
 	{ printf '.TH NORMA 1\n.SH NAME\nnorma \\- runs LLaMA-style models\n.SH USAGE\n.nf\n'; \
 	  sed -n '/^```/,/^```/ { /^```/d; s/^usage: run/norma/; s/\\/\\e/g; s/-/\\-/g; p; }' docs/options.md; } > $(SHARE)/man/man1/norma.1
-	echo "complete -o default -W '$$($(LIST_OPTIONS))' norma" > $(SHARE)/bash-completion/completions/norma
-	printf '#compdef norma\ncompadd -- %s\n_files\n' "$$($(LIST_OPTIONS))" > $(SHARE)/zsh/site-functions/_norma
+	$(COMPLETIONS)=bash docs/options.md > $(SHARE)/bash-completion/completions/norma
+	$(COMPLETIONS)=zsh docs/options.md > $(SHARE)/zsh/site-functions/_norma
 
 uninstall: ## remove the installed files
 	rm -rf $(INSTALLED)

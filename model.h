@@ -99,6 +99,8 @@ typedef struct {
      * owned; NULL: none */
     float *vectors;
     const char *format; /* name of the file format, for example "llama2.c v0" */
+    /* of the weights, as people name it: "Q4_K_M", "Q4_1 with q8_0 output" */
+    char type[40];
     /* name of its family in GGUF files; NULL: none, or llama2.c's formats */
     const char *family;
     int bos, eos;  /* token ids for models without a tokenizer; -1: none */
@@ -107,9 +109,8 @@ typedef struct {
     const char *ended_by;
     KvType kv_type; /* default type of the KV cache */
     /* bytes of the weights read for one token: layers, norms, output,
-     * one embedding row */
-    size_t decode_bytes;
-    size_t parameters;
+     * one embedding row; number of parameters */
+    size_t decode_bytes, parameters;
     /* target of the tensors' `share` pointers (cluster/share.c), owned; NULL:
      * all rows are here */
     Share *shares;

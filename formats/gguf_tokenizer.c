@@ -8,7 +8,6 @@
 #include "formats/stored.h"
 #include "text/merges.h"
 #include "text/pieces.h"
-#include <limits.h>
 #include <string.h>
 
 typedef struct {

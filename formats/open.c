@@ -34,6 +34,12 @@ const char *model_find(const char *path) {
 static void complete(Model *m) {
     const Config *c = &m->config;
     size_t expert_bytes = 0;
+    if (!*m->type)
+        strcpy(m->type, type_name(m->layers->wq.type));
+    /* Q4_K_M and so on include the type of the output */
+    if (m->output.type != m->layers->wq.type && !strstr(m->type, "_K_"))
+        strcat(strcat(strcat(m->type, " with "), type_name(m->output.type)),
+               " output");
     PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         size_t rows = w ? w->rows : 0, cols = part_size(c, at.part->cols);

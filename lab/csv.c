@@ -70,7 +70,7 @@ void write_csv(const Profile *p, FILE *out) {
     write_about(out, &p->about);
     fprintf(out,
             ", \"type\": \"%s\", \"layers\": %d, \"dim\": %d, \"load\": \"",
-            type_name(m->embedding.type), m->config.n_layers, m->config.dim);
+            m->type, m->config.n_layers, m->config.dim);
     write_load(out, profile_add_load(p, &(Load){0}));
     fputs("\", \"phases\": [", out);
     for (Phase phase = N_PHASES; phase-- > 0;) {

@@ -73,7 +73,6 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
                    int rounds) {
     const Session *s = t->tuning->session;
     const Model *m = s->model;
-    const char *const type = type_name(m->embedding.type);
     bool int8 = type_takes_int8(m->layers->wq.type);
     if (o->json) {
         write_about(stdout, &(About){o->model, o->norm, s->n_threads});
@@ -82,7 +81,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
         printf(
             ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
             "\"decode_threads\": %d, \"ranks\": %d}\n",
-            type, t->prompt, t->steps, rounds, m->decode_bytes,
+            m->type, t->prompt, t->steps, rounds, m->decode_bytes,
             s->decode_threads, n_ranks);
         return;
     }
@@ -93,7 +92,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
               rates[READ_BYTES]);
     printf(
         "%s; threads: %d (decode: %d); prompt tokens: %d; decoded: %d; bytes of weights per token: %zu; rounds (medians): %d\n",
-        type, s->n_threads, s->decode_threads, t->prompt, t->steps,
+        m->type, s->n_threads, s->decode_threads, t->prompt, t->steps,
         m->decode_bytes, rounds);
 }
 

@@ -57,10 +57,13 @@ static int render(Chat *c, int n_answer, Tokens *all) {
                strcmp(talk->messages[talk->first].role, "user"));
         free(all->ids);
     }
-    if (talk->first > first)
+    if (talk->first > first) {
+        if (n_answer && c->run->out.terminal) /* the answer goes on below */
+            stream_write(&c->run->out, "\n", 1);
         note(
             "the context of %d positions is full; dropped the oldest turns: %d",
             context, (talk->first - first + 1) / 2);
+    }
     return all->n >= context;
 }
 
@@ -150,13 +153,13 @@ static int answer(Chat *c) {
     } while (!status && t->ended == LENGTH && t->max == context &&
              t->ids.n - t->n_prompt != o->steps &&
              !(status = prepare(c, t->ids.n - t->n_prompt)));
+    if (o->json && status >= 0)
+        status |= text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
+    else
+        stream_write(&run->out, "\n", 1);
     if (status > 0)
         note("the context of %d positions is full, and ends the answer",
              context);
-    if (o->json && status >= 0)
-        status = text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
-    else
-        stream_write(&run->out, "\n", 1);
     if (o->verbose)
         fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
                 t->ids.n, t->ids.n - t->n_prompt, clock_seconds() - start);

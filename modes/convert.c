@@ -1,19 +1,7 @@
 /* convert.c: the mode that writes a model as a GGUF file (gguf_write.c).
  * Tests: convert. */
 #include "formats/gguf.h"
-#include "formats/parts.h"
 #include "modes/common.h"
-
-static void note_quantized(const Model *m) {
-    PART_EACH(at, m) {
-        const Tensor *w = part_weight(&at);
-        if (!w || !type_takes_int8(w->type))
-            continue;
-        note(
-            "the weights are quantized already: the file is less accurate than one made of the original");
-        return;
-    }
-}
 
 int mode_convert(Run *run) {
     const Options *o = run->options;
@@ -28,8 +16,9 @@ int mode_convert(Run *run) {
             "convert needs a type and a file: -q f32|f16|bf16|q8_0|q4_0 -o FILE.gguf");
     if (o->center && model_center(model, o->model))
         return -1;
-    if (type_takes_int8(form.type))
-        note_quantized(model);
+    if (type_takes_int8(form.type) && type_takes_int8(model->layers->wq.type))
+        note(
+            "the weights are quantized already: the file is less accurate than one made of the original");
     return gguf_write_model(model, given ? &run->tokenizer : NULL, form,
                             o->model, o->output);
 }

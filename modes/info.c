@@ -4,16 +4,25 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/parts.h"
+#include "kv_cache.h"
 #include "modes/common.h"
 #include "norm.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
+enum { LINE = 65 }; /* bytes of a text of the file: SHOWN and a 0 */
+
 static void show_parts(const Model *m, bool norms, bool json) {
-    char name[PART_NAME], shape[32];
+    char name[PART_NAME];
     const char *comma = "";
+    fputs(norms  ? json ? ",\n\"norms\": [" : "\nnorms\n"
+          : json ? "],\n\"tensors\": ["
+                 : "\ntensors (rows = out, columns = in)\n",
+          stdout);
     PART_EACH(at, m) {
         const Norm *norm = part_norm(&at);
         const Tensor *w = part_weight(&at);
@@ -29,42 +38,38 @@ static void show_parts(const Model *m, bool norms, bool json) {
                 !norm->beta ? ""
                 : json      ? ", \"beta\": true"
                             : ", beta");
-        else {
-            snprintf(shape, sizeof shape, "[%d, %d]", w->rows, w->cols);
+        else
             printf(
                 json
-                    ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": %s, \"bytes\": %zu, \"offset\": %llu}"
-                    : "%s  %-24s %-5s %-18s %14zu bytes at %llu\n",
-                comma, name, type_name(w->type), shape,
+                    ? "%s\n  {\"name\": \"%s\", \"type\": \"%s\", \"shape\": [%d, %d], \"bytes\": %zu, \"offset\": %llu}"
+                    : "%s  %-24s %-5s [%d, %d] %zu bytes at %llu\n",
+                comma, name, type_name(w->type), w->rows, w->cols,
                 tensor_bytes(w, w->rows), (unsigned long long)w->offset);
-        }
         comma = json ? "," : "";
     }
 }
 
 typedef struct {
     const char *name, *text; /* NULL: a number */
-    double number;           /* 0: does not apply */
+    double number; /* not positive: does not apply; -1: a text that is cut */
 } Fact;
 
 /* A field of the config, by its name. */
 #define FIELD(name)                                                            \
     { #name, NULL, c->name }
 
-/* `before`: what precedes the first fact in JSON. */
-static void show_facts(const Run *run, const char *before, const Fact *facts,
-                       int n) {
-    bool json = run->options->json;
+static void show_facts(bool json, const Fact *facts, size_t n) {
     char text[PATH_MAX];
     EACH(const Fact, f, facts, n) {
-        if (!f->text && f->number == 0)
+        if (!f->text && f->number <= 0)
             continue;
         if (json)
-            fputs(f == facts ? before : ", ", stdout);
+            fputs(f == facts ? "{" : ", ", stdout);
         if (json && f->text)
             write_json_string(stdout, f->name, f->text, strlen(f->text));
         else if (f->text) {
-            snprintf(text, sizeof text, "%s", f->text);
+            snprintf(text, f->number < 0 ? LINE : sizeof text, "%s", f->text);
+            text[strcspn(text, f->number < 0 ? "\n" : "")] = '\0';
             make_printable(text);
             printf("%-15s %s\n", f->name, text);
         } else
@@ -73,88 +78,87 @@ static void show_facts(const Run *run, const char *before, const Fact *facts,
     }
 }
 
-static void show_config(const Run *run) {
-    const Model *m = &run->model;
-    const Config *c = &m->config;
-    int window = 0, in_window = 0, unrotated = 0;
-    EACH(const Layer, layer, m->layers, c->n_layers) {
-        if (layer->window > 0)
-            window = layer->window;
-        in_window += layer->window > 0;
-        unrotated += layer->rope == ROPE_NONE;
-    }
-    Fact facts[] = {
-        {"model", run->options->model, 0},
-        {"format", m->format, 0},
-        {"architecture", m->family ? m->family : "llama", 0},
-        FIELD(dim),
-        FIELD(hidden_dim),
-        FIELD(n_layers),
-        FIELD(n_heads),
-        FIELD(n_kv_heads),
-        FIELD(head_size),
-        FIELD(vocab_size),
-        {"output", m->tied ? "tied to the embedding" : "separate", 0},
-        FIELD(context),
-        {"context_limit", m->ended_by, 0},
-        {"window", NULL, window},
-        {"window_layers", NULL, in_window},
-        {"rope_base", NULL, c->rope.base},
-        FIELD(local_base),
-        {"no_rope_layers", NULL, unrotated},
-        {"activation", ACTIVATIONS[c->activation].name, 0},
-        FIELD(embedding_scale),
-        FIELD(residual_scale),
-        {"score_scale", NULL, c->attention_scale},
-        {"score_cap", NULL, c->attention_cap},
-        FIELD(logit_scale),
-        FIELD(logit_cap),
-        FIELD(n_experts),
-        FIELD(n_experts_used),
-        FIELD(expert_dim),
-        {"group_size", NULL, m->embedding.group},
-    };
-    show_facts(run, "{", facts, COUNT(facts));
+/* Copies a text of the file's metadata. Returns NULL if it has none. */
+static const char *find_text(const Gguf *g, const char *key, char to[LINE]) {
+    StoredValue v = gguf_get(g, key);
+    snprintf(to, LINE, "%.*s", SHOWN(v.string));
+    return v.kind == VALUE_STRING ? to : NULL;
 }
 
 int mode_info(Run *run) {
-    bool json = run->options->json;
+    bool json = run->options->json, all = json || run->options->verbose;
+    const Session *s = &run->session;
     const Model *m = &run->model;
     const Config *c = &m->config;
     const Tokenizer *t = &run->tokenizer;
-    bool wide = m->kv_type == KV_F32;
-    const char *tokenizer = t->pieces.rules ? "ranked merges" : "SentencePiece";
-    size_t bytes = 0;
-    for (int i = 0; i < m->n_files; i++)
-        bytes += m->files[i].size;
-    show_config(run);
+    Gguf g = {0};
+    bool failed =
+        gguf_is(m->files) && gguf_open(&g, run->options->model, m->files);
+    double bytes = 0;
+    EACH(const File, file, m->files, m->n_files)
+        bytes += (double)(file->size - file->header);
+    char name[LINE], license[LINE];
+    int window = 0, n = 0;
+    EACH(const Layer, layer, m->layers, c->n_layers)
+        window = layer->window > 0 ? layer->window : window;
+    enum { SUMMARY = 13 }; /* facts that are shown without -v */
     Fact facts[] = {
+        {"model", run->options->model, 0},
+        {"name", find_text(&g, "general.name", name), 0},
+        {"license", find_text(&g, "general.license", license), 0},
+        {"architecture", m->family ? m->family : "llama", 0},
         {"parameters", NULL, (double)m->parameters},
-        {"file_bytes", NULL, (double)bytes},
+        {"file_type", m->type, 0},
+        {"bits_per_weight", NULL, 8 * bytes / (double)m->parameters},
+        FIELD(context),
+        {"weights_mb", NULL, 1e-6 * bytes},
+        {"cache_mb", NULL,
+         1e-6 * kv_bytes(&s->sequences->kv, s->context, s->context)},
+        {"tokenizer",
+         !t->pieces.n      ? NULL
+         : t->pieces.rules ? "ranked merges"
+                           : "SentencePiece",
+         0},
+        {"chat_template", t->chat_template.bytes, -1},
+        {"use", t->chat_template.n ? "chat" : "base: continues a text", 0},
+        {"format", m->format, 0},
+        /* clang-format off */
+        FIELD(dim), FIELD(hidden_dim), FIELD(n_layers), FIELD(n_heads),
+        FIELD(n_kv_heads), FIELD(head_size), FIELD(vocab_size),
+        {"output", m->tied ? "tied to the embedding" : "separate", 0},
+        {"context_limit", m->ended_by, 0},
+        {"window", NULL, window}, FIELD(local_base),
+        {"rope_base", NULL, c->rope.base},
+        {"activation", ACTIVATIONS[c->activation].name, 0},
+        FIELD(embedding_scale), FIELD(residual_scale),
+        {"score_scale", NULL, c->attention_scale},
+        {"score_cap", NULL, c->attention_cap},
+        FIELD(logit_scale), FIELD(logit_cap),
+        FIELD(n_experts), FIELD(n_experts_used), FIELD(expert_dim),
+        /* clang-format on */
+        {"group_size", NULL, m->embedding.group},
         {"decode_bytes", NULL, (double)m->decode_bytes},
-        {"kv_bytes", NULL,
-         (wide ? 8.0 : 4.0) * c->n_layers * c->n_kv_heads * c->head_size},
-        {"kv_type", wide ? "f32" : "f16", 0},
-        {"tokenizer", t->pieces.n ? tokenizer : NULL, 0},
-        {"pieces", NULL, t->pieces.n},
-        {"template_bytes", NULL, (double)t->chat_template.n},
+        {"kv_type", s->kv_type == KV_F32 ? "f32" : "f16", 0},
     };
-    show_facts(run, ", ", facts, COUNT(facts));
-    if (t->pieces.n)
+    show_facts(json, facts, all ? COUNT(facts) : SUMMARY);
+    gguf_close(&g);
+    for (int i = 0; i < N_ADVICE; i++)
+        if (t->advice[i].given)
+            printf(json  ? ", \"%s\": %.7g"
+                   : n++ ? ", %s %.7g"
+                         : "sampling        %s %.7g",
+                   ADVICE_NAMES[i], t->advice[i].value);
+    if (n)
+        putchar('\n');
+    if (all && t->pieces.n)
         printf(json ? ", \"bos\": %d, \"eos\": %d"
                     : "bos             %d\neos             %d\n",
                t->bos, t->eos);
-    for (int i = 0; i < N_ADVICE; i++)
-        if (t->advice[i].given)
-            printf(json ? ", \"%s\": %.7g" : "%-15s %.7g\n", ADVICE_NAMES[i],
-                   t->advice[i].value);
-    fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
-    show_parts(&run->model, true, json);
-    fputs(json ? "],\n\"tensors\": ["
-               : "\ntensors (rows = out, columns = in)\n",
-          stdout);
-    show_parts(&run->model, false, json);
+    if (all) {
+        show_parts(m, true, json);
+        show_parts(m, false, json);
+    }
     if (json)
         puts("]}");
-    return stdout_finish();
+    return -(failed || stdout_finish());
 }

@@ -22,6 +22,8 @@ int mode_logits(Run *run) {
         run->profile->dump = &dump;
     ends_soon = true;
     size_t row = sizeof(float) * run->model.config.vocab_size;
+    if (is_open)
+        note("-o writes %.1f MB", 1e-6 * (double)row * tokens.n);
     for (int pos = 0, n; is_open && !status && pos < tokens.n && !interrupted;
          pos += n) {
         n = min_int(tokens.n - pos, run_piece(run, 0));

@@ -51,7 +51,7 @@ typedef struct {
     int modes;        /* set of modes that accept it */
     size_t field;     /* offset in Options */
     double min, max;  /* of numbers */
-    const char *help; /* print_option wraps long lines */
+    const char *help; /* lines of at most 56 characters */
 } Option;
 
 #define INTO(field)       offsetof(Options, field), 0, 0
@@ -67,22 +67,20 @@ static const Option OPTIONS[] = {
     {"    --tokens LIST", STRING, READS, INTO(tokens),
      "token ids instead of text: 1,403,407"},
     {"    --prompts FILE", STRING, WRITES, INTO(prompts),
-     "continue or answer each line of a file (\"-\": standard input); lines of a .jsonl file are {\"prompt\": TEXT}, "
-     "optionally with \"seed\": N and \"n\": N, the number of samples"},
+     "continue or answer each line of a file (\"-\": standard\ninput); lines of a .jsonl file are {\"prompt\": TEXT},\noptionally with \"seed\": N and \"n\": N, the number of\nsamples"},
     {"-z, --tokenizer FILE", STRING, ALL, INTO(tokenizer),
-     "[the GGUF file's, the folder's tokenizer.json or tokenizer.model; else tokenizer.bin next to the model, else in this folder]"},
+     "[the GGUF file's, the folder's tokenizer.json or\ntokenizer.model; else tokenizer.bin next to the model,\nelse in this folder]"},
     {.usage = "Generate and chat:"},
     {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
-     "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\n"
-     "an answer [no limit]; bench: tokens to generate [64]"},
+     "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\nan answer [no limit]; bench: tokens to generate [64]"},
     {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
      "[1.0; 0: always the most likely token]"},
     {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
-     "keep the most likely tokens that sum to P [0.9; 0 or 1: off]"},
+     "keep the most likely tokens that sum to P [0.9; 0 or 1:\noff]"},
     {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
      "keep the K most likely tokens [off]"},
     {"    --min-p P", FLOAT, WRITES, RANGE(sampling.min_p, 0, 1),
-     "keep tokens at least P times as likely as the most likely one [off]"},
+     "keep tokens at least P times as likely as the most likely\none [off]"},
     {"    --repeat-penalty R", FLOAT, WRITES,
      RANGE(sampling.repeat_penalty, 0.01, 100),
      "divide the logits of tokens that occurred [1: off]"},
@@ -95,36 +93,35 @@ static const Option OPTIONS[] = {
      RANGE(sampling.seed, 0, 0x1.fffffffffffffp63),
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
-     "draft up to N tokens by prompt lookup; the output is unchanged [15; with --profile: 0]"},
+     "draft up to N tokens by prompt lookup; the output is\nunchanged [15; with --profile: 0]"},
     {"    --stop TEXT", STOP, WRITES, 0, 0, 0,
      "end a text before TEXT; may be given several times"},
     {"    --logprobs N", INT, WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
-     "with --json: log-probabilities of each token and of the N likeliest ones"},
+     "with --json: log-probabilities of each token and of the N\nlikeliest ones"},
     {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
      "generate: texts per prompt; seeds are derived from -s"},
     {"    --parallel N", INT, IN_generate, RANGE(parallel, 1, MAX_PARALLEL),
-     "generate: texts that run together [16, fewer if memory is short]"},
+     "generate: texts that run together [16, fewer if memory is\nshort]"},
     {"    --no-echo", TRUE, IN_generate, INTO(no_echo),
      "generate: write only what follows the prompt"},
     {"-y, --system TEXT", STRING, IN_chat, INTO(system),
      "chat: the system prompt [the chat template's own, if any]"},
     {"    --template NAME|FILE", STRING, IN_chat, INTO(template),
-     "chat: a Jinja file, or chatml, gemma, llama-2, llama-3, mistral, phi-3, zephyr [the model's chat template]"},
+     "chat: a Jinja file, or chatml, gemma, llama-2,\nllama-3, mistral, phi-3, zephyr [the model's chat\ntemplate]"},
     {"    --think on|off", CHOICE, IN_chat, INTO(think),
      "chat: enable_thinking of the chat template"},
     {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
      "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
     {"    --profile[=FILE]", STRING, RUNS_PASSES, INTO(profile),
-     "print the time of every layer and site on stderr; FILE.html shows it as a page, FILE.csv as a table"},
+     "print the time of every layer and site on stderr;\nFILE.html shows it as a page, FILE.csv as a table"},
     {"    --dump FOLDER", STRING, IN_logits, INTO(dump),
-     "logits: also write the input and output of every norm as NumPy files"},
+     "logits: also write the input and output of every norm as\nNumPy files"},
     {"    --norm-sweep", TRUE, IN_perplexity, INTO(norm_sweep),
-     "perplexity: nats per token with each norm swapped or removed"},
+     "perplexity: nats per token with each norm swapped or\nremoved"},
     {"    --norm SPEC", STRING, ALL & ~IN_tokenize, INTO(norm),
-     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
-         "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
-               "0-2.attn=layer,final=rms"},
+     "run with other norms: KIND or [LAYERS.]SITE=KIND, ...;\nKIND " NORM_KIND_LIST(
+         "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm 0-2.attn=layer,final=rms"},
     {"    --prompt-tokens N", INT, IN_bench, RANGE(prompt_tokens, 1, INT_MAX),
      "bench: length of the prompt [256]"},
     {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6),
@@ -139,14 +136,14 @@ static const Option OPTIONS[] = {
     {"-q, --type f32|f16|bf16|q8_0|q4_0", CHOICE, IN_convert, INTO(type),
      "convert: type of the weights"},
     {"    --center", TRUE, IN_convert, INTO(center),
-     "convert: rewrite a model with LayerNorm as one with RMSNorm"},
+     "convert: rewrite a model with LayerNorm as one with\nRMSNorm"},
     {"    --fold-norms", TRUE, IN_convert, INTO(fold_norms),
      "convert: multiply gamma into the weights that follow it"},
     {"    --pure", TRUE, IN_convert, INTO(pure),
      "convert: q4_0 also for embedding and output, which are\nq8_0 otherwise"},
     {.usage = "All modes that run a model:"},
     {"-j, --threads N", INT, RUNS_MODEL, RANGE(threads, 1, MAX_THREADS),
-     "[OMP_NUM_THREADS, else the number of cores, or the quota of a container]"},
+     "[OMP_NUM_THREADS, else the number of cores, or the quota\nof a container]"},
     {"-b, --batch N", INT, RUNS_MODEL, RANGE(batch, 1, 1 << 16),
      "prompt tokens per forward pass [512]"},
     {"-c, --context N", INT, RUNS_MODEL, RANGE(context, 1, INT_MAX),
@@ -154,12 +151,10 @@ static const Option OPTIONS[] = {
     {"    --kv f32|f16", CHOICE, RUNS_MODEL, INTO(kv),
      "type of the KV cache [f32 for float32 weights, else f16]"},
     {"    --plain", TRUE, WRITES | IN_perplexity | IN_logits, INTO(plain),
-     "compute by the formulas of plain.c: slow, in double precision; the logits of quantized weights differ, because "
-     "activations are not rounded to int8"},
+     "compute by the formulas of plain.c: slow, in double\nprecision; the logits of quantized weights differ,\nbecause activations are not rounded to int8"},
     {.usage = "Other options:"},
-    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_chat, INTO(verbose),
-     "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: "
-     "print ids with their pieces"},
+    {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_info, INTO(verbose),
+     "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: print ids with their pieces; info: list\nconfiguration, norms and tensors"},
     {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
     {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
 };
@@ -184,16 +179,14 @@ static const char *name_of(const Option *option) {
 }
 
 static void print_option(const Option *option) {
-    enum { INDENT = 24, WIDTH = 81 }; /* columns */
+    enum { INDENT = 24 }; /* columns */
     int column = printf("  %s", option->usage);
-    column += printf("%*s", column < INDENT ? INDENT - column : 2, "");
-    for (const char *c = option->help; *c; c++, column++) {
-        if (*c == '\n' ||
-            (*c == ' ' && column + (int)strcspn(c + 1, " \n") >= WIDTH))
-            column = printf("\n%*s", INDENT, "") - 2;
+    printf("%*s", column < INDENT ? INDENT - column : 2, "");
+    for (const char *c = option->help; *c; c++)
+        if (*c == '\n')
+            printf("\n%*s", INDENT, "");
         else
             putchar(*c);
-    }
     putchar('\n');
 }
 

@@ -21,7 +21,7 @@ typedef struct Run Run; /* common.h */
     MODE(tokenize, TOKENIZER_NEEDED, "list the tokens of a text")              \
     MODE(logits, TOKENIZER_NEEDED, "write the logits of every token")          \
     MODE(info, TOKENIZER_TO_SHOW,                                              \
-         "list the configuration, norms and tensors of a model")               \
+         "describe a model's file; -v: list norms and tensors")                \
     MODE(convert, TOKENIZER_IF_THERE, "write a model as a GGUF file")
 
 #define INDEX(name, ...) INDEX_##name,
@@ -38,8 +38,9 @@ enum {
     /* runs forward passes, which ranks share (base/ranks.h); other modes run on
      * rank 0 only */
     RUNS_PASSES = WRITES | IN_perplexity | IN_bench | IN_logits,
-    /* needs a session, but no tokenizer if --tokens is given */
-    RUNS_MODEL = RUNS_PASSES | IN_norms,
+    /* needs a session, but no tokenizer if --tokens is given; info: to know the
+     * cache's size */
+    RUNS_MODEL = RUNS_PASSES | IN_norms | IN_info,
     /* runs single tokens, so packed weights save time */
     DECODES = WRITES | IN_bench | IN_norms,
     REWINDS = IN_chat, /* beyond a sliding window, to remove a long thought */

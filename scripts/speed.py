@@ -71,7 +71,7 @@ def row(model, own, others):
     if others:
         best = [max(others.values(), key=lambda found: statistics.median(r[phase] for r in found)) for phase in (0, 1)]
         cells += [", ".join(ratio(phases[phase], [r[phase] for r in best[phase]]) for phase in (0, 1))]
-    peak = "peak_gflops" if own[0]["type"] in ("f32", "f16", "bf16") else "byte_peak_gflops"
+    peak = "peak_gflops" if own[0]["type"].lower().startswith(("f32", "f16", "bf16")) else "byte_peak_gflops"
     cells += [f"{median('decode_gbps') / median('read_gbps'):.2f} of {median('read_gbps'):.0f} GB/s"]
     cells += [f"{median('prefill_gflops') / median(peak):.2f} of {median(peak):,.0f}"]
     return "| " + " | ".join(cells) + " |"

@@ -192,7 +192,7 @@ static void experts_in_every_type(void) {
     CHECK(!write_relative("m.gguf", &g->model, &g->relative), "cannot write");
     for (int i = test_fast() ? 3 : 0; i < 4; i++) {
         CHECK_RUN("m.gguf -m convert -q %s -o out/a.gguf", types[i]);
-        CHECK_RUN("out/a.gguf -m info");
+        CHECK_RUN("out/a.gguf -m info -v");
         char expected[64];
         snprintf(expected, sizeof expected,
                  "  layers.1.experts.7.down  %-5s [64, 32]", types[i]);
@@ -335,7 +335,7 @@ static void a_centered_model_needs_no_layernorm(void) {
               g->name, found);
         CHECK(to_rms > 1e-3, "%s: LayerNorm makes no difference: %g", g->name,
               to_rms);
-        CHECK_RUN("out/a.gguf -m info");
+        CHECK_RUN("out/a.gguf -m info -v");
         CHECK(!strstr(out, "LayerNorm") &&
                   strstr(out, "output          separate\n"),
               "%s: %s", g->name, out);
@@ -795,7 +795,7 @@ static void the_embedding_of_q4_0_is_q8_0(void) {
             CHECK_RUN("m.gguf -m convert -q q4_0 %s -o out/a.gguf",
                       pure ? "--pure" : "");
             CHECK(!strstr(err, again), "%s", err);
-            CHECK_RUN("out/a.gguf -m info");
+            CHECK_RUN("out/a.gguf -m info -v");
             const char *expected = pure ? "  embedding                q4_0"
                                         : "  embedding                q8_0";
             CHECK(strstr(out, expected) &&

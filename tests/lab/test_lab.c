@@ -445,7 +445,7 @@ static void none_is_noted_to_be_only_for_timing(void) {
 }
 
 static void info_shows_a_swap(void) {
-    CHECK_RUN("model.bin -m info --norm 1.mlp=layer,final=layer");
+    CHECK_RUN("model.bin -m info -v --norm 1.mlp=layer,final=layer");
     CHECK(strstr(out, "  layers.1.mlp_norm        LayerNorm") &&
               strstr(out, "  layers.1.attn_norm       RMSNorm") &&
               strstr(out, "  final_norm               LayerNorm"),
@@ -662,7 +662,7 @@ static void the_bench_of_a_model_with_head_norms(void) {
           out, err);
     for (int i = 0; i < 8; i++)
         check_case(cases[i], i < 4 ? 64 : 24, COUNTS[i % 4], 2);
-    CHECK_RUN("heads.gguf -m info --norm 1.k=layer");
+    CHECK_RUN("heads.gguf -m info -v --norm 1.k=layer");
     CHECK(strstr(out, "  layers.1.q_norm          RMSNorm") &&
               strstr(out, "  layers.1.k_norm          LayerNorm"),
           "%s", out);

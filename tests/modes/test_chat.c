@@ -9,11 +9,13 @@
 #include "tests/support/test.h"
 #include "tests/support/wrap.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char model[PATH_MAX];
@@ -570,6 +572,58 @@ static void a_full_context_drops_the_oldest_turns(void) {
           "%d answers, %d notes: %s%s", answers, notes, out, err);
 }
 
+/* What a terminal shows of a chat whose messages come from a pipe. */
+static const char *shown(const char *messages, char **args) {
+    static char text[1 << 14];
+    const char *binary = getenv("NORMA_RUN");
+    size_t n = 0;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    write_file("messages", messages);
+    if (terminal < 0 || grantpt(terminal) || unlockpt(terminal))
+        return "no terminal";
+    pid_t pid = fork();
+    if (!pid) {
+        int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+        if (dup2(open(inside("messages"), O_RDONLY), 0) == 0 &&
+            dup2(screen, 1) == 1 && dup2(screen, 2) == 2)
+            execv(binary ? binary : "./run", args);
+        _exit(127);
+    }
+    /* EIO once the program has ended */
+    for (ssize_t more;
+         (more = read(terminal, text + n, sizeof text - 1 - n)) > 0;
+         n += (size_t)more) {
+    }
+    waitpid(pid, &status, 0);
+    close(terminal);
+    text[n] = '\0';
+    return text;
+}
+
+/* Notes in the middle of an answer and at its end begin lines of their own. */
+static void a_note_begins_a_line_of_a_terminal(void) {
+    static const struct {
+        const char *messages, *context;
+        int dropped, full;
+    } cases[] = {{"hello there\nand now\nwhat else\n", "90", 2, 0},
+                 {"hello there\n", "40", 0, 1}};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 2; i++) {
+        const char *args[] = {"run", model, "-m", "chat",           "-n", "30",
+                              "-s",  "3",   "-c", cases[i].context, NULL};
+        const char *text = shown(cases[i].messages, (char **)args);
+        int dropped = 0, full = 0;
+        for (const char *s = text; (s = strstr(s, "note: ")); s++) {
+            CHECK(s == text || s[-1] == '\n', "a note in a line: %s", text);
+            size_t n = strcspn(s, "\r");
+            dropped += !strncmp(s + n - 15, "oldest turns: 1", 15);
+            full += !strncmp(s + n - 15, "ends the answer", 15);
+        }
+        CHECK(dropped == cases[i].dropped && full == cases[i].full,
+              "%d and %d notes: %s", dropped, full, text);
+    }
+}
+
 /* -n limits an answer also where it ends exactly with the context. */
 static void n_limits_an_answer_at_the_end_of_the_context(void) {
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -641,6 +695,7 @@ void suite_chat(void) {
     TEST(zero_bytes_are_refused);
     if (test_fast())
         return;
+    TEST(a_note_begins_a_line_of_a_terminal);
     TEST(a_cleared_conversation_begins_anew);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);

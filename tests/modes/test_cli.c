@@ -500,7 +500,7 @@ static void a_folder_is_a_model(void) {
     CHECK_RUN("out/hf.gguf %s -n 31", ids);
     CHECK(!strcmp(out, expected), "%s, expected %s", out, expected);
     unlink(inside("out/hf.gguf"));
-    CHECK_RUN("hf -m info");
+    CHECK_RUN("hf -m info -v");
     CHECK(strstr(out, "format          Hugging Face folder\n"), "%s", out);
     check_refused(1, "hf/tokenizer.json not found; name", "hf -i Once");
     static const char *const others[] = {"tekken.json", "vocab.json"};
@@ -758,7 +758,8 @@ static void logits_are_bit_identical_to_the_library_s(void) {
         write_file("out/logits", "what was there before");
         CHECK_RUN("m/model.bin -m logits -o out/logits --tokens %s %s", list,
                   ways[way]);
-        CHECK(n_out == 0 && *err == '\0', "wrote '%s', '%s'", out, err);
+        CHECK(n_out == 0 && !strcmp(err, "note: -o writes 0.1 MB\n"),
+              "wrote '%s', '%s'", out, err);
         float *written = (void *)file_read(inside("out/logits"), &size);
         size_t row = (size_t)MODEL.vocab_size * sizeof(float);
         CHECK(size == 40 * row, "%zu bytes", size);
@@ -780,15 +781,22 @@ static void logits_are_bit_identical_to_the_library_s(void) {
 }
 
 static void failed_logits_leave_no_file(void) {
+    static const char *const late[][2] = {
+        /* after the note on their size */
+        {"not finite", "m/nan.bin --tokens 1,2,511 -o out/logits"},
+        {"not fit", "m/model.bin --tokens 1,2,3 -c 2 -b 1 -o out/logits"},
+        {"No space", "m/model.bin -i aa -o /dev/full"}};
     check_refused(1, "No such file",
                   "m/model.bin -m logits -i aa -o missing/logits");
-    check_refused(1, "not finite",
-                  "m/nan.bin -m logits --tokens 1,2,511 -o out/logits");
-    check_refused(
-        1, "not fit",
-        "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/logits");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
-    check_refused(1, "No space", "m/model.bin -m logits -i aa -o /dev/full");
+    for (int i = 0; i < 3; i++) {
+        run("-m logits %s", late[i][1]);
+        const char *line = strchr(err, '\n');
+        CHECK(status == 1 && !n_out && line &&
+                  !strncmp(err, "note: -o writes 0.0 MB\n", line + 1 - err) &&
+                  one_line(line + 1) && strstr(line, late[i][0]),
+              "%s: status %d, %s", late[i][0], status, err);
+    }
     check_refused(2, "-o FILE", "m/model.bin -m logits -i aa");
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
 }
@@ -853,12 +861,16 @@ static void convert_keeps_a_chat_model(void) {
 }
 
 static void convert_writes_every_type(void) {
-    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"};
+    static const char *const types[] = {"f16", "bf16", "q8_0", "q4_0"},
+                             *const names[] = {
+                                 " F16\n", " BF16\n", " Q8_0\n",
+                                 "file_type       Q4_0 with q8_0 output\n"};
     for (int i = 0; i < 4; i++) {
         CHECK_RUN("m/model.bin -m convert -q %s -o out/a.gguf", types[i]);
-        CHECK_RUN("out/a.gguf -m info");
-        CHECK(strstr(out, types[i]) && strstr(out, "GGUF"), "%s: %s", types[i],
-              out);
+        CHECK_RUN("out/a.gguf -m info -v");
+        CHECK(strstr(out, types[i]) && strstr(out, "GGUF") &&
+                  strstr(out, names[i]),
+              "%s: %s", types[i], out);
         CHECK_RUN("out/a.gguf -t 0 -n 10 -i ab");
     }
     unlink(inside("out/a.gguf"));
@@ -1077,7 +1089,7 @@ static void info_lists_the_model(void) {
         "  embedding                f32   [512, 64]",
         "  layers.0.wk              f32   [32, 64]",
         "  layers.1.down            f32   [64, 172]"};
-    CHECK_RUN("m/model.bin -m info");
+    CHECK_RUN("m/model.bin -m info -v");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         CHECK(strstr(out, lines[i]), "no '%s' in %s", lines[i], out);
     int layer = 2 * 64 * 64 + 2 * 32 * 64 + 3 * 172 * 64 + 2 * 64;
@@ -1085,24 +1097,76 @@ static void info_lists_the_model(void) {
     snprintf(line, sizeof line, "parameters      %d\n",
              2 * layer + 64 + 512 * 64);
     CHECK(strstr(out, line), "no '%s' in %s", line, out);
-    CHECK_RUN("m/v2.bin -m info");
-    CHECK(strstr(out, "llama2.c v2") && strstr(out, "int8") &&
-              strstr(out, "group_size      4\n"),
+    CHECK_RUN("m/v2.bin -m info -v");
+    CHECK(strstr(out, "llama2.c v2") && strstr(out, "file_type       int8\n") &&
+              strstr(out, "group_size      4\n") &&
+              strstr(out, "tokenizer       SentencePiece\n") &&
+              strstr(out, "bos             1\neos             2\n"),
           "%s", out);
-    CHECK(
-        strstr(
-            out,
-            "tokenizer       SentencePiece\npieces          512\nbos             1\neos             2\n"),
-        "%s", out);
-    CHECK_RUN("m/chat.gguf -m info");
-    CHECK(strstr(out, "template_bytes  149\n"), "%s", out);
     CHECK_RUN("m/model.bin -m info -z m/model.bin");
     CHECK(!strstr(out, "tokenizer") && one_line(err) &&
               !strncmp(err, "note: m/model.bin", 17),
           "%s: %s", out, err);
 }
 
-/* The JSON of info has the same numbers as its text, and every norm and
+/* Without -v info says in at most 15 lines what the file is. */
+static void info_says_what_a_file_is(void) {
+    static GgufFile f;
+    static const struct {
+        int number;
+        const char *name;
+    } types[] = {{2, "Q4_0"},    {7, "Q8_0"},  {15, "Q4_K_M"}, {18, "Q6_K"},
+                 {25, "IQ4_NL"}, {32, "BF16"}, {33, "f32"},    {-1, "f32"}};
+    gguf_make(&f, &MODEL, 0);
+    gguf_add_tokenizer(&f, MODEL.vocab_size, NULL, 0);
+    gguf_set_text(&f, "general.name", "Tiny\x1b[1m 1M");
+    gguf_set_text(&f, "general.license", "mit");
+    gguf_set_text(&f, "tokenizer.chat_template",
+                  "{# the first line #}\n{{ 1 }}{# of a long text, all of "
+                  "which is in the JSON #}");
+    gguf_set_int(&f, "general.file_type", 3);
+    gguf_set_real(&f, "general.sampling.temp", 0.25f);
+    gguf_set_int(&f, "general.sampling.top_k", 3);
+    CHECK(!gguf_write(&f, inside("out/info.gguf")), "cannot write");
+    CHECK_RUN("out/info.gguf -m info -c 32 --kv f16");
+    static const char expected[] =
+        "model           out/info.gguf\n"
+        "name            Tiny?[1m 1M\n"
+        "license         mit\n"
+        "architecture    llama\n"
+        "parameters      123712\n"
+        "file_type       Q4_1\n"
+        "bits_per_weight 32.0009\n"
+        "context         64\n"
+        "weights_mb      0.494862\n"
+        "cache_mb        0.008192\n"
+        "tokenizer       SentencePiece\n"
+        "chat_template   {# the first line #}\n"
+        "use             chat\n"
+        "sampling        temperature 0.25, top_k 3\n";
+    CHECK(!strcmp(out, expected) && !*err, "%s%s", out, err);
+    CHECK_RUN("out/info.gguf -m info --json");
+    CHECK(strstr(out, "\\n{{ 1 }}{# of a long text, all of which is in the "
+                      "JSON #}\", \"use\": \"chat\"") &&
+              strstr(out, "\"top_k\": 3") &&
+              strstr(out, "\"cache_mb\": 0.032768,"),
+          "%s", out);
+    gguf_remove(&f, "tokenizer.chat_template");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "\nfile_type       %s\n", types[i].name);
+        gguf_set_int(&f, "general.file_type", types[i].number);
+        CHECK(!gguf_write(&f, inside("out/info.gguf")), "cannot write");
+        CHECK_RUN("out/info.gguf -m info");
+        CHECK(strstr(out, line) && !strstr(out, "chat") &&
+                  strstr(out, "\nuse             base: continues a text\n"),
+              "no '%s' in %s", line, out);
+    }
+    gguf_free(&f);
+    unlink(inside("out/info.gguf"));
+}
+
+/* The JSON of info has the same numbers as its text with -v, and every norm and
  * tensor. */
 static void info_writes_json(void) {
     static const char *const models[] = {"m/model.bin", "m/v2.bin",
@@ -1113,9 +1177,11 @@ static void info_writes_json(void) {
         int lines = 0;
         CHECK_RUN("%s -m info --json", models[i]);
         CHECK(!json_parse(&json, models[i], out, strlen(out)), "%s", out);
-        CHECK_RUN("%s -m info", models[i]);
+        CHECK_RUN("%s -m info -v", models[i]);
         JSON_EACH(key, json.values, JSON_OBJECT) {
-            snprintf(line, sizeof line, "%-15s %s\n", key->text, key[1].text);
+            bool first = json_is(key, "chat_template"); /* its first bytes */
+            snprintf(line, sizeof line, "%-15s %.*s%s", key->text,
+                     first ? 30 : 200, key[1].text, first ? "" : "\n");
             CHECK(key[1].kind == JSON_ARRAY || strstr(out, line),
                   "%s: no '%s' in %s", models[i], line, out);
             lines += 1 + (key[1].kind == JSON_ARRAY) * (1 + (int)key[1].length);
@@ -1927,6 +1993,7 @@ void suite_cli(void) {
     TEST(perplexity_of_a_text);
     TEST(perplexity_without_bos);
     TEST(info_lists_the_model);
+    TEST(info_says_what_a_file_is);
     TEST(info_writes_json);
     TEST(bench_writes_json);
     TEST(bench_counts_bytes_and_operations);

@@ -42,7 +42,7 @@ static const struct {
     {"-m perplexity spm.gguf -i 'aa ba ca' --norm-sweep", NULL, false},
     {"-m tokenize words -i 'a text'", NULL, false},
     {"-m logits moe.gguf -i 'aa ba' -o out/file --dump out/d", NULL, false},
-    {"-m info bpe.gguf", NULL, false},
+    {"-m info bpe.gguf -v", NULL, false},
     {"-m convert spm.gguf --norm layer --center -q f32 -o out/file", NULL,
      false},
     {"-m convert bpe -o out/file -q bf16", NULL, false},
