@@ -15,6 +15,7 @@
 #include "modes/common.h"
 #include "modes/generate.h"
 #include "modes/input.h"
+#include "modes/options.h"
 #include "modes/template.h"
 #include "modes/text.h"
 #include "sampler.h"
@@ -235,7 +236,8 @@ static void save(const Chat *c, const char *path, bool replaces) {
 
 static const char help[] =
     "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
-    "/regen answers again, /save FILE and /load FILE keep a conversation as JSON,\n"
+    "/regen answers again, /set temperature 0.7 (or top-p ...) changes the sampling,\n"
+    "/save FILE and /load FILE keep a conversation as JSON,\n"
     "/save! FILE replaces a file that is no conversation,\n"
     "Alt-Enter or Ctrl-J adds a line, as does Enter between two \"\"\"\n";
 
@@ -251,6 +253,10 @@ static int command(Chat *c, const char *line) {
     } else if (!strncmp(line, "/load ", 6)) {
         if (load(c, talk, line + 6))
             note("%s: loaded; messages: %d", line + 6, talk->n);
+    } else if (!strncmp(line, "/set ", 5)) {
+        if (!options_set(&c->text.sampler.options, line + 5))
+            note("%s: from the next answer on", line + 5);
+        return 0;
     } else if (!strcmp(line, "/regen") && conversation_is_answered(talk)) {
         conversation_cut(talk, talk->n - 1);
     } else {

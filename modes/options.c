@@ -407,6 +407,19 @@ int options_parse(Options *o, char **argv) {
     return check_options(o, given);
 }
 
+int options_set(Sampling *sampling, const char *text) {
+    Options o = {.sampling = *sampling};
+    size_t n = strcspn(text, " ") + 1; /* of the name and the space */
+    for (int i = 0; i < N_ADVICE; i++)
+        if (!strncmp(advised(i)->usage + LONG + 2, text, n)) {
+            int status = set_option(&o, advised(i), text + n);
+            *sampling = o.sampling;
+            return -(status >= 0);
+        }
+    return fail("/set: '%s', expected temperature 0.7, top-p 0.9 and the like",
+                text);
+}
+
 void options_advise(Options *o, const Tokenizer *t) {
     char taken[512] = "", text[32];
     size_t n = 0;

@@ -99,6 +99,10 @@ typedef struct {
  * --help, --version or a message about bad usage. */
 int options_parse(Options *o, char **argv);
 
+/* Sets one of the sampling options by its long name: "temperature 0.7". Returns
+ * 0, or -1 and a message; then nothing has changed. */
+int options_set(Sampling *sampling, const char *text);
+
 /* Sets the sampling that the model's files recommend, with a note, unless the
  * user has chosen. A value outside the option's range is ignored with a
  * note. */

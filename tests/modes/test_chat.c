@@ -360,6 +360,40 @@ static void zero_bytes_are_refused(void) {
           out);
 }
 
+/* /set changes the sampling as the option does, or refuses as it does. */
+static void set_changes_the_sampling(void) {
+    static const char *const typed[] = {"/set temperature 0\n",
+                                        "/set temperature 5000\n",
+                                        "/set top-x 1\n",
+                                        "/set temperature\n",
+                                        "/set top-k 1.5\n",
+                                        "hello there\n",
+                                        "/save set.json\n",
+                                        "/bye\n",
+                                        NULL};
+    static const char *const greedy[] = {"hello there\n", "/save greedy.json\n",
+                                         "/bye\n", NULL};
+    static const char *const lines[] = {
+        "note: temperature 0: from the next answer on\n",
+        "run: --temperature is '5000', expected a number from 0 to 1000; text for the model follows -i\n",
+        "run: /set: 'top-x 1', expected temperature 0.7, top-p 0.9 and the like\n",
+        "run: /set: 'temperature', expected temperature",
+        "run: --top-k is '1.5', expected a whole number from 0 to "};
+    char answer[1 << 10];
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        CHECK(strstr(err, lines[i]), "no '%s' in %s", lines[i], err);
+    snprintf(answer, sizeof answer, "%s", message("set.json", 1, "assistant"));
+    CHECK(talk(greedy, "-t 0") == 0, "status %d, %s", status, err);
+    CHECK(*answer && !strcmp(message("greedy.json", 1, "assistant"), answer),
+          "'%s', with -t 0 '%s'", answer,
+          message("greedy.json", 1, "assistant"));
+    CHECK(talk(greedy, "") == 0 &&
+              strcmp(message("greedy.json", 1, "assistant"), answer) != 0,
+          "sampled: '%s'", answer);
+}
+
 /* Keys edit the message, and what they cannot edit is not in it. */
 static void what_is_shown_is_sent(void) {
     static const char *const typed[] = {"hello\033[D\033[DXX\n",
@@ -697,6 +731,7 @@ void suite_chat(void) {
         return;
     TEST(a_note_begins_a_line_of_a_terminal);
     TEST(a_cleared_conversation_begins_anew);
+    TEST(set_changes_the_sampling);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);
     TEST(a_paste_may_be_a_line);
