@@ -30,8 +30,9 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     Work w = profile_work(p, phase);
     fprintf(
         out,
-        "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
-        PHASE_NAMES[phase], s->passes, observing / (observing + s->seconds));
+        "{\"name\": \"%s\", \"passes\": %.0f, \"all_passes\": %.0f, \"observing\": %.4g, \"norms\": ",
+        PHASE_NAMES[phase], s->passes, s->all,
+        observing / (observing + s->seconds * s->all / s->passes));
     write_numbers(out,
                   (const double[]){w.share.value, w.share.low, w.share.high,
                                    w.of_time, w.us},

@@ -54,8 +54,9 @@ typedef struct {
 
 /* Totals of the forward passes of a phase. */
 typedef struct {
-    /* interrupted: passes in which a thread lost its processor */
-    double passes, interrupted;
+    /* passes that were timed; those in which a thread lost its processor; all,
+     * timed or not */
+    double passes, interrupted, all;
     double seconds; /* wall-clock time without the profiler */
     Ratio norms; /* of the other passes: seconds of norms / seconds of work */
 } Passes;
@@ -68,6 +69,12 @@ typedef struct {
     uint64_t began;   /* start of the current forward pass */
     long switches;    /* involuntary context switches before it */
     Phase phase;
+    /* If timing a decode pass takes a larger share of it, some are not timed:
+     * so many of the next ones; this one. Nor is the first, whose weights and
+     * code are in no cache: it would count too much beside a few others. */
+    double budget;
+    int left;
+    bool untimed;
     Passes passes[N_PHASES];
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer,
      * after them */

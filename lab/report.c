@@ -88,7 +88,9 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (p->passes[phase].passes == 0)
             continue;
-        fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);
+        fprintf(stderr, "\n%s, %.0f of %.0f passes timed\n",
+                PHASE_NAMES[phase], p->passes[phase].passes,
+                p->passes[phase].all);
         (layers ? write_layers : write_totals)(p, phase);
     }
     if (!layers)

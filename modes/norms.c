@@ -272,6 +272,8 @@ static int time_variants(void *trial, double *values) {
         double seconds[N_PHASES];
         set_norms(t, variant);
         Profile *p = profile_open(t->text.tuning->session, (About){0});
+        if (p)
+            p->budget = INFINITY; /* time every pass */
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];

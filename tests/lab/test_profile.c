@@ -72,6 +72,15 @@ static Profile *profile;
 static int tokens[TOKENS + DECODED];
 static bool in_int8; /* whether open_session() writes the model in int8 */
 
+/* Times the first decode pass, too, and the next ones within a budget. */
+static int time_every_pass(double budget) {
+    if (!profile)
+        return -1;
+    profile->left = 0;
+    profile->budget = budget;
+    return 0;
+}
+
 /* Opens a model and a session, profiled or not; the model uses all threads,
  * although it is small. */
 static int open_path(const HashModel *m, const char *path, int threads,
@@ -87,7 +96,7 @@ static int open_path(const HashModel *m, const char *path, int threads,
     profile = profiled ? profile_open(&session, (About){"a \"model\"</script>",
                                                         NULL, threads})
                        : NULL;
-    return profiled && !profile ? -1 : 0;
+    return profiled && time_every_pass(INFINITY) ? -1 : 0;
 }
 
 static int open_session(const HashModel *m, int threads, bool profiled) {
@@ -282,7 +291,7 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
         return -1;
     virtual_clock = virtual_read;
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads});
-    if (!profile)
+    if (time_every_pass(INFINITY))
         return -1;
     virtual.profile = session.probe;
     virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark,
@@ -480,6 +489,76 @@ static void quantiles_of_calls(void) {
     close_session();
 }
 
+/* Writes the report's file; stderr_text() has its table. */
+static int report(const char *name) {
+    stderr_hide();
+    int status_ = profile_report(profile, temporary(name), true);
+    stderr_show();
+    return status_;
+}
+
+/* A site takes 500 ticks, a pass 28 sites; timing it, 72 readings of 70. That
+ * is 36 % of its time, more than the budget of 4 %. The profiler then times the
+ * first pass here, every 45th, and the others read no clock. With a clock that
+ * costs nothing it times every pass. */
+static void a_pass_that_is_expensive_to_time_is_timed_rarely(void) {
+    for (uint64_t reading = 0; reading <= 70; reading += 70) {
+        CHECK(!open_virtual(&MODEL, 1, reading), "no session");
+        profile->budget = 0.04;
+        virtual.step = 500;
+        for (int i = 0; i < 120; i++) {
+            uint64_t before = virtual.at[0], cost = 28 * virtual.step;
+            CHECK(model_forward_text(&session, tokens, 1, i % 64, 1),
+                  "does not run");
+            uint64_t spent = virtual.at[0] - before - cost;
+            CHECK((spent > 0) == (reading && i % 45 == 0),
+                  "pass %d: %llu ticks for the profiler", i,
+                  (unsigned long long)spent);
+        }
+        double passes = reading ? 3 : 120, step = 5e-7;
+        Passes sums = profile->passes[DECODE];
+        CHECK(sums.passes == passes && sums.all == 120 &&
+                  fabs(sums.seconds - passes * 28 * step) < 1e-12,
+              "%g of %g passes, %g s", sums.passes, sums.all, sums.seconds);
+        for (int place = 0; place < profile->n_places; place++) {
+            SiteRow row = profile_row(profile, DECODE, place);
+            CHECK(row.record.calls == 0 || row.site >= SITE_END ||
+                      (row.record.calls == passes &&
+                       row.record.tokens == passes &&
+                       fabs(row.us - 1e6 * step) < 1e-6 &&
+                       fabs(row.median - 1e6 * step) < 0.05),
+                  "%s: %g calls, %g us a token", SITES[row.site].name,
+                  row.record.calls, row.us);
+        }
+        CHECK(!report("x.csv") &&
+                  strstr(stderr_text(), reading
+                                            ? "\ndecode, 3 of 120 passes timed\n"
+                                            : "\ndecode, 120 of 120 passes timed\n"),
+              "%s", stderr_text());
+        close_session();
+    }
+}
+
+/* As a profile opens, the first decode pass is not timed, but its inputs are
+ * measured. After the second, which was expensive to time, the 47th is next. */
+static void the_first_decode_pass_is_not_timed(void) {
+    CHECK(!open_virtual(&MODEL, 1, 70), "no session");
+    Profile *opened = profile_open(&session, (About){0});
+    CHECK(opened, "no profile");
+    session.probe = &virtual.probe;
+    virtual.profile = &opened->probe;
+    virtual.step = 500;
+    for (int i = 0; i < 50; i++) {
+        Record *r = profile_of_thread(opened, 0, DECODE, 1, SITE_MLP_NORM);
+        CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
+        double calls = i < 1 ? 0 : i < 46 ? 1 : 2;
+        CHECK(r->calls == calls && r->vectors == calls + 1 && r->max_abs > 0,
+              "pass %d: %g calls, %g vectors", i, r->calls, r->vectors);
+    }
+    profile_close(opened);
+    close_session();
+}
+
 /* ---- CSV ---------------------------------------------------------------- */
 
 /* One row. */
@@ -550,14 +629,6 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
             !strcmp(rows[i].site, site))
             return &rows[i];
     return NULL;
-}
-
-/* Writes the report's file; stderr_text() has its table. */
-static int report(const char *name) {
-    stderr_hide();
-    int status_ = profile_report(profile, temporary(name), true);
-    stderr_show();
-    return status_;
 }
 
 /* The number of calls of a site, in a layer or outside the layers, in `calls`
@@ -957,8 +1028,8 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
                 continue;
             CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1,
                   "%s", err);
-            CHECK(times_in(err, "\nprefill\n") == modes[i].prefill &&
-                      times_in(err, "\ndecode\n") == modes[i].decode &&
+            CHECK(times_in(err, "\nprefill, ") == modes[i].prefill &&
+                      times_in(err, "\ndecode, ") == modes[i].decode &&
                       times_in(err, "\nnorms: ") ==
                           modes[i].prefill + modes[i].decode,
                   "%s: another table: %s", modes[i].arguments, err);
@@ -1043,6 +1114,8 @@ void suite_profile(void) {
     TEST(a_coarse_clock_costs_what_it_takes);
     TEST(marks_count_for_the_profile);
     TEST(quantiles_of_calls);
+    TEST(a_pass_that_is_expensive_to_time_is_timed_rarely);
+    TEST(the_first_decode_pass_is_not_timed);
     TEST(csv_lists_every_site);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
