@@ -30,6 +30,9 @@ typedef struct {
     double means;   /* norms: sum over vectors of |mean(x)| / RMS(x) */
     float max_abs;  /* norms: max |x| */
     int max_channel, max_position; /* norms: where max_abs occurred */
+    /* norms, samples: every eighth vector of the first thread, from the second
+     * on; sum of |gamma mean(x)| / |gamma x|, and their number */
+    double gamma_means, samples;
 } Record;
 
 /* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of
@@ -79,8 +82,10 @@ typedef struct {
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer,
      * after them */
     int n_places;
-    Record *records;       /* [n_threads][N_PHASES][n_places] */
-    Histogram *histograms; /* [N_PHASES][n_places], first thread */
+    Record *records; /* [n_threads][N_PHASES][n_places] */
+    /* [N_PHASES][n_places], first thread: calls; then the elements of samples,
+     * by 1e6 |x| */
+    Histogram *histograms;
     /* [n_layers], before attention, by position */
     StreamSize (*streams)[BUCKETS];
     Track *tracks; /* [n_threads] */
@@ -118,6 +123,9 @@ typedef struct {
     double median, p95;
     double rms_in, rms_out,
         mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
+    /* norms, of the samples: quantiles of |x|, mean of
+     * |gamma mean(x)| / |gamma x| */
+    double median_x, p99_x, gamma_mean;
 } SiteRow;
 
 /* The row of a place below n_places; these are in the order of the forward
