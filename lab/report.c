@@ -53,7 +53,7 @@ static void write_layers(const Profile *p, Phase phase) {
         if (r->calls == 0)
             continue;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
-        fprintf(stderr, "  %-14s %7.0f %9.2f %9.2f %9.2f %6.2f",
+        fprintf(stderr, "  %-14s %7.0f %9.3f %9.2f %9.2f %6.3f",
                 SITES[row.site].name, r->calls, row.us, row.median, row.p95,
                 100 * row.work / work);
         if (SITES[row.site].is_norm)

@@ -315,7 +315,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
             const Estimate *layer =
                 estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
             printf(
-                "Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+                "Norms take %.2f %% of the work of %s (95 %% in this run: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
                 "removing all norms would save at most %.2f us per token.",
                 unchanged[SHARE].value, PHASE_NAMES[phase],
                 unchanged[SHARE].low, unchanged[SHARE].high, layer[SHARE].value,
@@ -344,11 +344,11 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
 }
 
 static int measure_model(Run *run, double seconds) {
-    enum { PROMPT = 256, STEPS = 64 };
+    const Options *o = run->options;
     int half = run->session.context / 2;
-    Trial t = {
-        .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)},
-        .model = &run->model};
+    Trial t = {.text = {&run->tuning, min_int(half, o->prompt_tokens),
+                        min_int(half, o->steps > 0 ? o->steps : 64)},
+               .model = &run->model};
     Estimate estimates[MAX_VALUES];
     if (half < 2)
         return 0;

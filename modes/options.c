@@ -72,9 +72,10 @@ static const Option OPTIONS[] = {
     {"-z, --tokenizer FILE", STRING, ALL, INTO(tokenizer),
      "[the GGUF file's, the folder's tokenizer.json or tokenizer.model; else tokenizer.bin next to the model, else in this folder]"},
     {.usage = "Generate and chat:"},
-    {"-n, --steps N", INT, WRITES | IN_bench, RANGE(steps, 0, INT_MAX),
+    {"-n, --steps N", INT, WRITES | IN_bench | IN_norms,
+     RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\n"
-     "an answer [no limit]; bench: tokens to generate [64]"},
+     "an answer [no limit]; bench, norms: decoded tokens [64]"},
     {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
      "[1.0; 0: always the most likely token]"},
     {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
@@ -125,8 +126,9 @@ static const Option OPTIONS[] = {
      "run with other norms: KIND or [LAYERS.]SITE=KIND, ...; KIND " NORM_KIND_LIST(
          "or") "; SITE attn, mlp, q, k,\nattn_post, mlp_post or final; LAYERS n or n-m:\n--norm layer, --norm "
                "0-2.attn=layer,final=rms"},
-    {"    --prompt-tokens N", INT, IN_bench, RANGE(prompt_tokens, 1, INT_MAX),
-     "bench: length of the prompt [256]"},
+    {"    --prompt-tokens N", INT, IN_bench | IN_norms,
+     RANGE(prompt_tokens, 1, INT_MAX),
+     "bench, norms: length of the prompt [256]"},
     {"    --seconds N", FLOAT, IN_bench | IN_norms, RANGE(seconds, 0, 1e6),
      "bench, norms: max measuring time [10]"},
     {"    --json", TRUE,
