@@ -98,8 +98,8 @@ static float *head_of(const Heads *h, int i, int t) {
 /* Normalizes each head of n tokens, from `token` on, separately, in place. */
 static void norm_heads(const Session *s, int layer, Site site, const Norm *norm,
                        const Heads *h, int token, int n) {
-    Vectors heads = {
-        head_of(h, 0, token), h->stride, n, h->n, h->size, token, h->channel};
+    Vectors heads = {head_of(h, 0, token), h->stride,  n, h->n, h->size, token,
+                     h->channel,           norm->gamma};
     if (norm->kind == NORM_NONE)
         return;
     probe_norm(s->probe, layer, site, false, &heads);

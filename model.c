@@ -66,7 +66,7 @@ static const float *norm_site(Session *s, int layer, Site site,
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n))
         team_wait(s->probe, layer);
-    Vectors rows = {.x = x, .stride = dim, .n = n, .heads = 1, .dim = dim};
+    Vectors rows = {x, dim, n, 1, dim, .gamma = norm->gamma};
     probe_norm(s->probe, layer, site, false, &rows);
     rows.x = xn;
     probe_norm(s->probe, layer, site, true, &rows);

@@ -47,6 +47,7 @@ typedef struct {
     size_t stride;  /* floats from a token to the next */
     int n, heads, dim;
     int token, channel; /* of the first vector, in the chunk and in its row */
+    const float *gamma; /* [dim], of the norm */
 } Vectors;
 
 /* An observer of forward passes. Every thread of the region calls `mark` and

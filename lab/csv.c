@@ -30,8 +30,9 @@ static void write_phase(FILE *out, const Profile *p, Phase phase) {
     Work w = profile_work(p, phase);
     fprintf(
         out,
-        "{\"name\": \"%s\", \"passes\": %.0f, \"observing\": %.4g, \"norms\": ",
-        PHASE_NAMES[phase], s->passes, observing / (observing + s->seconds));
+        "{\"name\": \"%s\", \"passes\": %.0f, \"all_passes\": %.0f, \"observing\": %.4g, \"norms\": ",
+        PHASE_NAMES[phase], s->passes, s->all,
+        observing / (observing + s->seconds * s->all / s->passes));
     write_numbers(out,
                   (const double[]){w.share.value, w.share.low, w.share.high,
                                    w.of_time, w.us},
@@ -57,10 +58,11 @@ static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
             SITES[row.site].name, r->calls, r->tokens, r->seconds, row.us,
             row.median, row.p95, row.work / work);
     if (SITES[row.site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d\n", row.rms_in, row.rms_out,
-                row.mean, r->max_abs, r->max_channel, r->max_position);
+        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d,%.5g,%.5g,%.5g\n",
+                row.rms_in, row.rms_out, row.mean, r->max_abs, r->max_channel,
+                r->max_position, row.median_x, row.p99_x, row.gamma_mean);
     else
-        fputs(",,,,,\n", out);
+        fputs(",,,,,,,,\n", out);
 }
 
 void write_csv(const Profile *p, FILE *out) {
@@ -96,7 +98,7 @@ void write_csv(const Profile *p, FILE *out) {
     }
     fputs(
         "]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
-        "max_abs,max_channel,max_position\n",
+        "max_abs,max_channel,max_position,median_abs,p99_abs,gamma_mean_over_gamma_x\n",
         out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         double work = profile_work(p, phase).work;

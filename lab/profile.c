@@ -59,7 +59,7 @@ static void mark(Probe *probe, int layer, Site site) {
     const Chunk *chunk = &p->session->chunk;
     int thread = omp_get_thread_num();
     Track *track = &p->tracks[thread];
-    if (site == SITE_WAIT && omp_get_num_threads() == 1)
+    if (p->untimed || (site == SITE_WAIT && omp_get_num_threads() == 1))
         return;
     uint64_t all = nanoseconds() - track->last,
              ticks = all - min_size(all, p->reading);
@@ -89,6 +89,11 @@ static void mark(Probe *probe, int layer, Site site) {
 static void begin(Probe *probe, bool decode) {
     Profile *p = (Profile *)probe;
     p->phase = decode ? DECODE : PREFILL;
+    p->passes[p->phase].all++;
+    /* a dump is of all tokens */
+    p->untimed = decode && p->left-- > 0 && !p->dump;
+    if (p->untimed)
+        return;
     memset(p->tracks, 0, p->session->n_threads * sizeof *p->tracks);
     p->switches = lost_processors();
     p->began = p->tracks[0].last = nanoseconds();
@@ -99,8 +104,12 @@ static void end(Probe *probe) {
     const Track *track = p->tracks;
     Passes *sums = &p->passes[p->phase];
     Record *own = profile_of_thread(p, 0, p->phase, NO_LAYER, SITE_PROFILE);
+    if (p->untimed)
+        return;
     mark(probe, NO_LAYER, SITE_END);
-    own->seconds += 1e-9 * (double)(track->last - p->began) - track->sites;
+    double spent = 1e-9 * (double)(track->last - p->began) - track->sites,
+           share = spent / track->sites;
+    own->seconds += spent;
     own->calls++;
     own->tokens += p->session->chunk.n;
     sums->passes++;
@@ -110,10 +119,15 @@ static void end(Probe *probe) {
         norms += track[t].norms;
         work += track[t].work;
     }
-    if (lost_processors() == p->switches)
-        ratio_add(&sums->norms, norms, work);
-    else
+    if (lost_processors() != p->switches) {
         sums->interrupted++;
+        return;
+    }
+    ratio_add(&sums->norms, norms, work);
+    /* Then all timing takes a sixth of the budget; its effects on the caches
+     * cost more. */
+    if (p->phase == DECODE)
+        p->left = share > p->budget ? (int)fmin(50, 6 * share / p->budget) : 0;
 }
 
 typedef struct {
@@ -151,14 +165,30 @@ static void add_input(Record *r, Sizes sizes, const float *x, int dim,
     r->max_position = position;
 }
 
+/* Adds a sample x[dim], whose sum is given. */
+static void add_sample(Record *r, Histogram sizes, const float *x, double sum,
+                       const float *gamma, int dim) {
+    double gammas = 0, outputs = 0;
+    for (int i = 0; i < dim; i++) {
+        double square = gamma[i] * gamma[i];
+        gammas += square;
+        outputs += square * x[i] * x[i];
+        sizes[bucket_of((uint64_t)fmin(1e6 * fabsf(x[i]), 1e18))]++;
+    }
+    r->gamma_means += fabs(sum) / dim * sqrt(gammas / outputs);
+    r->samples++;
+}
+
 static void norm(Probe *probe, int layer, Site site, bool out,
                  const Vectors *v) {
     const Profile *p = (Profile *)probe;
     const Chunk *chunk = &p->session->chunk;
     int thread = omp_get_thread_num();
     const Step *steps = chunk->steps + v->token;
-    /* the first thread measures all tokens; of heads each has its own */
-    if (site != SITE_Q_NORM && site != SITE_K_NORM && thread > 0)
+    /* position 0 counts, also if it is a decode pass of its own, which is not
+     * timed; the first thread measures all tokens; of heads each has its own */
+    if ((p->untimed && p->passes[p->phase].all > 1) ||
+        (site != SITE_Q_NORM && site != SITE_K_NORM && thread > 0))
         return;
     Record *r = profile_of_thread(p, thread, p->phase, layer, site);
     if (p->dump)
@@ -174,6 +204,10 @@ static void norm(Probe *probe, int layer, Site site, bool out,
                 continue;
             }
             add_input(r, sizes, x, v->dim, v->channel + h * v->dim, position);
+            if (thread == 0 && (int)r->vectors % 8 == 2)
+                add_sample(
+                    r, p->histograms[r - p->records + N_PHASES * p->n_places],
+                    x, sizes.sum, v->gamma, v->dim);
             if (site != SITE_ATTN_NORM)
                 continue;
             StreamSize *stream = &p->streams[layer][bucket_of(position)];
@@ -212,6 +246,8 @@ Profile *profile_open(Session *session, About about) {
                    .session = session,
                    .about = about,
                    .n_places = (int)n_places,
+                   .budget = 0.05,
+                   .left = 1,
                    .reading = ticks_of_reading()};
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site
@@ -219,8 +255,8 @@ Profile *profile_open(Session *session, About about) {
     if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,
                                        sizeof *p->records)) ||
         !(p->streams = allocate_zeroed(n_layers, sizeof *p->streams)) ||
-        !(p->histograms =
-              allocate_zeroed(N_PHASES * n_places, sizeof *p->histograms)) ||
+        !(p->histograms = allocate_zeroed(2 * N_PHASES * n_places,
+                                          sizeof *p->histograms)) ||
         !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
         profile_close(p);
         return NULL;
@@ -241,8 +277,8 @@ void profile_close(Profile *p) {
 
 /* ---- results ------------------------------------------------------------ */
 
-/* The q-quantile of microseconds per token of a call, interpolated within its
- * bucket. */
+/* The q-quantile of the numbers in a histogram, in thousands, interpolated
+ * within its bucket; of calls: microseconds per token. */
 static double quantile(const uint32_t *histogram, double q) {
     double n = 0, below = 0;
     for (int b = 0; b < BUCKETS; b++)
@@ -274,21 +310,25 @@ static double lost_at(const Profile *p, int place, const Record *r,
         double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
         bool is_long = middle > 8 * median + 1000;
         usual += (*calls)[b] * (is_long ? median : middle);
-        lost = lost || (is_long && (*calls)[b]);
+        lost |= is_long && (*calls)[b];
     }
     return lost ? r->seconds - 1e-9 * usual * r->tokens / r->calls : 0;
 }
 
 SiteRow profile_row(const Profile *p, Phase phase, int place) {
     const Record *r = &p->records[phase * p->n_places + place];
-    const Histogram *calls = &p->histograms[phase * p->n_places + place];
+    const Histogram *calls = p->histograms + phase * p->n_places + place,
+                    *sizes = calls + N_PHASES * p->n_places;
     int layer = place / N_SITES - 1;
     SiteRow row = {
         .layer = layer < p->session->model->config.n_layers ? layer : NO_LAYER,
         .site = place % N_SITES,
         .record = *r,
         .median = quantile(*calls, 0.5),
-        .p95 = quantile(*calls, 0.95)};
+        .p95 = quantile(*calls, 0.95),
+        .median_x = 1e-3 * quantile(*sizes, 0.5),
+        .p99_x = 1e-3 * quantile(*sizes, 0.99),
+        .gamma_mean = r->gamma_means / fmax(r->samples, 1)};
     Record *sum = &row.record;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {

@@ -30,6 +30,9 @@ typedef struct {
     double means;   /* norms: sum over vectors of |mean(x)| / RMS(x) */
     float max_abs;  /* norms: max |x| */
     int max_channel, max_position; /* norms: where max_abs occurred */
+    /* norms, samples: every eighth vector of the first thread, from the second
+     * on; sum of |gamma mean(x)| / |gamma x|, and their number */
+    double gamma_means, samples;
 } Record;
 
 /* Logarithmic buckets: one for each value from 0 to 7, then 8 per power of
@@ -54,8 +57,9 @@ typedef struct {
 
 /* Totals of the forward passes of a phase. */
 typedef struct {
-    /* interrupted: passes in which a thread lost its processor */
-    double passes, interrupted;
+    /* passes that were timed; those in which a thread lost its processor; all,
+     * timed or not */
+    double passes, interrupted, all;
     double seconds; /* wall-clock time without the profiler */
     Ratio norms; /* of the other passes: seconds of norms / seconds of work */
 } Passes;
@@ -68,12 +72,20 @@ typedef struct {
     uint64_t began;   /* start of the current forward pass */
     long switches;    /* involuntary context switches before it */
     Phase phase;
+    /* If timing a decode pass takes a larger share of it, some are not timed:
+     * so many of the next ones; this one. Nor is the first, whose weights and
+     * code are in no cache: it would count too much beside a few others. */
+    double budget;
+    int left;
+    bool untimed;
     Passes passes[N_PHASES];
     /* (1 + n_layers + 1) * N_SITES: sites before the layers, of each layer,
      * after them */
     int n_places;
-    Record *records;       /* [n_threads][N_PHASES][n_places] */
-    Histogram *histograms; /* [N_PHASES][n_places], first thread */
+    Record *records; /* [n_threads][N_PHASES][n_places] */
+    /* [N_PHASES][n_places], first thread: calls; then the elements of samples,
+     * by 1e6 |x| */
+    Histogram *histograms;
     /* [n_layers], before attention, by position */
     StreamSize (*streams)[BUCKETS];
     Track *tracks; /* [n_threads] */
@@ -111,6 +123,9 @@ typedef struct {
     double median, p95;
     double rms_in, rms_out,
         mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
+    /* norms, of the samples: quantiles of |x|, mean of
+     * |gamma mean(x)| / |gamma x| */
+    double median_x, p99_x, gamma_mean;
 } SiteRow;
 
 /* The row of a place below n_places; these are in the order of the forward

@@ -42,22 +42,25 @@ static void write_totals(const Profile *p, Phase phase) {
 
 static void write_layers(const Profile *p, Phase phase) {
     double work = profile_work(p, phase).work;
-    fprintf(stderr, "%5s  %-12s %7s %9s %9s %9s %6s %9s %9s %8s %9s\n", "layer",
-            "site", "calls", "us/token", "median", "95 %", "%", "RMS in",
-            "RMS out", "mean/RMS", "max |x| at position, channel");
+    fprintf(stderr,
+            "%5s  %-14s %7s %9s %9s %9s %6s %9s %9s %8s %s %9s %9s %9s\n",
+            "layer", "site", "calls", "us/token", "median", "95 %", "%",
+            "RMS in", "RMS out", "mean/RMS", "|gamma mean|/|gamma x|",
+            "median|x|", "99 % |x|", "max |x| at position, channel");
     for (int place = 0; place < p->n_places; place++) {
         SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
         if (r->calls == 0)
             continue;
         fprintf(stderr, row.layer == NO_LAYER ? "     " : "%5d", row.layer);
-        fprintf(stderr, "  %-12s %7.0f %9.2f %9.2f %9.2f %6.2f",
+        fprintf(stderr, "  %-14s %7.0f %9.3f %9.2f %9.2f %6.3f",
                 SITES[row.site].name, r->calls, row.us, row.median, row.p95,
                 100 * row.work / work);
         if (SITES[row.site].is_norm)
-            fprintf(stderr, " %9.4g %9.4g %8.3f %9.4g at %d, %d", row.rms_in,
-                    row.rms_out, row.mean, r->max_abs, r->max_position,
-                    r->max_channel);
+            fprintf(
+                stderr, " %9.4g %9.4g %8.3f %22.3f %9.3g %9.3g %9.4g at %d, %d",
+                row.rms_in, row.rms_out, row.mean, row.gamma_mean, row.median_x,
+                row.p99_x, r->max_abs, r->max_position, r->max_channel);
         fputc('\n', stderr);
     }
 }
@@ -88,7 +91,8 @@ int profile_report(const Profile *p, const char *path, bool layers) {
     for (Phase phase = 0; phase < N_PHASES; phase++) {
         if (p->passes[phase].passes == 0)
             continue;
-        fprintf(stderr, "\n%s\n", PHASE_NAMES[phase]);
+        fprintf(stderr, "\n%s, %.0f of %.0f passes timed\n", PHASE_NAMES[phase],
+                p->passes[phase].passes, p->passes[phase].all);
         (layers ? write_layers : write_totals)(p, phase);
     }
     if (!layers)

@@ -272,6 +272,8 @@ static int time_variants(void *trial, double *values) {
         double seconds[N_PHASES];
         set_norms(t, variant);
         Profile *p = profile_open(t->text.tuning->session, (About){0});
+        if (p)
+            p->budget = INFINITY; /* time every pass */
         status = p ? time_text(&t->text, seconds) : -1;
         for (Phase phase = 0; phase < N_PHASES && !status; phase++) {
             const Passes *sums = &p->passes[phase];
@@ -313,7 +315,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
             const Estimate *layer =
                 estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
             printf(
-                "Norms take %.2f %% of the work of %s (95 %%: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+                "Norms take %.2f %% of the work of %s (95 %% in this run: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
                 "removing all norms would save at most %.2f us per token.",
                 unchanged[SHARE].value, PHASE_NAMES[phase],
                 unchanged[SHARE].low, unchanged[SHARE].high, layer[SHARE].value,
@@ -342,11 +344,11 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
 }
 
 static int measure_model(Run *run, double seconds) {
-    enum { PROMPT = 256, STEPS = 64 };
+    const Options *o = run->options;
     int half = run->session.context / 2;
-    Trial t = {
-        .text = {&run->tuning, min_int(half, PROMPT), min_int(half, STEPS)},
-        .model = &run->model};
+    Trial t = {.text = {&run->tuning, min_int(half, o->prompt_tokens),
+                        min_int(half, o->steps > 0 ? o->steps : 64)},
+               .model = &run->model};
     Estimate estimates[MAX_VALUES];
     if (half < 2)
         return 0;

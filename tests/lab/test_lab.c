@@ -652,6 +652,33 @@ static void the_bench_of_a_model_s_sites(void) {
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
 }
 
+/* The text is as long as the options say, or shorter, if it has to end in time
+ * or would take more than half of the context for either. */
+static void the_text_of_the_bench_of_norms(void) {
+    static const struct {
+        const char *arguments;
+        double prompt, steps;
+    } cases_[] = {{"-n 3 --prompt-tokens 5", 5, 3},
+                  {"-n 60 --prompt-tokens 2", 2, 32},
+                  {"-n 2 --prompt-tokens 60", 32, 2}};
+    for (int i = 0; i < 3; i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments,
+                 "model.bin -m norms --json -c 64 --seconds 0.4 %s",
+                 cases_[i].arguments);
+        CHECK_RUN("%s", arguments);
+        double prompt = number_of(out, "prompt", ""),
+               steps = number_of(out, "steps", "");
+        CHECK(test_fast() ? prompt <= cases_[i].prompt && steps <= cases_[i].steps
+                          : prompt == cases_[i].prompt &&
+                                steps == cases_[i].steps,
+              "%s: %g + %g tokens", arguments, prompt, steps);
+        CHECK(number_of(out, "prefill_percent", "_low") <=
+                  number_of(out, "prefill_percent", "_high"),
+              "no interval: %s", out);
+    }
+}
+
 /* The width of its norms, then that of its head norms. */
 static void the_bench_of_a_model_with_head_norms(void) {
     gguf_make_relative(&file, &QWEN3->model, &QWEN3->relative);
@@ -1003,6 +1030,7 @@ void suite_lab(void) {
     TEST(a_ratio_has_an_interval);
     TEST(measuring_ends_at_2_percent);
     TEST(the_bench_of_a_model_s_sites);
+    TEST(the_text_of_the_bench_of_norms);
     TEST(the_bench_of_a_model_with_head_norms);
     TEST(the_memory_that_is_read_is_limited);
     TEST(the_bench_of_all_dims);

@@ -72,6 +72,15 @@ static Profile *profile;
 static int tokens[TOKENS + DECODED];
 static bool in_int8; /* whether open_session() writes the model in int8 */
 
+/* Times the first decode pass, too, and the next ones within a budget. */
+static int time_every_pass(double budget) {
+    if (!profile)
+        return -1;
+    profile->left = 0;
+    profile->budget = budget;
+    return 0;
+}
+
 /* Opens a model and a session, profiled or not; the model uses all threads,
  * although it is small. */
 static int open_path(const HashModel *m, const char *path, int threads,
@@ -87,7 +96,7 @@ static int open_path(const HashModel *m, const char *path, int threads,
     profile = profiled ? profile_open(&session, (About){"a \"model\"</script>",
                                                         NULL, threads})
                        : NULL;
-    return profiled && !profile ? -1 : 0;
+    return profiled && time_every_pass(INFINITY) ? -1 : 0;
 }
 
 static int open_session(const HashModel *m, int threads, bool profiled) {
@@ -282,7 +291,7 @@ static int open_virtual(const HashModel *m, int threads, uint64_t reading) {
         return -1;
     virtual_clock = virtual_read;
     profile = profile_open(&session, (About){"a \"model\"", NULL, threads});
-    if (!profile)
+    if (time_every_pass(INFINITY))
         return -1;
     virtual.profile = session.probe;
     virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark,
@@ -480,6 +489,76 @@ static void quantiles_of_calls(void) {
     close_session();
 }
 
+/* Writes the report's file; stderr_text() has its table. */
+static int report(const char *name) {
+    stderr_hide();
+    int status_ = profile_report(profile, temporary(name), true);
+    stderr_show();
+    return status_;
+}
+
+/* A site takes 500 ticks, a pass 28 sites; timing it, 72 readings of 70. That
+ * is 36 % of its time, more than the budget of 5 %. The profiler then times the
+ * first pass here, every 44th, and the others read no clock. With a clock that
+ * costs nothing it times every pass. */
+static void a_pass_that_is_expensive_to_time_is_timed_rarely(void) {
+    for (uint64_t reading = 0; reading <= 70; reading += 70) {
+        CHECK(!open_virtual(&MODEL, 1, reading), "no session");
+        profile->budget = 0.05;
+        virtual.step = 500;
+        for (int i = 0; i < 120; i++) {
+            uint64_t before = virtual.at[0], cost = 28 * virtual.step;
+            CHECK(model_forward_text(&session, tokens, 1, i % 64, 1),
+                  "does not run");
+            uint64_t spent = virtual.at[0] - before - cost;
+            CHECK((spent > 0) == (reading && i % 44 == 0),
+                  "pass %d: %llu ticks for the profiler", i,
+                  (unsigned long long)spent);
+        }
+        double passes = reading ? 3 : 120, step = 5e-7;
+        Passes sums = profile->passes[DECODE];
+        CHECK(sums.passes == passes && sums.all == 120 &&
+                  fabs(sums.seconds - passes * 28 * step) < 1e-12,
+              "%g of %g passes, %g s", sums.passes, sums.all, sums.seconds);
+        for (int place = 0; place < profile->n_places; place++) {
+            SiteRow row = profile_row(profile, DECODE, place);
+            CHECK(row.record.calls == 0 || row.site >= SITE_END ||
+                      (row.record.calls == passes &&
+                       row.record.tokens == passes &&
+                       fabs(row.us - 1e6 * step) < 1e-6 &&
+                       fabs(row.median - 1e6 * step) < 0.05),
+                  "%s: %g calls, %g us a token", SITES[row.site].name,
+                  row.record.calls, row.us);
+        }
+        CHECK(!report("x.csv") &&
+                  strstr(stderr_text(),
+                         reading ? "\ndecode, 3 of 120 passes timed\n"
+                                 : "\ndecode, 120 of 120 passes timed\n"),
+              "%s", stderr_text());
+        close_session();
+    }
+}
+
+/* As a profile opens, the first decode pass is not timed, but its inputs are
+ * measured. After the second, which was expensive to time, the 46th is next. */
+static void the_first_decode_pass_is_not_timed(void) {
+    CHECK(!open_virtual(&MODEL, 1, 70), "no session");
+    Profile *opened = profile_open(&session, (About){0});
+    CHECK(opened, "no profile");
+    session.probe = &virtual.probe;
+    virtual.profile = &opened->probe;
+    virtual.step = 500;
+    for (int i = 0; i < 50; i++) {
+        Record *r = profile_of_thread(opened, 0, DECODE, 1, SITE_MLP_NORM);
+        CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
+        double calls = i < 1 ? 0 : i < 45 ? 1 : 2;
+        CHECK(r->calls == calls && r->vectors == calls + 1 && r->max_abs > 0,
+              "pass %d: %g calls, %g vectors", i, r->calls, r->vectors);
+    }
+    profile_close(opened);
+    close_session();
+}
+
 /* ---- CSV ---------------------------------------------------------------- */
 
 /* One row. */
@@ -488,8 +567,8 @@ typedef struct {
     int layer; /* -1: outside the layers */
     long long calls, tokens;
     double seconds, us_per_token, us_median, us_95, share;
-    double rms_in, rms_out, mean_over_rms, max_abs, max_channel,
-        max_position; /* -1: empty field */
+    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position,
+        median_abs, p99_abs, gamma_mean; /* -1: empty field */
 } Row;
 
 static Row rows[128];
@@ -510,7 +589,8 @@ static double number(const char *field) {
 static int read_rows(const char *path) {
     static const char header[] =
         "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,"
-        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position\n";
+        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position,"
+        "median_abs,p99_abs,gamma_mean_over_gamma_x\n";
     char line[1 << 14];
     FILE *in = fopen(path, "r");
     if (!in)
@@ -525,7 +605,7 @@ static int read_rows(const char *path) {
         int commas = 0;
         for (const char *c = line; *c; c++)
             commas += *c == ',';
-        if (commas != 15)
+        if (commas != 18)
             break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
@@ -533,10 +613,11 @@ static int read_rows(const char *path) {
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
         double *const numbers[] = {
-            &r->seconds, &r->us_per_token, &r->us_median,   &r->us_95,
-            &r->share,   &r->rms_in,       &r->rms_out,     &r->mean_over_rms,
-            &r->max_abs, &r->max_channel,  &r->max_position};
-        for (int i = 0; i < 11; i++)
+            &r->seconds, &r->us_per_token, &r->us_median,    &r->us_95,
+            &r->share,   &r->rms_in,       &r->rms_out,      &r->mean_over_rms,
+            &r->max_abs, &r->max_channel,  &r->max_position, &r->median_abs,
+            &r->p99_abs, &r->gamma_mean};
+        for (int i = 0; i < 14; i++)
             *numbers[i] = number(next_field(&at));
     }
     bool whole = feof(in);
@@ -550,14 +631,6 @@ static const Row *find_row(const char *phase, int layer, const char *site) {
             !strcmp(rows[i].site, site))
             return &rows[i];
     return NULL;
-}
-
-/* Writes the report's file; stderr_text() has its table. */
-static int report(const char *name) {
-    stderr_hide();
-    int status_ = profile_report(profile, temporary(name), true);
-    stderr_show();
-    return status_;
 }
 
 /* The number of calls of a site, in a layer or outside the layers, in `calls`
@@ -584,7 +657,8 @@ static void check_row(const Row *r, const char *phase, int layer,
     bool norm = strstr(r->site, "norm");
     CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm &&
               (r->max_abs >= 0) == norm && (r->mean_over_rms >= 0) == norm &&
-              (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
+              (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm &&
+              (r->median_abs >= 0) == norm && (r->p99_abs >= 0) == norm,
           "%s: an RMS if and only if it is a norm", r->site);
     /* per token, so that sites add up */
     double us =
@@ -768,6 +842,93 @@ static void sizes_of_heads(void) {
         }
         check_size(find_row("prefill", 0, "q_norm"), size_of(q, TOKENS),
                    size_of(normalized, TOKENS));
+        close_session();
+    }
+}
+
+/* The inputs of a norm, copied as the profile receives them. */
+static struct {
+    int layer;
+    Site site;
+    float x[4 * TOKENS * 64];
+    int n, dim; /* vectors, elements of each */
+} watched;
+
+static void watching_norm(Probe *p, int layer, Site site, bool out_,
+                          const Vectors *v) {
+    if (!out_ && layer == watched.layer && site == watched.site)
+        for (int h = 0; h < v->heads; h++)
+            for (int t = 0; t < v->n; t++)
+                memcpy(watched.x + watched.n++ * v->dim,
+                       v->x + t * v->stride + h * v->dim,
+                       v->dim * sizeof *v->x);
+    watched.dim =
+        layer == watched.layer && site == watched.site ? v->dim : watched.dim;
+    virtual_norm(p, layer, site, out_, v);
+}
+
+static int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Every eighth input from the second on: sorted sizes, and in double
+ * |gamma mean| / |gamma x|. Quantiles of a profile are interpolated in a bucket
+ * that is an eighth wide or less. */
+static void check_samples(const float *gamma) {
+    static float sizes[4 * TOKENS * 64];
+    int n = 0, samples = 0, dim = watched.dim;
+    double ratios = 0;
+    for (int v = 1; v < watched.n; v += 8, samples++) {
+        double sum = 0, gammas = 0, outputs = 0;
+        for (int i = 0; i < dim; i++) {
+            double x = watched.x[v * dim + i], g = gamma[i];
+            sizes[n++] = (float)fabs(x);
+            sum += x;
+            gammas += g * g;
+            outputs += g * x * g * x;
+        }
+        ratios += fabs(sum / dim) * sqrt(gammas) / sqrt(outputs);
+    }
+    qsort(sizes, n, sizeof *sizes, compare_floats);
+    double median = sizes[n / 2], p99 = sizes[n * 99 / 100];
+    const char *site = SITES[watched.site].name;
+    const Row *r = find_row("prefill", watched.layer, site);
+    CHECK(r && samples > 4, "%s: no row, or %d samples", site, samples);
+    CHECK(fabs(r->gamma_mean / (ratios / samples) - 1) < 1e-4,
+          "%s: |gamma mean| / |gamma x| is %g, expected %g", site,
+          r->gamma_mean, ratios / samples);
+    CHECK(fabs(r->median_abs / median - 1) < 0.04 &&
+              fabs(r->p99_abs / p99 - 1) < 0.125,
+          "%s: median %g, 99 %% %g, expected %g, %g", site, r->median_abs,
+          r->p99_abs, median, p99);
+    CHECK(!report("x.html") && strstr(stderr_text(), "|gamma mean|/|gamma x|"),
+          "%s", stderr_text());
+}
+
+static void samples_of_inputs(void) {
+    for (int i = 0; i < 4; i++) {
+        bool heads = i == 3;
+        memset(&virtual, 0, sizeof virtual);
+        CHECK(!(heads ? open_moe(1, true) : open_session(&MODEL, 1, true)),
+              "no session");
+        const Layer *layer = &model.layers[1];
+        watched.layer = i == 2 ? NO_LAYER : 1;
+        watched.site = (const Site[]){SITE_ATTN_NORM, SITE_MLP_NORM,
+                                      SITE_FINAL_NORM, SITE_Q_NORM}[i];
+        const Norm *norms[] = {&layer->attn_norm, &layer->mlp_norm,
+                               &model.final_norm, &layer->q_norm};
+        watched.n = 0;
+        virtual.layer = -2;
+        virtual.profile = session.probe;
+        virtual.probe = (Probe){virtual_begin, virtual_end, virtual_mark,
+                                watching_norm};
+        session.probe = &virtual.probe;
+        CHECK(model_forward_text(&session, tokens, TOKENS, 0, TOKENS),
+              "does not run");
+        CHECK(watched.n == (heads ? 4 : 1) * TOKENS, "%d inputs", watched.n);
+        CHECK(!report("x.csv") && !read_rows(temporary("x.csv")), "no CSV");
+        check_samples(norms[i]->gamma);
         close_session();
     }
 }
@@ -957,8 +1118,8 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
                 continue;
             CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1,
                   "%s", err);
-            CHECK(times_in(err, "\nprefill\n") == modes[i].prefill &&
-                      times_in(err, "\ndecode\n") == modes[i].decode &&
+            CHECK(times_in(err, "\nprefill, ") == modes[i].prefill &&
+                      times_in(err, "\ndecode, ") == modes[i].decode &&
                       times_in(err, "\nnorms: ") ==
                           modes[i].prefill + modes[i].decode,
                   "%s: another table: %s", modes[i].arguments, err);
@@ -1043,9 +1204,12 @@ void suite_profile(void) {
     TEST(a_coarse_clock_costs_what_it_takes);
     TEST(marks_count_for_the_profile);
     TEST(quantiles_of_calls);
+    TEST(a_pass_that_is_expensive_to_time_is_timed_rarely);
+    TEST(the_first_decode_pass_is_not_timed);
     TEST(csv_lists_every_site);
     TEST(sizes_of_the_residual_stream);
     TEST(sizes_of_heads);
+    TEST(samples_of_inputs);
     TEST(a_page_contains_the_csv_file);
     TEST(every_site_has_a_color_and_a_mark_on_the_page);
     TEST(a_busy_machine_is_reported);

@@ -250,7 +250,7 @@ static void profiles_count_verification_as_decode(void) {
     check_same(arguments, NULL, 30);
     CHECK(right > 10 && right < ran, "%s", err);
     int passes = 0; /* passes of the prompt */
-    const char *prefill = strstr(err, "\nprefill\n"),
+    const char *prefill = strstr(err, "\nprefill, "),
                *embed = prefill ? strstr(prefill, "\nembed ") : NULL;
     CHECK(embed && sscanf(embed, " embed %d", &passes) == 1 && passes == 1,
           "%d passes of a prompt: %s", passes, err);
