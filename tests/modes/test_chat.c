@@ -414,7 +414,8 @@ static void what_is_shown_is_sent(void) {
               "message %d is '%s', expected '%s'", i,
               message("k.json", 2 * i, "user"), expected[i]);
     CHECK(!*message("k.json", 12, "user"), "more messages");
-    CHECK(strstr(drawn, "User: helXXlo"), "drawn: %s", drawn);
+    CHECK(strstr(terminal_text, "User: helXXlo"), "terminal_text: %s",
+          terminal_text);
 }
 
 static void two_slashes_begin_a_message(void) {

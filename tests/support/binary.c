@@ -29,8 +29,8 @@ int status;
 char out[1 << 20], err[1 << 16], folder[PATH_MAX];
 size_t n_out;
 bool suspended_echo, prompts_echo;
-char drawn[1 << 21];
-static size_t n_drawn;
+char terminal_text[1 << 21];
+static size_t n_terminal_text;
 
 void binary_folder(const char *name) {
     if (!realpath(temporary(""), folder))
@@ -122,13 +122,13 @@ static void child(const char *binary, char **args, const int *input,
     _exit(127);
 }
 
-/* Appends to `drawn` what the program has written to its terminal. */
+/* Appends to `terminal_text` what the program has written to its terminal. */
 static void look_at_terminal(int terminal) {
     ssize_t n;
-    while ((n = read(terminal, drawn + n_drawn, sizeof drawn - 1 - n_drawn)) >
-           0)
-        n_drawn += (size_t)n;
-    drawn[n_drawn] = '\0';
+    while ((n = read(terminal, terminal_text + n_terminal_text,
+                     sizeof terminal_text - 1 - n_terminal_text)) > 0)
+        n_terminal_text += (size_t)n;
+    terminal_text[n_terminal_text] = '\0';
 }
 
 /* How often the text has another one in it. */
@@ -168,7 +168,9 @@ static bool is_time(pid_t pid, int output, int terminal) {
     case AT_OUTPUT: return stat(inside("stdout"), &st) == 0 && st.st_size > 0;
     case WHEN_HANDLED: return handles_interrupt(pid);
     case WHEN_BLOCKED: return is_full(output);
-    case AT_PROMPT: look_at_terminal(terminal); return strstr(drawn, "User: ");
+    case AT_PROMPT:
+        look_at_terminal(terminal);
+        return strstr(terminal_text, "User: ");
     }
     return false;
 }
@@ -208,8 +210,9 @@ static bool wait_for(pid_t pid, int terminal, const char *name,
                      const char *text, int times, size_t size) {
     for (siginfo_t ended = {0}; !ended.si_pid; usleep(5000)) {
         look_at_terminal(terminal);
-        size_t n_read = name ? read_text(name, err, sizeof err) : n_drawn;
-        if (count(name ? err : drawn, text) >= times && n_read > size)
+        size_t n_read =
+            name ? read_text(name, err, sizeof err) : n_terminal_text;
+        if (count(name ? err : terminal_text, text) >= times && n_read > size)
             return true;
         waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);
     }
@@ -227,7 +230,7 @@ static void resume(pid_t pid, int terminal) {
     kill(pid, SIGCONT);
 }
 
-/* Types n bytes, and looks at what is drawn: both queues are short. */
+/* Types n bytes, and looks at what is terminal_text: both queues are short. */
 static void type(int terminal, const char *bytes, size_t n) {
     for (size_t at = 0; at < n;) {
         ssize_t n_written = write(terminal, bytes + at, n - at);
@@ -306,7 +309,7 @@ int run(const char *format, ...) {
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
     fcntl(terminal, F_SETFL, O_NONBLOCK);
     prompts_echo = false;
-    n_drawn = 0;
+    n_terminal_text = 0;
     unlink(inside("stdout"));
     unlink(inside("stderr"));
     if (setup.input) {

@@ -48,7 +48,7 @@ enum { KILLED = 1000 };
 extern int status; /* exit status, or KILLED + signal */
 extern char out[1 << 20], err[1 << 16];
 /* What the last run wrote to its terminal. */
-extern char drawn[1 << 21];
+extern char terminal_text[1 << 21];
 
 /* after Ctrl-Z, or at the end, the terminal had its first settings */
 extern bool suspended_echo;
