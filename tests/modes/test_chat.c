@@ -418,6 +418,25 @@ static void what_is_shown_is_sent(void) {
           terminal_text);
 }
 
+/* Every way out leaves the terminal as it was. */
+static void the_terminal_is_set_back(void) {
+    static const char *const ends[][3] = {{"/bye\n", NULL},
+                                          {"\4", NULL},
+                                          {"a\177\4", NULL},
+                                          {"hello\n", "\4", NULL}};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    for (int i = 0; i < 4; i++) {
+        CHECK(talk(ends[i], "") == 0, "way %d: status %d, %s", i, status, err);
+        CHECK(ended_as_before && !prompts_as_before, "way %d", i);
+    }
+    setup.interrupt = AT_PROMPT;
+    CHECK(talk(NULL, "") == 130 && ended_as_before, "Ctrl-C: status %d",
+          status);
+    setup.closed_output = true;
+    CHECK(talk(ends[3], "") == KILLED + SIGPIPE && ended_as_before,
+          "a closed pipe: status %d", status);
+}
+
 static void two_slashes_begin_a_message(void) {
     static const char *const typed[] = {"//hello\n", "/nothing\n",
                                         "/save s.json\n", "/bye\n", NULL};
@@ -438,9 +457,10 @@ static void a_signal_restores_the_terminal(void) {
         setup.interrupt = AT_PROMPT;
         setup.signal = signals[i];
         run("%s -m chat", model);
-        CHECK(status == KILLED + signals[i] && suspended_echo && !prompts_echo,
-              "status %d, echo %d, at the prompt %d", status, suspended_echo,
-              prompts_echo);
+        CHECK(status == KILLED + signals[i] && ended_as_before &&
+                  !prompts_as_before,
+              "status %d, echo %d, at the prompt %d", status, ended_as_before,
+              prompts_as_before);
     }
 }
 
@@ -493,8 +513,8 @@ static void ctrl_z_suspends_a_chat(void) {
                                         "/save i.json\n", "/bye\n", NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
-    CHECK(suspended_echo, "the terminal was not set back");
-    CHECK(!prompts_echo, "the terminal was not set again");
+    CHECK(suspended_as_before, "the terminal was not set back");
+    CHECK(!prompts_as_before, "the terminal was not set again");
     CHECK(!strcmp(message("i.json", 2, "user"), "and now") &&
               *message("i.json", 3, "assistant"),
           "'%s': %s", message("i.json", 2, "user"), err);
@@ -735,6 +755,7 @@ void suite_chat(void) {
     TEST(set_changes_the_sampling);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);
+    TEST(the_terminal_is_set_back);
     TEST(a_paste_may_be_a_line);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);

@@ -28,7 +28,7 @@ Setup setup;
 int status;
 char out[1 << 20], err[1 << 16], folder[PATH_MAX];
 size_t n_out;
-bool suspended_echo, prompts_echo;
+bool suspended_as_before, prompts_as_before, ended_as_before;
 char terminal_text[1 << 21];
 static size_t n_terminal_text;
 
@@ -175,16 +175,19 @@ static bool is_time(pid_t pid, int output, int terminal) {
     return false;
 }
 
-static bool has_echo(int terminal) {
-    struct termios settings;
-    return !tcgetattr(terminal, &settings) && settings.c_lflag & ECHO;
+static struct termios first; /* the terminal's settings before the run */
+
+static bool is_as_before(int terminal) {
+    struct termios now;
+    return !tcgetattr(terminal, &now) && now.c_lflag == first.c_lflag &&
+           now.c_iflag == first.c_iflag;
 }
 
 /* After Ctrl-Z the program needs a moment. */
 static void look_at_prompt(int terminal) {
-    for (int i = 0; i < 200 && has_echo(terminal); i++)
+    for (int i = 0; i < 200 && is_as_before(terminal); i++)
         usleep(10000);
-    prompts_echo |= has_echo(terminal);
+    prompts_as_before |= is_as_before(terminal);
 }
 
 static void interrupt(pid_t pid, int output, int terminal) {
@@ -200,8 +203,8 @@ static void interrupt(pid_t pid, int output, int terminal) {
         look_at_prompt(terminal);
     if (setup.interrupt != AT_PROMPT || setup.signal)
         kill(pid, setup.signal ? setup.signal : SIGINT);
-    else if (write(terminal, "\x03", 1) != 1)
-        abort();
+    else if (write(terminal, "\x03\x03", 2) != 2)
+        abort(); /* the first one asks */
 }
 
 /* Waits until the program has written `text` `times` times and more than `size`
@@ -226,7 +229,7 @@ static void resume(pid_t pid, int terminal) {
     while (!stopped.si_pid &&
            !waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED | WNOWAIT))
         usleep(10000);
-    suspended_echo = has_echo(terminal);
+    suspended_as_before = is_as_before(terminal);
     kill(pid, SIGCONT);
 }
 
@@ -308,7 +311,8 @@ int run(const char *format, ...) {
         return status = -1;
     fcntl(output[1], F_SETPIPE_SZ, 4096); /* small, so that it fills up */
     fcntl(terminal, F_SETFL, O_NONBLOCK);
-    prompts_echo = false;
+    tcgetattr(terminal, &first);
+    prompts_as_before = false;
     n_terminal_text = 0;
     unlink(inside("stdout"));
     unlink(inside("stderr"));
@@ -336,8 +340,7 @@ int run(const char *format, ...) {
         close(output[0]);
     close(input[0]);
     close(input[1]);
-    if (setup.terminal && setup.interrupt)
-        suspended_echo = has_echo(terminal);
+    ended_as_before = setup.terminal && is_as_before(terminal);
     if (setup.terminal)
         close(terminal);
     status = WIFEXITED(state) ? WEXITSTATUS(state) : KILLED + WTERMSIG(state);

@@ -50,10 +50,9 @@ extern char out[1 << 20], err[1 << 16];
 /* What the last run wrote to its terminal. */
 extern char terminal_text[1 << 21];
 
-/* after Ctrl-Z, or at the end, the terminal had its first settings */
-extern bool suspended_echo;
-/* at a prompt it had them, too */
-extern bool prompts_echo;
+/* Whether the terminal had its first settings after Ctrl-Z, at a prompt, and at
+ * the end. */
+extern bool suspended_as_before, prompts_as_before, ended_as_before;
 extern size_t n_out; /* bytes of the output, also if `out` is too small */
 
 /* Makes a folder, in which all following runs start. */
