@@ -137,34 +137,33 @@ static void move_vertically(Editor *e, bool up) {
     }
 }
 
+/* Replaces the text between two places, and moves behind it. */
+static void replace(Editor *e, size_t from, size_t to, const char *by) {
+    Buffer *t = editor_text(e);
+    size_t n = strlen(by), rest = t->n - to;
+    buffer_append(t, by, n); /* makes room */
+    if (t->failed)
+        return;
+    memmove(t->bytes + from + n, t->bytes + to, rest);
+    memcpy(t->bytes + from, by, n);
+    e->cursor = from + n;
+    t->n = e->cursor + rest;
+    t->bytes[t->n] = '\0';
+}
+
 /* Moves by a motion of `keys`, or deletes up to there. */
 static void move(Editor *e, char letter) {
-    Buffer *t = editor_text(e);
     char motion = (char)tolower(letter);
     if (motion == 'u' || motion == 'd') {
         move_vertically(e, motion == 'u');
         return;
     }
-    size_t at = e->cursor, to = target(t, at, motion);
-    e->cursor = letter == motion ? to : min_size(at, to);
-    if (letter != motion) {
-        size_t end = at + to - e->cursor;
-        memmove(t->bytes + e->cursor, t->bytes + end, t->n + 1 - end);
-        t->n -= end - e->cursor;
-    }
-}
-
-/* Inserts n bytes at the cursor. */
-static void insert(Editor *e, const char *bytes, size_t n) {
-    Buffer *t = editor_text(e);
-    size_t rest = t->n - e->cursor;
-    buffer_append(t, bytes, n);
-    if (t->failed)
-        return;
-    char *at = t->bytes + e->cursor;
-    memmove(at + n, at, rest);
-    memcpy(at, bytes, n);
-    e->cursor += n;
+    size_t at = e->cursor, to = target(editor_text(e), at, motion),
+           from = min_size(at, to);
+    if (letter == motion)
+        e->cursor = to;
+    else
+        replace(e, from, at + to - from, "");
 }
 
 bool is_quote_open(const Buffer *t) {
@@ -174,6 +173,7 @@ bool is_quote_open(const Buffer *t) {
 
 EditorEvent editor_take(Editor *e, char byte) {
     const Buffer *t = editor_text(e);
+    size_t at = e->cursor;
     int key = read_key(e, byte);
     bool second = e->after_return && byte == '\n'; /* of "\r\n" in a paste */
     e->after_return = e->pasting && byte == '\r';
@@ -188,9 +188,9 @@ EditorEvent editor_take(Editor *e, char byte) {
             return t->n ? SENT : EDITED;
     }
     if (key == -'s' || key == -'n')
-        insert(e, "\n", !second);
+        replace(e, at, at, second ? "" : "\n");
     else if (key == '\t' || utf8_is_printable(key))
-        insert(e, e->key, strlen(e->key));
+        replace(e, at, at, e->key);
     else if (key == -'[' || key == -']') {
         e->pasting = key == -'[';
         e->begins_pasted |= e->pasting && !t->n;
@@ -275,9 +275,12 @@ int editor_read(Editor *e) {
     bool asked = false; /* whether to leave */
     int status = editor_begin(e);
     while (!status) {
-        editor_draw(e, terminal_size(), event != EDITED, &out);
-        write_whole(STDIN_FILENO, out.bytes, out.n);
-        out.n = 0;
+        bool draws = event != EDITED || !e->pasting; /* a paste at its end */
+        if (draws) {
+            editor_draw(e, terminal_size(), event != EDITED, &out);
+            write_whole(STDIN_FILENO, out.bytes, out.n);
+            out.n = 0;
+        }
         if (event == SENT)
             break;
         if (event == STOPPED)
@@ -297,7 +300,8 @@ int editor_read(Editor *e) {
                 e->n_bytes = read(STDIN_FILENO, e->bytes, sizeof e->bytes);
             }
             event = e->n_bytes > 0 ? EDITED : ENDED;
-            editor_return(e, terminal_size(), &out);
+            if (draws) /* the window may have another size now */
+                editor_return(e, terminal_size(), &out);
             while (event == EDITED && e->n_taken < e->n_bytes)
                 event = editor_take(e, e->bytes[e->n_taken++]);
             continue;
