@@ -155,6 +155,10 @@ bool terminal_open(bool edits) {
     return set_terminal(&settings, "\033[?2004h");
 }
 
+int terminal_read(char *bytes, int room) {
+    return (int)read(STDIN_FILENO, bytes, room);
+}
+
 Screen terminal_size(void) {
     struct winsize size = {0};
     ioctl(STDIN_FILENO, TIOCGWINSZ, &size);

@@ -48,6 +48,10 @@ void handle_signals(void);
 bool terminal_open(bool edits);
 void terminal_close(void);
 
+/* Reads what the terminal has sent, or waits for it. Returns the number of
+ * bytes; 0 or -1 if the terminal is gone, or after a signal. */
+int terminal_read(char *bytes, int room);
+
 /* The size of this terminal; 24 by 80 if it does not say. */
 typedef struct {
     int rows, columns;

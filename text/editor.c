@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char prompt[] = "User: ";
 
@@ -278,7 +277,7 @@ int editor_read(Editor *e) {
         bool draws = event != EDITED || !e->pasting; /* a paste at its end */
         if (draws) {
             editor_draw(e, terminal_size(), event != EDITED, &out);
-            write_whole(STDIN_FILENO, out.bytes, out.n);
+            write_whole(fileno(stdin), out.bytes, out.n);
             out.n = 0;
         }
         if (event == SENT)
@@ -297,7 +296,7 @@ int editor_read(Editor *e) {
         } else if (event == EDITED) {
             if (e->n_taken == e->n_bytes) {
                 e->n_taken = 0;
-                e->n_bytes = read(STDIN_FILENO, e->bytes, sizeof e->bytes);
+                e->n_bytes = terminal_read(e->bytes, sizeof e->bytes);
             }
             event = e->n_bytes > 0 ? EDITED : ENDED;
             if (draws) /* the window may have another size now */

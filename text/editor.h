@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "base/process.h"
-#include <sys/types.h>
 
 /* Initialize with zeros, then editor_begin(). */
 typedef struct {
@@ -16,7 +15,7 @@ typedef struct {
     bool pasting, after_return; /* between the marks of a paste; after '\r' */
     bool begins_pasted;         /* a """ at the begin is the message's own */
     char bytes[4096];           /* [n_bytes]: what the terminal has sent */
-    ssize_t n_bytes, n_taken;
+    int n_bytes, n_taken;
 } Editor;
 
 /* What a key asks the caller for. */
@@ -47,8 +46,8 @@ void editor_return(const Editor *e, Screen s, Buffer *out);
 void editor_draw(const Editor *e, Screen s, bool whole, Buffer *out);
 
 /* Reads a message from the terminal on standard input, which is open for it;
- * afterwards open for an answer. Returns 0, 1 after Ctrl-D or Ctrl-C at an empty
- * prompt, or if the terminal is gone, -1 and a message on failure. */
+ * afterwards open for an answer. Returns 0, 1 after Ctrl-D or two Ctrl-C at an
+ * empty prompt, or if the terminal is gone, -1 and a message on failure. */
 int editor_read(Editor *e);
 
 void editor_close(Editor *e);

@@ -418,6 +418,23 @@ static void what_is_shown_is_sent(void) {
           terminal_text);
 }
 
+/* A paste of 100 KB, more than a terminal's queue, is shown as it is sent. */
+static void a_long_paste_is_shown(void) {
+    static char typed_text[1 << 17], text[1 << 17], seen[sizeof terminal_text];
+    const char *const typed[] = {typed_text, "\4", NULL};
+    size_t n = 0, n_seen = 0;
+    for (int i = 0; n < 100000; i++)
+        n += (size_t)sprintf(text + n, "line %d of \xe4\xbd\xa0\n", i);
+    sprintf(typed_text, "\033[200~%s\033[201~end\n", text);
+    CHECK(open_model(), "models/stories.gguf is missing");
+    CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
+    CHECK(strstr(err, "is too small for the message"), "%s", err);
+    for (const char *c = terminal_text; *c; c++)
+        if (*c != '\r')
+            seen[n_seen++] = *c;
+    CHECK(strstr(seen, strcat(text, "end\n")), "not shown");
+}
+
 /* Every way out leaves the terminal as it was. */
 static void the_terminal_is_set_back(void) {
     static const char *const ends[][3] = {{"/bye\n", NULL},
@@ -756,6 +773,7 @@ void suite_chat(void) {
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);
     TEST(the_terminal_is_set_back);
+    TEST(a_long_paste_is_shown);
     TEST(a_paste_may_be_a_line);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);
