@@ -64,8 +64,9 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
         for (int t = 0; t < n; t++) {
             size_t at = t * hidden_dim + first;
             /* of a shared expert: the sigmoid */
-            float weight =
-                m->weight.data ? 1 / (1 + expf(-s->chunk.shared[t])) : 1;
+            float weight = m->weight.data
+                               ? (float)(1 / (1 + exp(-s->chunk.shared[t])))
+                               : 1;
             activate(s->model->config.activation, gate + at,
                      up ? up + at : NULL, weight, count);
         }

@@ -44,8 +44,12 @@ Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
 static int bucket_of(uint64_t n) {
     if (n < 8)
         return (int)n;
-    int exponent = ilogb((double)n),
-        bucket = 8 * (exponent - 2) + (n >> (exponent - 3) & 7);
+    /* a float's exponent, and 3 bits of its mantissa; 8 is bucket 8 */
+    union {
+        float x;
+        int bits;
+    } number = {(float)n};
+    int bucket = (number.bits >> 20) - 1032;
     return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
@@ -204,7 +208,7 @@ static void norm(Probe *probe, int layer, Site site, bool out,
                 continue;
             }
             add_input(r, sizes, x, v->dim, v->channel + h * v->dim, position);
-            if (thread == 0 && (int)r->vectors % 8 == 2)
+            if (thread == 0 && (int)r->vectors % 8 == 2 + (layer & 3))
                 add_sample(
                     r, p->histograms[r - p->records + N_PHASES * p->n_places],
                     x, sizes.sum, v->gamma, v->dim);

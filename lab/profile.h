@@ -31,7 +31,8 @@ typedef struct {
     float max_abs;  /* norms: max |x| */
     int max_channel, max_position; /* norms: where max_abs occurred */
     /* norms, samples: every eighth vector of the first thread, from the second
-     * on; sum of |gamma mean(x)| / |gamma x|, and their number */
+     * on, in other layers from the third, fourth or fifth, so that no pass has
+     * all; sum of |gamma mean(x)| / |gamma x|, and their number */
     double gamma_means, samples;
 } Record;
 

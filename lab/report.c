@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "lab/profile.h"
 #include <math.h>
-#include <string.h>
 
 /* Writes a line for each kind of site: sums over the layers, the layer that
  * takes the longest and, for norms, the min and max RMS of their inputs. */

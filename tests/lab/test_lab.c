@@ -669,9 +669,9 @@ static void the_text_of_the_bench_of_norms(void) {
         CHECK_RUN("%s", arguments);
         double prompt = number_of(out, "prompt", ""),
                steps = number_of(out, "steps", "");
-        CHECK(test_fast() ? prompt <= cases_[i].prompt && steps <= cases_[i].steps
-                          : prompt == cases_[i].prompt &&
-                                steps == cases_[i].steps,
+        CHECK(test_fast()
+                  ? prompt <= cases_[i].prompt && steps <= cases_[i].steps
+                  : prompt == cases_[i].prompt && steps == cases_[i].steps,
               "%s: %g + %g tokens", arguments, prompt, steps);
         CHECK(number_of(out, "prefill_percent", "_low") <=
                   number_of(out, "prefill_percent", "_high"),

@@ -872,14 +872,15 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Every eighth input from the second on: sorted sizes, and in double
- * |gamma mean| / |gamma x|. Quantiles of a profile are interpolated in a bucket
- * that is an eighth wide or less. */
+/* Every eighth input, in layer 1 from the third on, of the final norm from the
+ * fifth: sorted sizes, and in double |gamma mean| / |gamma x|. Quantiles of a
+ * profile are interpolated in a bucket that is an eighth wide or less. */
 static void check_samples(const float *gamma) {
     static float sizes[4 * TOKENS * 64];
     int n = 0, samples = 0, dim = watched.dim;
     double ratios = 0;
-    for (int v = 1; v < watched.n; v += 8, samples++) {
+    for (int v = watched.layer == NO_LAYER ? 4 : 2; v < watched.n;
+         v += 8, samples++) {
         double sum = 0, gammas = 0, outputs = 0;
         for (int i = 0; i < dim; i++) {
             double x = watched.x[v * dim + i], g = gamma[i];
