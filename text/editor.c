@@ -202,34 +202,27 @@ EditorEvent editor_take(Editor *e, char byte) {
 
 /* Cells are counted from the first of the prompt, row after row. Returns the
  * cell of the byte text[end]. Appends to `out`, unless it is NULL, what stands
- * before it in rows [first, last]; the terminal wraps full rows. */
-static int lay_out(const Editor *e, int columns, size_t end, int first,
-                   int last, Buffer *out) {
+ * before it in a screen of rows from `first` on; the terminal wraps full
+ * rows. */
+static int lay_out(const Editor *e, Screen s, size_t end, int first,
+                   Buffer *out) {
     const Buffer *t = editor_text(e);
     int cell = sizeof prompt - 1;
     for (size_t at = 0, n;; at += n) {
         uint32_t code = at < t->n ? code_at(t, at, &n) : ' ';
-        int width = columns_of(code), left = columns - cell % columns;
+        int width = columns_of(code), left = s.columns - cell % s.columns;
         bool ends = code == '\n',
              /* a newline after a full row only leaves this row */
-            is_full = ends && left == columns && t->bytes[at - 1] != '\n';
+            is_full = ends && left == s.columns && t->bytes[at - 1] != '\n';
         if (width > left)
             cell++; /* too wide for the last column */
         if (at == end)
             return cell;
-        int row = cell / columns - is_full;
-        if (out && row >= first && row + ends <= last)
+        int row = cell / s.columns - is_full - first;
+        if (out && row >= 0 && row + ends < s.rows)
             buffer_append(out, code == '\t' ? " " : t->bytes + at, n);
         cell += !ends ? width : is_full ? 0 : left;
     }
-}
-
-/* The cell of the cursor; *first is the first row that is drawn. */
-static int cursor_cell(const Editor *e, Screen s, int *first) {
-    int cell = lay_out(e, s.columns, e->cursor, 0, 0, NULL),
-        row = cell / s.columns;
-    *first = row < s.rows ? 0 : row - s.rows + 1;
-    return cell;
 }
 
 /* Appends what moves the terminal's cursor up, and to a column. */
@@ -242,28 +235,28 @@ static void go(Buffer *out, int rows_up, int column) {
 }
 
 void editor_return(const Editor *e, Screen s, Buffer *out) {
-    int first, cursor = cursor_cell(e, s, &first);
-    go(out, cursor / s.columns - first, 0);
+    int row = lay_out(e, s, e->cursor, 0, NULL) / s.columns;
+    go(out, min_int(row, s.rows - 1), 0);
 }
 
 void editor_draw(const Editor *e, Screen s, bool whole, Buffer *out) {
-    int first, cursor = cursor_cell(e, s, &first);
-    int last = first + s.rows - 1;
+    int cursor = lay_out(e, s, e->cursor, 0, NULL), row = cursor / s.columns;
     if (whole)
-        first = 0, last = INT_MAX;
+        s.rows = INT_MAX;
+    int first = row - min_int(row, s.rows - 1);
     buffer_append(out, "\r\033[J", 4);
     if (!first)
         buffer_append(out, prompt, sizeof prompt - 1);
-    int end = lay_out(e, s.columns, editor_text(e)->n, first, last, out),
-        row = min_int(end / s.columns, last);
+    int end = lay_out(e, s, editor_text(e)->n, first, out),
+        last = min_int(end / s.columns, first + s.rows - 1);
     if (whole) {
         buffer_append(out, "\n", 1);
         return;
     }
     /* after a full row the terminal waits for the next character */
-    if (end == row * s.columns)
+    if (end == last * s.columns)
         buffer_append(out, " \r\033[K", 5);
-    go(out, row - cursor / s.columns, cursor % s.columns);
+    go(out, last - row, cursor % s.columns);
 }
 
 /* ---- reading ------------------------------------------------------------ */
