@@ -5,6 +5,7 @@ Owns the measurements; published.py has the forward pass, in numpy.
     python scripts/norms_published.py channels MODEL.gguf ...
     python scripts/norms_published.py parts gemma-3-270m.gguf
     python scripts/norms_published.py sites gemma-3-270m.gguf
+    python scripts/norms_published.py int8 MODEL.gguf
     python scripts/norms_published.py golden MODEL.gguf ...    # JSON, for scripts/check_published.py
 """
 
@@ -185,9 +186,54 @@ def golden(model, texts):
     print(json.dumps({"file": os.path.basename(model.path), "texts": rows}, separators=(",", ":")), flush=True)
 
 
+def to_int8(x, spared=0):
+    """Groups of 32 as int8 with a scale, as in products with quantized weights; the `spared` largest groups stay exact."""
+    groups = x.reshape(len(x), -1, 32)
+    size = np.abs(groups).max(-1, keepdims=True)
+    step = np.where(size > 0, size, 1) / 127
+    y = np.rint(groups / step) * step
+    if spared:
+        limit = np.sort(size, 1)[:, -spared][:, None]
+        y = np.where(size >= limit, groups, y)
+    return y.reshape(x.shape).astype(x.dtype)
+
+
+def int8(model, _):
+    """What rounding activations to int8 changes after prompts of 1, 2 and 5 random tokens: the largest difference of a
+    log-probability among the 20 likeliest tokens, with the error over prompts."""
+    draw = np.random.default_rng(1)
+    n_prompts, vocabulary = 24, len(model.w("token_embd"))
+    parts = {"qkv": ("attn_q", "attn_k", "attn_v"), "attn_output": ("attn_output",), "gate, up": ("ffn_gate", "ffn_up")}
+    parts |= {"down": ("ffn_down",), "output": ("output",)}
+    everything = sum(parts.values(), ())
+
+    def log_p(tokens):
+        z = model.forward(tokens, rows=np.array([len(tokens) - 1]))[0].astype(np.float64)
+        return z - np.log(np.exp(z - z.max()).sum()) - z.max()
+
+    def rounding(which, spared=0):
+        return lambda x, l, part: to_int8(x, spared) if part in which else x
+
+    forms = {"all": rounding(everything)}
+    forms |= {name: rounding(which) for name, which in parts.items()}
+    forms["all, largest group exact"] = rounding(everything, spared=1)
+    forms["down, largest group exact"] = rounding(parts["down"], spared=1)
+    print(f"{model.path}, {n_prompts} prompts of random tokens")
+    exact_forward = model.before
+    for n in (1, 2, 5):
+        prompts = [draw.integers(0, vocabulary, n).tolist() for _ in range(n_prompts)]
+        model.before = exact_forward
+        exact = [log_p(prompt) for prompt in prompts]
+        likely = [np.argsort(-p)[:20] for p in exact]
+        for name, form in forms.items():
+            model.before = form
+            found = [np.abs(log_p(t) - p)[i].max() for t, p, i in zip(prompts, exact, likely, strict=True)]
+            print("  {} tokens, {:<26} {:.3f} +- {:.3f}".format(n, name, *mean_and_error(found)), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("channels", "parts", "sites", "golden"))
+    parser.add_argument("what", choices=("channels", "parts", "sites", "int8", "golden"))
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--texts", type=int, default=16, help="number of texts [%(default)s]")
     parser.add_argument("--tokens", type=int, default=128, help="of each text [%(default)s]")

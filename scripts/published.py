@@ -1,7 +1,7 @@
 """The forward pass of published models in numpy, with another norm at any site: the numbers of docs/norms.md about them.
 
 Owns a second implementation, independent of norma's: it reads the weights from GGUF files with the gguf package (LLaMA,
-Qwen 2, Gemma 3) or from llama2.c checkpoints, and dequantizes them. Activations are never quantized. `./run` is used
+Qwen 2, Gemma 3) or from llama2.c checkpoints, and dequantizes them. Activations are not quantized, unless `before` is replaced. `./run` is used
 only for tokens.
 
     python scripts/published.py MODEL.gguf ...
@@ -103,7 +103,13 @@ class Model:
         tensor = self.find(name)
         return None if tensor is None else np.ascontiguousarray(tensor, self.dtype)
 
+    def before(self, x, layer, part):
+        """The input of a product; to be replaced by what rounds it."""
+        del layer, part
+        return x
+
     def project(self, h, l, part):
+        h = self.before(h, l, part)
         bias = self.w(f"blk.{l}.{part}.bias") if self.arch == "qwen2" and part in ("attn_q", "attn_k", "attn_v") else None
         y = h @ self.w(f"blk.{l}.{part}").T
         return y if bias is None else y + bias
@@ -162,7 +168,8 @@ class Model:
             x = x + (norm("mlp_post", l, y, f"blk.{l}.post_ffw_norm") if sandwich else y)
         streams.append(x)
         x = norm("final", self.layers, x, "output_norm")
-        return (x if rows is None else x[rows]) @ self.w("token_embd" if self.tied else "output").T
+        x = self.before(x if rows is None else x[rows], self.layers, "output")
+        return x @ self.w("token_embd" if self.tied else "output").T
 
     def nll(self, tokens, kind=swap(rms_norm), rows=None, **options):
         """Nats of each token but the first, as in `-m perplexity`, or of those after these rows."""
