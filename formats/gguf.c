@@ -274,8 +274,8 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
             return -1;
     }
     g->path = path;
-    for (size_t t = 0; t < g->n_tensors; t++)
-        g->tensors[t].path = path;
+    EACH(Stored, t, g->tensors, g->n_tensors)
+        t->path = path;
     return 0;
 }
 

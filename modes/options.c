@@ -198,8 +198,8 @@ static void print_help(void) {
         "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
         "folder; without one, the bundled model runs.\n\nModes:\n",
         program_name());
-    for (int i = 0; i < N_MODES; i++)
-        printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        printf("  %-21s %s\n", mode->name, mode->purpose);
     putchar('\n');
     EACH(const Option, option, OPTIONS, N_OPTIONS) {
         if (option->kind == HEADING)
@@ -215,17 +215,17 @@ static void print_help(void) {
 static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
-    for (int i = 0; i < N_MODES; i++)
-        if (modes & MODE_TABLE[i].bit)
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (modes & mode->bit)
             n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s",
-                          MODE_TABLE[i].name);
+                          mode->name);
     return names;
 }
 
 static const Mode *find_mode(const char *name) {
-    for (int i = 0; i < N_MODES; i++)
-        if (!name || !strcmp(MODE_TABLE[i].name, name))
-            return &MODE_TABLE[i];
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (!name || !strcmp(mode->name, name))
+            return mode;
     fail("mode is '%s', expected one of %s; a model stands before the options",
          name, mode_names(ALL));
     return NULL;
@@ -247,11 +247,11 @@ static int set_number(void *field, const Option *option, const char *text) {
                 ? "%s is '%s', expected a whole number from %.0f to %.0f"
                 : "%s is '%s', expected a number from %.10g to %.10g; text for the model follows -i",
             name_of(option), text, option->min, option->max);
-    if (option->kind == FLOAT)
+    if (!whole)
         *(float *)field = (float)value;
-    if (option->kind == INT)
+    else if (option->kind == INT)
         *(int *)field = (int)value;
-    if (option->kind == UINT64)
+    else
         *(uint64_t *)field = integer;
     return -1;
 }
