@@ -100,7 +100,8 @@ typedef struct {
 } ModelFamily;
 
 /* The writer uses the model's own family or, if that cannot store the model,
- * the first one that can. The last row is empty. */
+ * the first one that can. Families that GGUF does not have come last; the last
+ * row is empty. */
 extern const ModelFamily FAMILIES[];
 
 /* Finds a family by its name. Returns NULL and prints a message if it is
