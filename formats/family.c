@@ -231,15 +231,6 @@ void family_set_layer(const ModelFamily *f, int window, bool slides,
                                                          : ROPE_GLOBAL;
 }
 
-void family_set_gguf_layer(const ModelFamily *f, int window,
-                           const int64_t *flag, Layer *layer) {
-    bool by_period = f->may & PERIODIC_WINDOWS,
-         last = f->period && (layer->index + 1) % f->period == 0;
-    bool usual = flag ? *flag : !last;
-    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS,
-                     by_period || usual, layer);
-}
-
 bool family_has_key(const ModelFamily *f, const Key *key) {
     return !key->needs || (f->has | f->may) & key->needs;
 }

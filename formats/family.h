@@ -130,12 +130,6 @@ void family_set_formulas(const ModelFamily *f, Config *c);
 void family_set_layer(const ModelFamily *f, int window, bool slides,
                       bool rotates, Layer *layer);
 
-/* The same for a layer of a GGUF file. *flag: the layer's element of
- * attention.sliding_window_pattern; NULL: the file has no such key, and the
- * family's period applies. */
-void family_set_gguf_layer(const ModelFamily *f, int window,
-                           const int64_t *flag, Layer *layer);
-
 /* The values of a file's keys. */
 typedef struct {
     Config config;

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "formats/json.h"
 #include "formats/parts.h"
-#include "formats/stored.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -412,9 +412,9 @@ int options_parse(Options *o, char **argv) {
 int options_set(Sampling *sampling, const char *text) {
     Options o = {.sampling = *sampling};
     size_t n = strcspn(text, " ") + 1; /* of the name and the space */
-    for (int i = 0; i < N_ADVICE; i++)
-        if (!strncmp(advised(i)->usage + LONG + 2, text, n)) {
-            int status = set_option(&o, advised(i), text + n);
+    EACH(const Option, option, advised(0), N_ADVICE)
+        if (!strncmp(option->usage + LONG + 2, text, n)) {
+            int status = set_option(&o, option, text + n);
             *sampling = o.sampling;
             return -(status >= 0);
         }

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/jinja.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <ctype.h>

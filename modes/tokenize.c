@@ -2,8 +2,6 @@
  * Tests: cli. */
 #include "base/file.h"
 #include "modes/common.h"
-#include "text/stream.h"
-#include "tokenizer.h"
 #include <math.h>
 #include <stdlib.h>
 
