@@ -1245,11 +1245,10 @@ static void define_variables(const JinjaInput *in) {
         push(&messages, message("system", string_of(in->system)));
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
-        const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
         bool drop =
-            !strcmp(role, "assistant") && in->drops_space && *m->text == ' ';
-        push(&messages, message(role, marked(m->text + drop, m->marks + drop,
-                                             m->n - drop)));
+            !strcmp(m->role, "assistant") && in->drops_space && *m->text == ' ';
+        push(&messages, message(m->role, marked(m->text + drop, m->marks + drop,
+                                                m->n - drop)));
     }
     define(v, "messages", messages);
     for (int i = 0; i < N_TOKEN_NAMES; i++)
