@@ -63,8 +63,8 @@ double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
     for (int i = 1; i < n; i++)
         max = fmaxf(max, logits[i]);
-    double sum = 0;
-    for (int i = 0; i < n; i++)
+    double sum = exp(logits[0] - (double)max);
+    for (int i = 1; i < n; i++)
         sum += exp(logits[i] - (double)max);
     return log(sum) + max;
 }
