@@ -270,14 +270,6 @@ static int set_choice(const char **field, const Option *option,
     return -1;
 }
 
-static int add_stop(Options *o, const char *text) {
-    if (!*text || o->n_stops == MAX_STOPS)
-        return bad_usage("--stop is '%s', expected at most %d texts, not empty",
-                         text, MAX_STOPS);
-    o->stops[o->n_stops++] = text;
-    return -1;
-}
-
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
     if (!text)
@@ -285,7 +277,13 @@ static int set_option(Options *o, const Option *option, const char *text) {
     switch (option->kind) {
     case STRING: *(const char **)field = text; return -1;
     case CHOICE: return set_choice(field, option, text);
-    case STOP: return add_stop(o, text);
+    case STOP:
+        if (!*text || o->n_stops == MAX_STOPS)
+            return bad_usage(
+                "--stop is '%s', expected at most %d texts, not empty", text,
+                MAX_STOPS);
+        o->stops[o->n_stops++] = text;
+        return -1;
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64:
