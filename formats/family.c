@@ -3,6 +3,7 @@
  * Tests: families, convert. */
 #include "formats/family.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,7 +129,7 @@ const Key KEYS[] = {
 /* Parts that have other names in families with this trait (not experts), or
  * with this option of config.json. The names are printf formats of the layer
  * and the expert. */
-static const struct {
+static const struct OtherName {
     int trait, option;
     const char *parts, *gguf, *hf;
 } OTHER_NAMES[] = {
@@ -155,7 +156,7 @@ static const struct {
 
 /* Known families that norma does not run, in both formats' names, and what they
  * have that norma lacks. */
-static const struct {
+static const struct Unsupported {
     const char *names, *has;
 } UNSUPPORTED[] = {
     {" gemma4 gemma4_text gemma3n gemma3n_text ", "per-layer embeddings and layers that share keys and values"},
@@ -178,10 +179,10 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
     }
     char word[80];
     snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
-    for (size_t i = 0; i < sizeof UNSUPPORTED / sizeof *UNSUPPORTED; i++)
-        if (strstr(UNSUPPORTED[i].names, word))
+    EACH(const struct Unsupported, u, UNSUPPORTED, COUNT(UNSUPPORTED))
+        if (strstr(u->names, word))
             o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
-                             key, word, UNSUPPORTED[i].has);
+                             key, word, u->has);
     refuse_stored(o, key, name, "one of the families in docs/models.md");
     return NULL;
 }
@@ -199,15 +200,12 @@ bool family_fuses(const ModelFamily *f, const Part *weight) {
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
                        Naming naming) {
     part_name(name, at, naming);
-    for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++) {
-        const char *other =
-            naming == NAME_GGUF ? OTHER_NAMES[i].gguf : OTHER_NAMES[i].hf;
-        if (!other ||
-            !strstr(OTHER_NAMES[i].parts, at->part->names[NAME_NORMA]))
+    EACH(const struct OtherName, o, OTHER_NAMES, COUNT(OTHER_NAMES)) {
+        const char *other = naming == NAME_GGUF ? o->gguf : o->hf;
+        if (!other || !strstr(o->parts, at->part->names[NAME_NORMA]))
             continue;
-        bool by_trait =
-            f->has & OTHER_NAMES[i].trait && at->part->owner != OF_EXPERT;
-        if (by_trait || f->options & OTHER_NAMES[i].option)
+        bool by_trait = f->has & o->trait && at->part->owner != OF_EXPERT;
+        if (by_trait || f->options & o->option)
             snprintf(name, PART_NAME, other, at->layer, at->expert);
     }
     return name;
@@ -231,15 +229,6 @@ void family_set_layer(const ModelFamily *f, int window, bool slides,
                       ? ROPE_NONE
                   : f->has & LOCAL_ROPE && layer->window ? ROPE_LOCAL
                                                          : ROPE_GLOBAL;
-}
-
-void family_set_gguf_layer(const ModelFamily *f, int window,
-                           const int64_t *flag, Layer *layer) {
-    bool by_period = f->may & PERIODIC_WINDOWS,
-         last = f->period && (layer->index + 1) % f->period == 0;
-    bool usual = flag ? *flag : !last;
-    family_set_layer(f, window, by_period ? usual : f->may & ALL_WINDOWS,
-                     by_period || usual, layer);
 }
 
 bool family_has_key(const ModelFamily *f, const Key *key) {

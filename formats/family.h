@@ -100,7 +100,8 @@ typedef struct {
 } ModelFamily;
 
 /* The writer uses the model's own family or, if that cannot store the model,
- * the first one that can. The last row is empty. */
+ * the first one that can. Families that GGUF does not have come last; the last
+ * row is empty. */
 extern const ModelFamily FAMILIES[];
 
 /* Finds a family by its name. Returns NULL and prints a message if it is
@@ -128,12 +129,6 @@ void family_set_formulas(const ModelFamily *f, Config *c);
  * window. */
 void family_set_layer(const ModelFamily *f, int window, bool slides,
                       bool rotates, Layer *layer);
-
-/* The same for a layer of a GGUF file. *flag: the layer's element of
- * attention.sliding_window_pattern; NULL: the file has no such key, and the
- * family's period applies. */
-void family_set_gguf_layer(const ModelFamily *f, int window,
-                           const int64_t *flag, Layer *layer);
 
 /* The values of a file's keys. */
 typedef struct {

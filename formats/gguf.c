@@ -131,9 +131,12 @@ static void read_local_rope(Reader *r) {
 
 /* ---- layers ------------------------------------------------------------- */
 
-/* Sets the window and the kind of RoPE of each layer. */
+/* Sets the window and the kind of RoPE of each layer. The pattern, or without
+ * the key the family's period, says which layers have the window or, if that
+ * is the same for all layers, RoPE. */
 static void read_layers(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
+    const ModelFamily *f = r->family;
     const Header *h = &r->header;
     const Config *c = &h->config;
     int window = h->window < 0            ? 0
@@ -149,11 +152,13 @@ static void read_layers(Reader *r) {
                    c->n_layers);
         return;
     }
+    bool periodic = f->may & PERIODIC_WINDOWS;
     EACH(Layer, layer, r->model->layers, c->n_layers) {
-        int64_t flag =
-            pattern ? gguf_element(pattern, layer->index).integer : 0;
-        family_set_gguf_layer(r->family, window, pattern ? &flag : NULL, layer);
-        if (r->family->options & GRANITE_KEYS && !h->finetuned)
+        bool usual = pattern ? gguf_element(pattern, layer->index).integer
+                             : !f->period || (layer->index + 1) % f->period;
+        family_set_layer(f, window, periodic ? usual : f->may & ALL_WINDOWS,
+                         periodic || usual, layer);
+        if (f->options & GRANITE_KEYS && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
 }
@@ -274,8 +279,8 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
             return -1;
     }
     g->path = path;
-    for (size_t t = 0; t < g->n_tensors; t++)
-        g->tensors[t].path = path;
+    EACH(Stored, t, g->tensors, g->n_tensors)
+        t->path = path;
     return 0;
 }
 

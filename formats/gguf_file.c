@@ -7,7 +7,6 @@
  */
 #include "formats/gguf_file.h"
 #include "base/memory.h"
-#include "formats/stored.h"
 #include "model.h"
 #include <inttypes.h>
 #include <limits.h>

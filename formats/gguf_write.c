@@ -64,7 +64,6 @@ static Header header_of(const Model *model, const ModelFamily *a) {
                 .n_experts_used = model->config.n_experts_used};
     Config *c = &h.config;
     Rope *rope = &c->rope;
-    bool yarn = model->rope_factors && !(a->may & ROPE_FACTORS);
     PART_EACH(at, model)
         if (part_norm(&at))
             *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
@@ -85,7 +84,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.yarn_context = model->config.context;
         c->context = model->long_context;
     }
-    if (yarn) {
+    if (model->rope_factors && !(a->may & ROPE_FACTORS)) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
         h.yarn_context = (int)rope->yarn.context;
@@ -823,14 +822,14 @@ static int choose_family(Writer *w) {
     const char *name = w->model->family ? w->model->family : "llama";
     const ModelFamily *own = FAMILIES;
     char path[PATH_MAX];
-    while (!own->gguf || strcmp(own->gguf, name))
+    while (strcmp(own->gguf, name))
         own++;
     snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
              w->source, name);
     hold_messages(true);
     int status = write_head(w, own, path);
-    for (const ModelFamily *f = FAMILIES; status && f->hf; f++)
-        status = f->gguf ? write_head(w, f, path) : -1;
+    for (const ModelFamily *f = FAMILIES; status && f->gguf; f++)
+        status = write_head(w, f, path);
     hold_messages(false);
     return status ? write_head(w, own, path) : 0;
 }

@@ -650,7 +650,7 @@ enum {
 
 /* The first N_GLOBAL functions have no self, and their names are defined. Names
  * of tests begin with "?". */
-static const struct {
+static const struct Function {
     const char *name;
     Value (*call)(void);
     int option;
@@ -695,14 +695,14 @@ static const struct {
 };
 
 static Value call_function(Value name, Value on, Value with, bool is_test) {
-    for (size_t i = 0; i < COUNT(FUNCTIONS); i++) {
+    EACH(const struct Function, f, FUNCTIONS, COUNT(FUNCTIONS)) {
         work(0);
         self = on;
         args = with;
-        option = FUNCTIONS[i].option;
-        if ((*FUNCTIONS[i].name == '?') == is_test &&
-            equal(name, string_of(FUNCTIONS[i].name + is_test)))
-            return FUNCTIONS[i].call();
+        option = f->option;
+        if ((*f->name == '?') == is_test &&
+            equal(name, string_of(f->name + is_test)))
+            return f->call();
     }
     stop_at("unsupported function, filter, method or test ", to_string(name));
 }
@@ -938,8 +938,7 @@ static Value read_subscript(Value v) {
 /* Reads an operator of this level or a higher one. Returns NULL if none
  * follows: at the end of a tag, "-", "+" and "%" are not operators. */
 static const Operator *read_operator(int level) {
-    size_t n = COUNT(OPERATORS);
-    EACH(const Operator, o, OPERATORS, n) {
+    EACH(const Operator, o, OPERATORS, COUNT(OPERATORS)) {
         const char *end = o->level >= level ? after(o->symbol) : NULL;
         if (end && !strchr("%}", *end)) {
             accept(o->symbol);
@@ -1246,11 +1245,10 @@ static void define_variables(const JinjaInput *in) {
         push(&messages, message("system", string_of(in->system)));
     for (int i = 0; i < in->n; i++) {
         const JinjaText *m = &in->messages[i];
-        const char *role = m->role ? m->role : i % 2 ? "assistant" : "user";
         bool drop =
-            !strcmp(role, "assistant") && in->drops_space && *m->text == ' ';
-        push(&messages, message(role, marked(m->text + drop, m->marks + drop,
-                                             m->n - drop)));
+            !strcmp(m->role, "assistant") && in->drops_space && *m->text == ' ';
+        push(&messages, message(m->role, marked(m->text + drop, m->marks + drop,
+                                                m->n - drop)));
     }
     define(v, "messages", messages);
     for (int i = 0; i < N_TOKEN_NAMES; i++)

@@ -27,8 +27,7 @@ typedef struct {
     char *text;
     bool *marks; /* [n] */
     size_t n;
-    const char
-        *role; /* of a message, not owned; NULL: user and assistant in turn */
+    const char *role; /* of a message, not owned */
 } JinjaText;
 
 /* A conversation, and the variables of its template. Nothing is owned. */

@@ -26,8 +26,8 @@ void model_pack(Model *m, int n_threads) {
      * ranks on this machine pack at the same time */
     size_t available = limits_of("").memory / n_ranks_here;
     bool sparse = false;
-    for (int i = 0; i < m->n_files; i++)
-        sparse |= m->files[i].sparse;
+    EACH(const File, f, m->files, m->n_files)
+        sparse |= f->sparse;
     if (m->panels || sparse || bytes > available - available / 8)
         return;
     /* one block, so that it can have huge pages */

@@ -8,9 +8,7 @@
 #include "formats/reader.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/family.h"
 #include "formats/parts.h"
-#include "formats/stored.h"
 #include "kernels/quant.h"
 #include "rope.h"
 #include <limits.h>

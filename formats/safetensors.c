@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "formats/json.h"
 #include "formats/parts.h"
-#include "formats/stored.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -116,9 +115,8 @@ static int add_shard(Safetensors *s, Model *m, const char *folder,
     *shard = (Shard){.next = s->shards};
     s->shards = shard;
     snprintf(shard->path, size, "%s/%s", folder, name);
-    if (model_map(m, shard->path))
-        return -1;
-    return read_header(s, shard, &m->files[m->n_files - 1]);
+    return -(model_map(m, shard->path) ||
+             read_header(s, shard, &m->files[m->n_files - 1]));
 }
 
 /* Maps each file of the index once, in the order of names. Which tensor is in

@@ -12,7 +12,7 @@
 
 static int compare_names(const void *a, const void *b) {
     const String *x = a, *y = b;
-    int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    int order = memcmp(x->text, y->text, min_size(x->n, y->n));
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 

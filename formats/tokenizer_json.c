@@ -522,12 +522,9 @@ static int read_root(Loader *l, const Json *root) {
     JSON_EACH(v, json_get(root, "added_tokens"), JSON_ARRAY)
         if (read_added(l, v, json_get(v, "id")))
             return -1;
-    if (read_additions(l->t, l->path))
-        return -1;
-    if (read_merges(l, model))
-        return -1;
-    return read_each(l, json_get(root, "post_processor"), "processors",
-                     read_processor);
+    return -(read_additions(l->t, l->path) || read_merges(l, model) ||
+             read_each(l, json_get(root, "post_processor"), "processors",
+                       read_processor));
 }
 
 static int read_pieces(Tokenizer *t, const char *path) {

@@ -54,12 +54,8 @@ int run_steps(const Run *run, const Tokens *prompt);
  * there is no tokenizer. Valid until the next call. */
 const char *run_token_text(const Run *run, int previous, int token, int *n);
 
-/* Writes a line: the token's id and its bytes, with control characters and
- * backslashes as \xNN (tokenize.c). */
-void run_show_piece(const Run *run, Stream *out, int token);
-
-/* With --verbose-prompt, shows the tokens of a prompt on stderr. Returns -1 and
- * a message on failure. */
+/* With --verbose-prompt, shows the tokens of a prompt on stderr (tokenize.c).
+ * Returns -1 and a message on failure. */
 int run_show_prompt(const Run *run, const Tokens *prompt);
 
 /* Sets and returns run->piece, the max steps of the next forward pass, so that

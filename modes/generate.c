@@ -39,7 +39,6 @@ typedef struct {
 typedef struct {
     Run *run;
     bool many; /* --samples, --prompts or --json */
-    int max;   /* expected positions of a text */
     Prompts prompts;
     int n_begun; /* number of samples of the last prompt that have begun */
     /* the prompt without its last id, not owned; empty: each sample runs the
@@ -68,7 +67,7 @@ static Sample *sample_at(const Generation *g, int i) {
 static int show_sample(Generation *g, Sample *s) {
     char line[64];
     Stream *out = &g->run->out;
-    const unsigned long long seed = s->text.sampler.options.seed;
+    unsigned long long seed = s->text.sampler.options.seed;
     if (!s->begun && g->many)
         stream_write(out, line,
                      snprintf(line, sizeof line, "=== prompt %d, seed %llu\n",
@@ -188,9 +187,12 @@ static int begin_samples(Generation *g) {
 /* --parallel or DEFAULT_PARALLEL, limited by -b and by memory: the texts'
  * logits, caches and samplers and the root's cache may use 7/8 of what is
  * available. */
-static int choose_parallel(const Run *run, int max) {
+static int choose_parallel(const Run *run, bool answers) {
     const Options *o = run->options;
     const Session *s = &run->session;
+    int max = s->context; /* expected positions of a text */
+    if (!answers && o->steps)
+        max = min_int(max, o->steps > 0 ? o->steps : 512);
     /* plain.c's cache has doubles */
     double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
                    kv_bytes(&s->sequences->kv, max, s->context);
@@ -209,7 +211,6 @@ static int choose_parallel(const Run *run, int max) {
 static void show_statistics(const Generation *g) {
     const Run *run = g->run;
     const Sampling *sampling = &run->options->sampling;
-    const long long decoded = g->n_ran - g->n_read;
     double end = clock_seconds(),
            prefilled = g->prefilled > 0 ? g->prefilled : end;
     if (sampling->temperature > 0)
@@ -226,7 +227,7 @@ static void show_statistics(const Generation *g) {
             stderr,
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
             g->n_read, (double)g->n_read / (prefilled - g->start), g->n_sampled,
-            (double)decoded / fmax(end - prefilled, 1e-9));
+            (double)(g->n_ran - g->n_read) / fmax(end - prefilled, 1e-9));
     if (run->guesser.guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted",
                 run->guesser.accepted, run->guesser.guessed);
@@ -241,7 +242,7 @@ static int generate(Generation *g, const ChatTemplate *template) {
     int more = 1;
     if (prompts_open(&g->prompts, g->run, template))
         return -1;
-    g->parallel = g->many ? choose_parallel(g->run, g->max) : 1;
+    g->parallel = g->many ? choose_parallel(g->run, template) : 1;
     g->samples = allocate_zeroed(MAX_WAITING, sizeof *g->samples);
     if (!g->samples)
         return -1;
@@ -271,11 +272,7 @@ static int generate(Generation *g, const ChatTemplate *template) {
 
 int generate_texts(Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
-    Generation g = {.run = run,
-                    .many = o->samples || o->prompts || o->json,
-                    .max = run->session.context};
-    if (!template && o->steps)
-        g.max = min_int(g.max, o->steps > 0 ? o->steps : 512);
+    Generation g = {.run = run, .many = o->samples || o->prompts || o->json};
     ends_soon = true;
     stream_open(&run->out, stdout);
     int status = generate(&g, template);

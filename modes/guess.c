@@ -16,29 +16,24 @@ void guesser_open(Guesser *g, int max_lookup) {
     *g = (Guesser){.max_lookup = max_lookup, .next = 1, .wait = 1};
 }
 
-/* Copies the n ids after the most recent earlier occurrence of the last three
- * ids. Returns 0 if there is none. */
-static int look_up(const Tokens *text, int *tokens, int n) {
-    const int *last = text->ids + text->n;
-    for (const int *end = last - 1; n > 0 && end >= text->ids + 3; end--) {
-        if (end[-1] != last[-1] || end[-2] != last[-2] || end[-3] != last[-3])
-            continue;
-        /* past the end, the repetition continues */
-        for (int i = 0; i < n; i++)
-            tokens[i] = end[i % (last - end)];
-        return n;
-    }
-    return 0;
-}
-
+/* Copies the ids after the most recent earlier occurrence of the last three
+ * ids. */
 int guesser_guess(Guesser *g, const Tokens *text, int room) {
+    const int *last = text->ids + text->n;
     if (g->pause > 0) {
         g->pause--;
         return 0;
     }
-    g->n = look_up(text, g->tokens,
-                   min_int(g->next, min_int(room, g->max_lookup)));
-    return g->n;
+    g->n = min_int(g->next, min_int(room, g->max_lookup));
+    for (const int *end = last - 1; g->n > 0 && end >= text->ids + 3; end--) {
+        if (end[-1] != last[-1] || end[-2] != last[-2] || end[-3] != last[-3])
+            continue;
+        /* past the end, the repetition continues */
+        for (int i = 0; i < g->n; i++)
+            g->tokens[i] = end[i % (last - end)];
+        return g->n;
+    }
+    return g->n = 0;
 }
 
 void guesser_learn(Guesser *g, int n_right) {

@@ -198,8 +198,8 @@ static void print_help(void) {
         "MODEL is a llama2.c checkpoint (.bin v0, v1, v2), a GGUF file or a Hugging Face\n"
         "folder; without one, the bundled model runs.\n\nModes:\n",
         program_name());
-    for (int i = 0; i < N_MODES; i++)
-        printf("  %-21s %s\n", MODE_TABLE[i].name, MODE_TABLE[i].purpose);
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        printf("  %-21s %s\n", mode->name, mode->purpose);
     putchar('\n');
     EACH(const Option, option, OPTIONS, N_OPTIONS) {
         if (option->kind == HEADING)
@@ -215,17 +215,17 @@ static void print_help(void) {
 static const char *mode_names(int modes) {
     static char names[256];
     size_t n = 0;
-    for (int i = 0; i < N_MODES; i++)
-        if (modes & MODE_TABLE[i].bit)
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (modes & mode->bit)
             n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s",
-                          MODE_TABLE[i].name);
+                          mode->name);
     return names;
 }
 
 static const Mode *find_mode(const char *name) {
-    for (int i = 0; i < N_MODES; i++)
-        if (!name || !strcmp(MODE_TABLE[i].name, name))
-            return &MODE_TABLE[i];
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (!name || !strcmp(mode->name, name))
+            return mode;
     fail("mode is '%s', expected one of %s; a model stands before the options",
          name, mode_names(ALL));
     return NULL;
@@ -247,11 +247,11 @@ static int set_number(void *field, const Option *option, const char *text) {
                 ? "%s is '%s', expected a whole number from %.0f to %.0f"
                 : "%s is '%s', expected a number from %.10g to %.10g; text for the model follows -i",
             name_of(option), text, option->min, option->max);
-    if (option->kind == FLOAT)
+    if (!whole)
         *(float *)field = (float)value;
-    if (option->kind == INT)
+    else if (option->kind == INT)
         *(int *)field = (int)value;
-    if (option->kind == UINT64)
+    else
         *(uint64_t *)field = integer;
     return -1;
 }
@@ -270,14 +270,6 @@ static int set_choice(const char **field, const Option *option,
     return -1;
 }
 
-static int add_stop(Options *o, const char *text) {
-    if (!*text || o->n_stops == MAX_STOPS)
-        return bad_usage("--stop is '%s', expected at most %d texts, not empty",
-                         text, MAX_STOPS);
-    o->stops[o->n_stops++] = text;
-    return -1;
-}
-
 static int set_option(Options *o, const Option *option, const char *text) {
     void *const field = (char *)o + option->field;
     if (!text)
@@ -285,7 +277,13 @@ static int set_option(Options *o, const Option *option, const char *text) {
     switch (option->kind) {
     case STRING: *(const char **)field = text; return -1;
     case CHOICE: return set_choice(field, option, text);
-    case STOP: return add_stop(o, text);
+    case STOP:
+        if (!*text || o->n_stops == MAX_STOPS)
+            return bad_usage(
+                "--stop is '%s', expected at most %d texts, not empty", text,
+                MAX_STOPS);
+        o->stops[o->n_stops++] = text;
+        return -1;
     case TRUE: *(bool *)field = true; return -1;
     case INT:
     case UINT64:
@@ -412,9 +410,9 @@ int options_parse(Options *o, char **argv) {
 int options_set(Sampling *sampling, const char *text) {
     Options o = {.sampling = *sampling};
     size_t n = strcspn(text, " ") + 1; /* of the name and the space */
-    for (int i = 0; i < N_ADVICE; i++)
-        if (!strncmp(advised(i)->usage + LONG + 2, text, n)) {
-            int status = set_option(&o, advised(i), text + n);
+    EACH(const Option, option, advised(0), N_ADVICE)
+        if (!strncmp(option->usage + LONG + 2, text, n)) {
+            int status = set_option(&o, option, text + n);
             *sampling = o.sampling;
             return -(status >= 0);
         }

@@ -122,14 +122,16 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
     int n = text->n;
     double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
     char name[PART_NAME];
-    int norms = 0, status = nll ? 0 : -1;
+    int norms = 0, status = 0;
+    if (!nll)
+        return -1;
     PART_EACH(at, &run->model)
         norms += part_norm(&at) != NULL;
     note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
     if (!json)
         puts(
             "\nchange of NLL per token, in nats, with another kind of norm, +- standard error");
-    for (PartAt at = parts_of(&run->model); next_part(&at) && !status;) {
+    PART_EACH(at, &run->model) {
         Norm *norm = part_norm(&at);
         if (!norm)
             continue;
@@ -167,7 +169,7 @@ int mode_perplexity(Run *run) {
     if (run_tokens(run, false, &text))
         return -1;
     ends_soon = true;
-    int *const ids = text.ids;
+    int *ids = text.ids;
     if (text.n && first_token(run) < 0)
         text.ids++, text.n--;
     double *nll = allocate(text.n, sizeof *nll);

@@ -17,9 +17,7 @@
 
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
-    *p = (Prompts){.run = run,
-                   .template = template,
-                   .json = o->prompts && has_ending(o->prompts, ".jsonl")};
+    *p = (Prompts){.run = run, .template = template};
     p->name =
         o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
     if (!(p->text = run_read(o, &p->size)))
@@ -90,7 +88,7 @@ static int read_text(Prompts *p, const char *where) {
                 line[to->size - 1] == '\r';
     conversation_close(&p->talk);
     p->talk.system = o->system;
-    if (p->json) {
+    if (has_ending(p->name, ".jsonl")) {
         JsonFile json;
         if (json_parse(&json, where, line, to->size))
             return -1;

@@ -21,10 +21,9 @@ typedef struct {
     const Run *run;
     /* prompts are messages of a user; NULL: texts to continue */
     const ChatTemplate *template;
-    const char *name; /* for messages */
+    const char *name; /* of the file; for messages */
     char *text;       /* [size], owned */
     size_t size, at;  /* `at`: bytes read so far */
-    bool json;
     /* the last prompt read; without samples at the end; its ids are owned */
     Prompt prompt;
     /* with a template: the messages of the last prompt; owned */

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/jinja.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <ctype.h>
@@ -23,7 +22,7 @@
     "{% for m in messages %}{{ " message                                       \
     " }}{% endfor %}{% if add_generation_prompt %}{{ " answer " }}{% endif %}"
 
-static const struct {
+static const struct BuiltIn {
     const char *name, *text;
 } BUILT_IN[] = {
     {"llama-2",
@@ -251,9 +250,9 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
     *c = (ChatTemplate){.path = name ? name : o->model,
                         .text = name ? NULL : own,
                         .think = o->think};
-    for (size_t i = 0; name && i < COUNT(BUILT_IN); i++)
-        if (!strcmp(BUILT_IN[i].name, name))
-            c->text = BUILT_IN[i].text;
+    EACH(const struct BuiltIn, b, BUILT_IN, COUNT(BUILT_IN))
+        if (name && !strcmp(b->name, name))
+            c->text = b->text;
     if (!c->text)
         c->text = c->file = file_read(name, &size);
     return -(!c->text || guard_pieces(t) || find_end(c, t));

@@ -2,12 +2,12 @@
  * Tests: cli. */
 #include "base/file.h"
 #include "modes/common.h"
-#include "text/stream.h"
-#include "tokenizer.h"
 #include <math.h>
 #include <stdlib.h>
 
-void run_show_piece(const Run *run, Stream *out, int token) {
+/* Writes a line: the token's id and its bytes, with control characters and
+ * backslashes as \xNN. */
+static void show_piece(const Run *run, Stream *out, int token) {
     char text[32];
     int n;
     const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
@@ -26,7 +26,7 @@ int run_show_prompt(const Run *run, const Tokens *prompt) {
     Stream err;
     stream_open(&err, stderr);
     for (int i = 0; run->options->verbose_prompt && i < prompt->n; i++)
-        run_show_piece(run, &err, prompt->ids[i]);
+        show_piece(run, &err, prompt->ids[i]);
     return stream_close(&err);
 }
 
@@ -47,7 +47,7 @@ int mode_tokenize(Run *run) {
             write_json_token(run, stdout, id, NAN);
             putchar('}');
         } else if (verbose) {
-            run_show_piece(run, &out, id);
+            show_piece(run, &out, id);
         } else {
             printf(i ? ",%d" : "%d", id);
         }

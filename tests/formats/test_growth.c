@@ -415,8 +415,8 @@ static uint64_t render_blocks(const char *template, size_t *steps) {
         wide[i] = "\xe4\xb8\xad,"[i % 4];
         narrow[i] = "ab,"[i % 3];
     }
-    JinjaText messages[] = {{wide, none, MESSAGE, NULL},
-                            {narrow, none, MESSAGE, NULL}};
+    JinjaText messages[] = {{wide, none, MESSAGE, "user"},
+                            {narrow, none, MESSAGE, "assistant"}};
     JinjaInput in = {.path = "growth",
                      .template = template,
                      .tokens = {{"", 0}, {"", 0}},

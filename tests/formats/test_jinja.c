@@ -38,10 +38,10 @@ static char *render(const char *template, const Case *c, bool **marks) {
         "  and you? [yes]\xc3\xa9\n", " I am well ", "ab  abc </ s>"};
     JinjaText messages[5];
     for (int i = 0; i < 5; i++)
-        messages[i] =
-            (JinjaText){(char *)texts[i], none, strlen(texts[i]), NULL};
+        messages[i] = (JinjaText){(char *)texts[i], none, strlen(texts[i]),
+                                  i % 2 ? "assistant" : "user"};
     JinjaText message = {(char *)c->message, none,
-                         c->message ? strlen(c->message) : 0, NULL};
+                         c->message ? strlen(c->message) : 0, "user"};
     JinjaInput in = {.path = "test",
                      .template = template,
                      .tokens = {{"<s>", 3}, {"</s>", 4}},
@@ -225,7 +225,7 @@ static void no_function_takes_a_message_for_the_template(void) {
     static char message[] = " #,<|#@|>,<#>&@,@";
     static bool none[sizeof message];
     size_t n = sizeof message - 1;
-    JinjaText messages[] = {{message, none, n, NULL},
+    JinjaText messages[] = {{message, none, n, "user"},
                             {message, none, n, "<#>"}};
     setenv("NORMA_DATE", "26 Jul 2024", 1);
     for (int i = 0; i < N_EXPRESSIONS; i++) {

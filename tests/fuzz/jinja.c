@@ -18,8 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     template[size] = '\0';
     bool may_write = strchr(template, 1) != NULL;
     bool none[10] = {false};
-    JinjaText m = {" \1x<\1>\xc3\xa9\1\n", none, sizeof none, NULL},
-              messages[] = {m, m, m};
+    char m[] = " \1x<\1>\xc3\xa9\1\n";
+    JinjaText messages[] = {{m, none, sizeof none, "user"},
+                            {m, none, sizeof none, "assistant"},
+                            {m, none, sizeof none, "user"}};
     if (!jinja_render(&(JinjaInput){.path = "fuzz",
                                     .template = template,
                                     .tokens = {{"<s>", 3}, {"", 0}},
