@@ -131,15 +131,12 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     const uint8_t *rows[LANES];
     size_t at = type_bytes(w->type, col);
     find_rows(rows, w->data, type_bytes(w->type, w->cols), w, panel);
-    switch (w->type) {
-    case TYPE_F32:
-    case TYPE_F16:
-    case TYPE_BF16: pack_bytes(out, rows, at, TYPES[w->type].bytes * n); break;
-    case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
-    case TYPE_Q8_0 ... TYPE_IQ4_XS:
+    if (w->type == TYPE_I8)
+        pack_groups(out, w, rows, panel, col, n);
+    else if (type_takes_int8(w->type))
         pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights);
-        break;
-    }
+    else
+        pack_bytes(out, rows, at, TYPES[w->type].bytes * n);
 }
 
 static int n_panels(const Tensor *w) {

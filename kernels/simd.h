@@ -83,21 +83,20 @@ INLINE vf vselect(vi mask, vf a, vf b) {
 }
 
 /* Lane-wise max and min; b if either is NaN. */
+INLINE vf vmax(vf a, vf b) {
 #ifdef MM
-INLINE vf vmax(vf a, vf b) {
     return (vf)MM(max_ps)(a, b);
-}
-INLINE vf vmin(vf a, vf b) {
-    return (vf)MM(min_ps)(a, b);
-}
 #else
-INLINE vf vmax(vf a, vf b) {
     return vselect(a > b, a, b);
+#endif
 }
 INLINE vf vmin(vf a, vf b) {
+#ifdef MM
+    return (vf)MM(min_ps)(a, b);
+#else
     return vselect(a < b, a, b);
-}
 #endif
+}
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
