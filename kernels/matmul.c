@@ -173,10 +173,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
         end = (row + n_rows - 1) / LANES + 1;
     for (int panel = row / LANES; panel < end; panel += max) {
         int n_panels = min_int(end - panel, max);
-        if (few)
-            few_tokens(&p, panel, n_panels);
-        else
-            many_tokens(&p, panel, n_panels);
+        (few ? few_tokens : many_tokens)(&p, panel, n_panels);
     }
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)
