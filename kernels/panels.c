@@ -48,12 +48,12 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     pack_bytes(out, rows, at + 192, 16);
     out += 4 * VBYTES;
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
-        vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
-           c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
-        vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4,
-                       bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
-                       bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 |
-                           bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
+        vi group[3] = {0};
+        UNROLL(q, 4) {
+            vi quad = q6_quad(words, i, q);
+            group[q / 2] |= bits_at(quad, 0, 4) << q % 2 * 4;
+            group[2] |= bits_at(quad, 4, 2) << q * 2;
+        }
         memcpy(out, group, sizeof group);
     }
 }

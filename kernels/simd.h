@@ -170,6 +170,9 @@ INLINE float vsum(const vf *a, const int n) {
  * such weights, and their products with values would be subnormal, at a hundred
  * cycles each. */
 INLINE vf vexp(vf x) {
+    static const float coefficients[] = {1.9875691500e-4f, 1.3981999507e-3f,
+                                         8.3334519073e-3f, 4.1665795894e-2f,
+                                         1.6666665459e-1f, 5.0000001201e-1f};
     float magic = 0x1.8p23f;   /* adding it rounds to an integer */
     vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
     x = vmin(vset(89.0f), vmax(vset(-69.0f), x));
@@ -178,12 +181,9 @@ INLINE vf vexp(vf x) {
     vi k = (vi)shifted - (vi)vset(magic);
     vf r = vfma(n, vset(-0x1.62e4p-1f), x);
     r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
-    vf p = vset(1.9875691500e-4f);
-    p = vfma(p, r, vset(1.3981999507e-3f));
-    p = vfma(p, r, vset(8.3334519073e-3f));
-    p = vfma(p, r, vset(4.1665795894e-2f));
-    p = vfma(p, r, vset(1.6666665459e-1f));
-    p = vfma(p, r, vset(5.0000001201e-1f));
+    vf p = vset(coefficients[0]);
+    UNROLL(i, 5)
+        p = vfma(p, r, vset(coefficients[i + 1]));
     p = vfma(p, r * r, r) + 1.0f;
     /* 2^n as 2 * 2^(n - 1): n is 128 at the upper end */
     p = p * (vf)((k + 126) << 23) * 2.0f;
