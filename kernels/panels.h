@@ -112,9 +112,12 @@ INLINE int quad_shift(Type type, int i) {
 /* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes
  * of their three words. */
 INLINE vi fourth_quads(const uint8_t *block, int first) {
-    return byte_bits(block_word(TYPE_Q3_K, block, first) >> 6, 3) |
-           byte_bits(block_word(TYPE_Q3_K, block, first + 1) >> 4, 12) |
-           byte_bits(block_word(TYPE_Q3_K, block, first + 2) >> 2, 48);
+    vi quads = {0};
+    UNROLL(i, 3) {
+        vi word = block_word(TYPE_Q3_K, block, first + i);
+        quads |= byte_bits(word >> (6 - 2 * i), 3 << 2 * i);
+    }
+    return quads;
 }
 
 /* The 4-bit scale of half i of the groups of Q2_K (shift 0), or its min (shift
