@@ -127,22 +127,22 @@ static void store(KvType type, void *cache, size_t at, vf v, bool one) {
         *to = *all;
 }
 
-/* Writes a part of a head, `width` elements from index `at` on, of LANES
- * consecutive positions. */
+/* Writes a part of a head, `width` elements from index `at` on, of one position
+ * or of LANES consecutive ones. */
 static void write_part(KvType type, void *cache, size_t at, const float *rows,
-                       size_t stride, int width) {
-    const uint8_t *bytes[LANES];
+                       size_t stride, int width, int count) {
+    const uint8_t *bytes[LANES] = {0};
     int i = 0;
-    for (int k = 0; k < LANES; k++)
+    for (int k = 0; k < count; k++)
         bytes[k] = (const uint8_t *)(rows + k * stride);
-    for (; i + 4 <= width; i += 4) {
+    for (; count == LANES && i + 4 <= width; i += 4) {
         vi columns[4];
         vtranspose(columns, bytes, i * sizeof(float));
         for (int c = 0; c < 4; c++, at += KV_BLOCK)
             store(type, cache, at, (vf)columns[c], false);
     }
     for (; i < width; i++, at += KV_BLOCK)
-        for (int k = 0; k < LANES; k++)
+        for (int k = 0; k < count; k++)
             store(type, cache, at + k, vset(rows[k * stride + i]), true);
 }
 
@@ -158,13 +158,8 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
         for (int i = 0; i < size; i += part) {
             void *cache = kind == KV_KEYS ? l->keys : l->values;
             size_t at = start + kv_at(size, part, l->blocks, block, i);
-            int width = kv_part_width(size, part, i);
-            if (count == LANES)
-                write_part(kv->type, cache, at, rows + i, stride, width);
-            else
-                for (int j = 0; j < width; j++)
-                    store(kv->type, cache, at + j * KV_BLOCK, vset(rows[i + j]),
-                          true);
+            write_part(kv->type, cache, at, rows + i, stride,
+                       kv_part_width(size, part, i), count);
         }
     }
 }

@@ -12,8 +12,7 @@
     SITE(START, "(start)") /* start of threads and memory */                   \
     SITE(EMBED, "embed")                                                       \
     NORM(ATTN_NORM, "attn_norm")                                               \
-    SITE(INPUT,                                                                \
-         "input") /* int8 or bfloat16; of one token: part of its product */    \
+    SITE(INPUT, "input") /* int8; of one token: part of its product */         \
     SITE(QKV, "qkv")                                                           \
     NORM(Q_NORM, "q_norm") /* not in all models */                             \
     NORM(K_NORM, "k_norm")                                                     \

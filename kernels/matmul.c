@@ -63,7 +63,7 @@ static const uint8_t *unpacked_panels(const Task *p, int panel, int n_panels,
         packed_panels(p, panel, n_panels, 0, w->cols, stride);
     if (!p->kernels->unpack)
         return packed;
-    size_t next = unpacked_bytes(w, w->cols);
+    size_t next = unpacked_bytes(w->type, w->cols);
     for (int i = 0; i < n_panels; i++, packed += *stride)
         p->kernels->unpack(p->unpacked + i * next, packed, w->cols);
     *stride = next;
@@ -96,41 +96,27 @@ static void store_sums(const Task *p, const vf *sums, int panel, int n_panels,
     }
 }
 
-/* Prefetches what store_sums will write. */
-static void prefetch_outputs(const Task *p, int panel, int n_panels, int t,
-                             int tokens) {
-    for (int i = t; i < t + tokens; i++)
-        for (int k = panel; k < panel + n_panels; k++)
-            prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
-}
-
 /* ---- a few tokens -------------------------------------------------------- */
-
-/* Adds the products of columns [col, col + n) of n_panels packed panels to
- * sums[n_panels][tokens]. */
-static void add_packed(vf *sums, const Task *p, Operands o, int n_panels) {
-    Tile *const *tiles = p->kernels->packed;
-    o.count = n_panels;
-    for (int k = 3; o.t < p->n; o.t += 1 << k) {
-        while (o.t + (1 << k) > p->n || !tiles[k])
-            k--;
-        tiles[k](sums + o.t, o);
-    }
-}
 
 /* Multiplies n_panels panels, a few columns at a time, by all tokens.
  * n_panels > 1 only with one token. */
 static void few_tokens(const Task *p, int panel, int n_panels) {
     const Tensor *w = p->w;
-    vf sums[FEW_TOKENS];
+    Tile *const *tiles = p->kernels->packed;
+    vf sums[FEW_TOKENS]; /* [n_panels][p->n] */
     /* about 256 columns stay in the first-level cache */
     int whole = w->type == TYPE_I8 ? w->group : 256;
     int step = p->n == 1 ? w->cols : (255 / whole + 1) * whole;
     for (int col = 0; col < w->cols; col += step) {
-        Operands o = {.w = w, .in = p->in, .col = col};
+        Operands o = {.count = n_panels, .in = p->in, .col = col};
         o.n = min_int(w->cols - col, step);
         o.panels = packed_panels(p, panel, n_panels, col, o.n, &o.stride);
-        add_packed(sums, p, o, n_panels);
+        /* the largest tiles first */
+        for (int k = 3; o.t < p->n; o.t += 1 << k) {
+            while (o.t + (1 << k) > p->n || !tiles[k])
+                k--;
+            tiles[k](sums + o.t, o);
+        }
     }
     store_sums(p, sums, panel, n_panels, 0, p->n, 0);
 }
@@ -146,11 +132,12 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
         int tokens = min_int(p->n - t, TILE_TOKENS),
             skip = TILE_TOKENS - tokens;
         vf sums[MAX_SUMS];
-        prefetch_outputs(p, panel, n_panels, t, tokens);
+        for (int i = t; i < t + tokens; i++) /* what store_sums will write */
+            for (int k = panel; k < panel + n_panels; k++)
+                __builtin_prefetch(p->y + (size_t)i * p->stride + k * LANES, 1);
         p->kernels->unpacked[n_panels - 1](sums, (Operands){.panels = panels,
                                                             .stride = stride,
                                                             .count = 1,
-                                                            .w = p->w,
                                                             .in = p->in,
                                                             .t = t - skip,
                                                             .n = p->w->cols});
@@ -186,10 +173,7 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
         end = (row + n_rows - 1) / LANES + 1;
     for (int panel = row / LANES; panel < end; panel += max) {
         int n_panels = min_int(end - panel, max);
-        if (few)
-            few_tokens(&p, panel, n_panels);
-        else
-            many_tokens(&p, panel, n_panels);
+        (few ? few_tokens : many_tokens)(&p, panel, n_panels);
     }
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)

@@ -48,12 +48,12 @@ INLINE void pack_q6(uint8_t *out, const uint8_t *const *rows, size_t at) {
     pack_bytes(out, rows, at + 192, 16);
     out += 4 * VBYTES;
     for (int i = 0; i < 16; i++, out += 3 * VBYTES) {
-        vi a = q6_quad(words, i, 0), b = q6_quad(words, i, 1),
-           c = q6_quad(words, i, 2), d = q6_quad(words, i, 3);
-        vi group[3] = {bits_at(a, 0, 4) | bits_at(b, 0, 4) << 4,
-                       bits_at(c, 0, 4) | bits_at(d, 0, 4) << 4,
-                       bits_at(a, 4, 2) | bits_at(b, 4, 2) << 2 |
-                           bits_at(c, 4, 2) << 4 | bits_at(d, 4, 2) << 6};
+        vi group[3] = {0};
+        UNROLL(q, 4) {
+            vi quad = q6_quad(words, i, q);
+            group[q / 2] |= bits_at(quad, 0, 4) << q % 2 * 4;
+            group[2] |= bits_at(quad, 4, 2) << q * 2;
+        }
         memcpy(out, group, sizeof group);
     }
 }
@@ -131,15 +131,12 @@ void panel_pack(uint8_t *out, const Tensor *w, int panel, int col, int n) {
     const uint8_t *rows[LANES];
     size_t at = type_bytes(w->type, col);
     find_rows(rows, w->data, type_bytes(w->type, w->cols), w, panel);
-    switch (w->type) {
-    case TYPE_F32:
-    case TYPE_F16:
-    case TYPE_BF16: pack_bytes(out, rows, at, TYPES[w->type].bytes * n); break;
-    case TYPE_I8: pack_groups(out, w, rows, panel, col, n); break;
-    case TYPE_Q8_0 ... TYPE_IQ4_XS:
+    if (w->type == TYPE_I8)
+        pack_groups(out, w, rows, panel, col, n);
+    else if (type_takes_int8(w->type))
         pack_blocks(out, w->type, rows, at, n / TYPES[w->type].weights);
-        break;
-    }
+    else
+        pack_bytes(out, rows, at, TYPES[w->type].bytes * n);
 }
 
 static int n_panels(const Tensor *w) {

@@ -112,9 +112,12 @@ INLINE int quad_shift(Type type, int i) {
 /* The fourth quads of two groups of Q3_K, from the two upper bits of the bytes
  * of their three words. */
 INLINE vi fourth_quads(const uint8_t *block, int first) {
-    return byte_bits(block_word(TYPE_Q3_K, block, first) >> 6, 3) |
-           byte_bits(block_word(TYPE_Q3_K, block, first + 1) >> 4, 12) |
-           byte_bits(block_word(TYPE_Q3_K, block, first + 2) >> 2, 48);
+    vi quads = {0};
+    UNROLL(i, 3) {
+        vi word = block_word(TYPE_Q3_K, block, first + i);
+        quads |= byte_bits(word >> (6 - 2 * i), 3 << 2 * i);
+    }
+    return quads;
 }
 
 /* The 4-bit scale of half i of the groups of Q2_K (shift 0), or its min (shift
@@ -168,13 +171,8 @@ INLINE vf block_scale(Type type, const uint8_t *block, int i, int part) {
     vf d = vload_f16(block + min * 2 * LANES);
     vi scale = {0};
     switch (type) {
-    case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
-    case TYPE_Q8_0:
-    case TYPE_Q4_0:
-    case TYPE_Q4_1:
-    case TYPE_Q5_0:
-    case TYPE_Q5_1:
-    case TYPE_IQ4_NL: return d;
+    case TYPE_F32 ... TYPE_I8: break;         /* have no blocks */
+    case TYPE_Q8_0 ... TYPE_IQ4_NL: return d; /* one group */
     case TYPE_Q2_K:
         if (!min)
             return d;
@@ -237,12 +235,12 @@ INLINE size_t packed_bytes(const Tensor *w, int n) {
     return columns_bytes(w->type, n);
 }
 
-/* Bytes of n columns of an unpacked panel. */
-INLINE size_t unpacked_bytes(const Tensor *w, int n) {
-    int group = w->type == TYPE_I8 ? w->group : TYPES[w->type].group;
-    return group ? (size_t)(n / group) *
-                       group_bytes(group_quads(group), TYPES[w->type].mins)
-                 : (size_t)n * VBYTES;
+/* Bytes of n columns of an unpacked panel, not of TYPE_I8. */
+INLINE size_t unpacked_bytes(Type type, int n) {
+    int group = TYPES[type].group;
+    return group
+               ? (size_t)(n / group) * group_bytes(group / 4, TYPES[type].mins)
+               : (size_t)n * VBYTES;
 }
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be

@@ -32,9 +32,6 @@ static float inverse_of(float d) {
     return isfinite(inverse) ? inverse : 0.0f;
 }
 
-/* adding it rounds |v| < 2^22 to an integer, ties to even */
-static const float MAGIC = 0x1.8p23f;
-
 /* Returns the sum of the bytes in each lane, exact up to 2^24. NaN becomes
  * -127. */
 INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {

@@ -83,21 +83,20 @@ INLINE vf vselect(vi mask, vf a, vf b) {
 }
 
 /* Lane-wise max and min; b if either is NaN. */
+INLINE vf vmax(vf a, vf b) {
 #ifdef MM
-INLINE vf vmax(vf a, vf b) {
     return (vf)MM(max_ps)(a, b);
-}
-INLINE vf vmin(vf a, vf b) {
-    return (vf)MM(min_ps)(a, b);
-}
 #else
-INLINE vf vmax(vf a, vf b) {
     return vselect(a > b, a, b);
+#endif
 }
 INLINE vf vmin(vf a, vf b) {
+#ifdef MM
+    return (vf)MM(min_ps)(a, b);
+#else
     return vselect(a < b, a, b);
-}
 #endif
+}
 
 /* 0, 1, 2, ... */
 INLINE vi vlane(void) {
@@ -166,25 +165,28 @@ INLINE float vsum(const vf *a, const int n) {
     return vsum4(a, a, a, a, n)[0];
 }
 
+/* adding it rounds |v| < 2^22 to an integer, ties to even */
+static const float MAGIC = 0x1.8p23f;
+
 /* e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r (Cephes), times 2^n.
  * NaN for NaN, infinity beyond the range, and 0 below 1e-30: attention has many
  * such weights, and their products with values would be subnormal, at a hundred
  * cycles each. */
 INLINE vf vexp(vf x) {
-    float magic = 0x1.8p23f;   /* adding it rounds to an integer */
+    /* of r^7 down to r^2 */
+    static const float coefficients[] = {1.9875691500e-4f, 1.3981999507e-3f,
+                                         8.3334519073e-3f, 4.1665795894e-2f,
+                                         1.6666665459e-1f, 5.0000001201e-1f};
     vi underflow = x < -69.0f; /* e^-69 = 1e-30 */
     x = vmin(vset(89.0f), vmax(vset(-69.0f), x));
-    vf shifted = vfma(x, vset(0x1.715476p+0f), vset(magic));
-    vf n = shifted - magic;
-    vi k = (vi)shifted - (vi)vset(magic);
+    vf shifted = vfma(x, vset(0x1.715476p+0f), vset(MAGIC));
+    vf n = shifted - MAGIC;
+    vi k = (vi)shifted - (vi)vset(MAGIC);
     vf r = vfma(n, vset(-0x1.62e4p-1f), x);
     r = vfma(n, vset(-0x1.7f7d1cp-20f), r);
-    vf p = vset(1.9875691500e-4f);
-    p = vfma(p, r, vset(1.3981999507e-3f));
-    p = vfma(p, r, vset(8.3334519073e-3f));
-    p = vfma(p, r, vset(4.1665795894e-2f));
-    p = vfma(p, r, vset(1.6666665459e-1f));
-    p = vfma(p, r, vset(5.0000001201e-1f));
+    vf p = vset(coefficients[0]);
+    UNROLL(i, 5)
+        p = vfma(p, r, vset(coefficients[i + 1]));
     p = vfma(p, r * r, r) + 1.0f;
     /* 2^n as 2 * 2^(n - 1): n is 128 at the upper end */
     p = p * (vf)((k + 126) << 23) * 2.0f;

@@ -31,7 +31,6 @@ typedef struct {
     const uint8_t *panels; /* at column col of the first panel */
     size_t stride;         /* bytes from a panel to the next */
     int count; /* 1 panel by 1 token: the number of tiles, panel after panel */
-    const Tensor *w;
     const Input *in;
     int t, col, n;
 } Operands;
@@ -122,20 +121,6 @@ typedef struct {
 
 typedef vi Dots[MAX_TILE_TOKENS]; /* of a panel's groups with each token's */
 
-INLINE Layout packed_layout(Type type) {
-    int quads = TYPES[type].group / 4,
-        groups = TYPES[type].weights / TYPES[type].group;
-    return (Layout){.type = type,
-                    .weights = TYPES[type].group,
-                    .quads = quads,
-                    .mins = TYPES[type].mins,
-                    .groups = groups,
-                    .input_groups = INPUT_GROUP / 4 / quads,
-                    .zero = zero_byte(type),
-                    .added = quads_added(type),
-                    .bytes = (size_t)TYPES[type].bytes * LANES};
-}
-
 /* Of TYPE_I8's groups of `weights`, or of other types' unpacked groups. */
 INLINE Layout unpacked_layout(Type type, int weights) {
     int quads = group_quads(weights), mins = TYPES[type].mins,
@@ -149,6 +134,14 @@ INLINE Layout unpacked_layout(Type type, int weights) {
                     .zero = zero_byte(type),
                     .added = quads_added(type),
                     .bytes = group_bytes(quads, mins) * input_groups};
+}
+
+INLINE Layout packed_layout(Type type) {
+    Layout l = unpacked_layout(type, TYPES[type].group);
+    l.type = type;
+    l.groups = TYPES[type].weights / l.weights;
+    l.bytes = (size_t)TYPES[type].bytes * LANES;
+    return l;
 }
 
 /* Quad q of group i. */

@@ -29,9 +29,7 @@ enum {
     SYLLABLES = 0xac00,
     LEADING = 0x1100,
     VOWELS = 0x1161,
-    TRAILING = 0x11a7
-};
-enum {
+    TRAILING = 0x11a7,
     N_LEADING = 19,
     N_VOWELS = 21,
     N_TRAILING = 28,
