@@ -50,6 +50,11 @@ enum { VBYTES = 4 * LANES, BYTE_OFFSET = SIMD_VNNI ? 128 : 0 };
 
 enum { CACHE_LINE = 64 };
 
+/* Prefetches the cache line of p for writing. p may be any address. */
+INLINE void prefetch_write(const void *p) {
+    __builtin_prefetch(p, 1);
+}
+
 /* a * b + c for one number. In a sum of two products the compiler may fuse
  * either one or none; this function fixes the choice, so that every compiler
  * produces the same bits. */
