@@ -1,6 +1,6 @@
 /* lanes.h: the width of vectors, and what needs no vector: unrolling,
- * float16 and bfloat16 numbers. Apart from simd.h, because the header of the
- * intrinsics takes 0.2 s to compile.
+ * prefetching, float16 and bfloat16 numbers. Apart from simd.h, because
+ * the header of the intrinsics takes 0.2 s to compile.
  * Tests: simd, half. */
 #pragma once
 
@@ -49,6 +49,11 @@
 enum { VBYTES = 4 * LANES, BYTE_OFFSET = SIMD_VNNI ? 128 : 0 };
 
 enum { CACHE_LINE = 64 };
+
+/* Prefetches the cache line of p for writing. p may be any address. */
+INLINE void prefetch_write(const void *p) {
+    __builtin_prefetch(p, 1);
+}
 
 /* a * b + c for one number. In a sum of two products the compiler may fuse
  * either one or none; this function fixes the choice, so that every compiler

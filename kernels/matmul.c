@@ -134,7 +134,7 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
         vf sums[MAX_SUMS];
         for (int i = t; i < t + tokens; i++) /* what store_sums will write */
             for (int k = panel; k < panel + n_panels; k++)
-                __builtin_prefetch(p->y + (size_t)i * p->stride + k * LANES, 1);
+                prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
         p->kernels->unpacked[n_panels - 1](sums, (Operands){.panels = panels,
                                                             .stride = stride,
                                                             .count = 1,
