@@ -1,6 +1,6 @@
 /* lanes.h: the width of vectors, and what needs no vector: unrolling,
- * float16 and bfloat16 numbers. Apart from simd.h, because the header of the
- * intrinsics takes 0.2 s to compile.
+ * prefetching, float16 and bfloat16 numbers. Apart from simd.h, because
+ * the header of the intrinsics takes 0.2 s to compile.
  * Tests: simd, half. */
 #pragma once
 
