@@ -420,7 +420,8 @@ static void what_is_shown_is_sent(void) {
 
 /* A paste of 100 KB, more than a terminal's queue, is shown as it is sent. */
 static void a_long_paste_is_shown(void) {
-    static char typed_text[(1 << 17) + 64], text[1 << 17], seen[sizeof terminal_text];
+    static char typed_text[(1 << 17) + 64], text[1 << 17],
+        seen[sizeof terminal_text];
     const char *const typed[] = {typed_text, "\4", NULL};
     size_t n = 0, n_seen = 0;
     for (int i = 0; n < 100000; i++)
