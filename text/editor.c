@@ -83,8 +83,10 @@ static int read_key(Editor *e, char byte) {
         : n < 3        ? n == 1 || byte == '[' || byte == 'O'
                        : byte < '@' || (n == 3 && byte == '['))
         return 0;
-    e->n_key = key[n] = 0;
-    const char *found = iscntrl((uint8_t)*key) ? strstr(keys, key) : NULL;
+    e->n_key = 0;
+    key[n] = '\0';
+    const char *found =
+        *key && iscntrl((uint8_t)*key) ? strstr(keys, key) : NULL;
     return found ? -found[n] : *key == ESCAPE ? 0 : (int)utf8_read(key, n, &n);
 }
 
@@ -208,7 +210,7 @@ static int lay_out(const Editor *e, Screen s, size_t end, int first,
                    Buffer *out) {
     const Buffer *t = editor_text(e);
     int cell = sizeof prompt - 1;
-    for (size_t at = 0, n;; at += n) {
+    for (size_t at = 0, n = 0;; at += n) {
         uint32_t code = at < t->n ? code_at(t, at, &n) : ' ';
         int width = columns_of(code), left = s.columns - cell % s.columns;
         bool ends = code == '\n',

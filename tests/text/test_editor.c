@@ -465,6 +465,7 @@ static void unknown_keys_do_nothing(void) {
     Editor e = {0};
     CHECK(!editor_begin(&e), "no memory");
     take(&e, "ab\033[D");
+    CHECK(editor_take(&e, '\0') == EDITED && e.cursor == 1, "by a zero byte");
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         CHECK(take(&e, unknown[i]) == EDITED, "an event by '%s'",
               unknown[i] + 1);
