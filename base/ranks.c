@@ -116,7 +116,7 @@ int ranks_agree(int status, uint64_t state) {
             continue;
         if (own_rank == 0)
             fail(
-                "rank %d has a different program, processor, model, mode or option (-b, -c, --kv, --norm) than rank 0",
+                "rank %d has a different program, model, mode or option (-b, -c, --kv, --norm) than rank 0",
                 r);
         return EXIT_BAD_INPUT;
     }
