@@ -410,9 +410,11 @@ class Check:
             dump = {file.name: hashlib.sha256(file.read_bytes()).digest() for file in folder.glob("*.npy")}
             with open(table, encoding="utf-8", newline="") as file:
                 rows = csv.DictReader(line for line in file if line[0] != "#")
-                kept = "phase layer site calls tokens rms_in rms_out mean_over_rms max_abs max_channel median_abs".split()
+                kept = "phase layer site calls tokens rms_in rms_out mean_over_rms max_abs max_channel".split()
                 of_prompt = [row for row in rows if row["phase"] == "prefill" and row["site"][0] != "("]  # all are timed
-                seen.append((swapped, dump, [[row[key] for key in kept] for row in of_prompt]))
+                # samples of queries and keys are those of the first thread's heads
+                samples = [row["median_abs"] for row in of_prompt if row["site"] not in ("q_norm", "k_norm")]
+                seen.append((swapped, dump, [[row[key] for key in kept] for row in of_prompt] + samples))
             shutil.rmtree(folder)
         for what, one, two in zip(("--norm layer", "--dump", "--profile"), *seen):
             self.expect(one and one == two, f"{what}: one thread and two differ")
