@@ -15,6 +15,7 @@
 #include "lab/tune.h"
 #include "modes/common.h"
 #include "modes/guess.h"
+#include "modes/input.h"
 #include "modes/options.h"
 #include "session.h"
 #include "tokenizer.h"
@@ -148,7 +149,11 @@ static int run(char **argv) {
     if (mode->bit & RUNS_MODEL)
         options.threads = start_threads(options.threads);
     outputs_announce(options.output, options.profile);
-    return run_mode(mode, &options);
+    if (mode->bit & IN_chat && !options.prompts)
+        input_edits(false); /* keys typed from now on wait for the prompt */
+    status = run_mode(mode, &options);
+    terminal_close();
+    return status;
 }
 
 int main(int argc, char **argv) {

@@ -149,6 +149,7 @@ bool terminal_open(bool edits) {
         return false;
     struct termios settings = kept;
     settings.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | edits * ISIG);
+    settings.c_lflag |= NOFLSH; /* Ctrl-C keeps what was typed before */
     settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | edits * IXON);
     handle(SIGTSTP, on_stop);
     state = 1 + edits;

@@ -267,7 +267,7 @@ static int command(Chat *c, const char *line) {
             fputs(help, stderr);
         else
             note(
-                "no command: %.40s; /? lists them, // sends a line that begins with /",
+                "not understood: %.40s; /? lists the commands, // sends a line that begins with /",
                 line);
         return 0;
     }
@@ -310,12 +310,15 @@ static int chat(Chat *c) {
     size_t size;
     while (!status && !interrupted &&
            !(status = input_read(&in, &message, &size))) {
+        bool slash = typed && *message == '/' && !strchr(message, '\n');
+        while (slash && message[size - 1] == ' ')
+            message[--size] = '\0';
         if (strlen(message) < size)
             note("ignored: a message with a zero byte");
-        else if (typed && *message == '/' && message[1] != '/')
+        else if (slash && message[1] != '/')
             status = command(c, message);
         else if (size)
-            status = take_turn(c, message + (typed && *message == '/'));
+            status = take_turn(c, message + slash);
     }
     input_close(&in);
     return -(status < 0);

@@ -61,10 +61,14 @@ static int read_lines(Messages *in, bool typed) {
     return 0;
 }
 
-int input_read(Messages *in, char **message, size_t *size) {
-    bool typed = on_terminal(stdin);
+bool input_edits(bool now) {
     const char *term = getenv("TERM");
-    bool edits = typed && term && strcmp(term, "dumb") && terminal_open(true);
+    return on_terminal(stdin) && term && strcmp(term, "dumb") &&
+           terminal_open(now);
+}
+
+int input_read(Messages *in, char **message, size_t *size) {
+    bool typed = on_terminal(stdin), edits = input_edits(true);
     int status = edits ? editor_read(&in->editor) : read_lines(in, typed);
     if (status)
         return status;

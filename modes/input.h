@@ -12,6 +12,10 @@ typedef struct {
     Editor editor;  /* of a terminal that moves its cursor */
 } Messages;
 
+/* Opens the terminal for the editor, which reads a message `now` or waits.
+ * Returns false if there is none, or one that edits lines itself. */
+bool input_edits(bool now);
+
 /* Reads a message: a line, or at a terminal what its user edits, or lines
  * between two """. *message has *size bytes and a zero byte, and is valid until
  * the next call. Returns 0, 1 at the end of the input or after Ctrl-C, -1 and a

@@ -456,14 +456,17 @@ static void the_terminal_is_set_back(void) {
 }
 
 static void two_slashes_begin_a_message(void) {
-    static const char *const typed[] = {"//hello\n", "/nothing\n",
-                                        "/save s.json\n", "/bye\n", NULL};
+    static const char *const typed[] = {
+        "//hello\n",        "/nothing\n", "/usr/lib:\033\rb\n",
+        "/save s.json  \n", "/bye \n",    NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
-    CHECK(strstr(err, "no command: /nothing; "), "%s", err);
+    CHECK(strstr(err, "not understood: /nothing; "), "%s", err);
     CHECK(!strcmp(message("s.json", 0, "user"), "/hello") &&
-              !*message("s.json", 2, "user"),
-          "'%s'", message("s.json", 0, "user"));
+              !strcmp(message("s.json", 2, "user"), "/usr/lib:\nb") &&
+              !*message("s.json", 4, "user"),
+          "'%s', '%s'", message("s.json", 0, "user"),
+          message("s.json", 2, "user"));
 }
 
 /* TERM at the prompt leaves the terminal with its first settings. */

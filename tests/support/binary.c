@@ -242,8 +242,8 @@ static void type(int terminal, const char *bytes, size_t n) {
     }
 }
 
-/* Types each line at a prompt. The program asks for pastes at the begin and at
- * the end of a message, and after it was stopped. */
+/* Types each line at a prompt. The program asks for pastes when it starts, at
+ * the begin and the end of a message, and after it was stopped. */
 static void type_lines(pid_t pid, int terminal) {
     for (int i = 0, n_stops = 0; setup.typed[i]; i++) {
         const char *line = setup.typed[i],
@@ -253,7 +253,7 @@ static void type_lines(pid_t pid, int terminal) {
         bool edits = !setup.environment; /* not TERM=dumb */
         if (!wait_for(pid, terminal, edits ? NULL : "stderr",
                       edits ? "\033[?2004h" : "User: ",
-                      edits ? 2 * i + 1 - n_stops : i + 1, 0))
+                      edits ? 2 * i + 2 - n_stops : i + 1, 0))
             return;
         read_text("stderr", err, sizeof err);
         int n_answers = count(err, "Assistant: ") + 1;
