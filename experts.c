@@ -28,7 +28,7 @@ static void softmax(float *p, int n) {
     float max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++)
         max = fmaxf(max, p[i]);
-    for (int i = 0; i < n; i++) /* rounded once: equal with every libm */
+    for (int i = 0; i < n; i++) /* from double: libms agree */
         sum += p[i] = (float)exp(p[i] - max);
     for (int i = 0; i < n; i++)
         p[i] /= sum;

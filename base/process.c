@@ -153,7 +153,10 @@ bool terminal_open(bool edits) {
     settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | edits * IXON);
     handle(SIGTSTP, on_stop);
     state = 1 + edits;
-    return set_terminal(&settings, "\033[?2004h");
+    if (set_terminal(&settings, "\033[?2004h"))
+        return true;
+    terminal_close();
+    return false;
 }
 
 int terminal_read(char *bytes, int room) {

@@ -332,7 +332,7 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
         .p95 = quantile(*calls, 0.95),
         .median_x = 1e-3 * quantile(*sizes, 0.5),
         .p99_x = 1e-3 * quantile(*sizes, 0.99),
-        .gamma_mean = r->gamma_means / fmax(r->samples, 1)};
+        .gamma_mean = r->samples > 0 ? r->gamma_means / r->samples : NAN};
     Record *sum = &row.record;
     double others = 0; /* work of the other threads */
     for (int t = 1; t < p->session->n_threads; t++) {

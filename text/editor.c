@@ -2,8 +2,8 @@
  *
  * Owns the keys, the messages sent before, and the layout of a text on the
  * screen. The text is drawn as a whole after every key, so that the screen
- * shows the message whatever the keys did. Knows no terminal: bytes come in,
- * and bytes go out.
+ * shows the message whatever the keys did. Only editor_read() knows a terminal:
+ * elsewhere bytes come in, and bytes go out.
  * Tests: editor, chat.
  */
 #include "text/editor.h"

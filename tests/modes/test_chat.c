@@ -436,6 +436,17 @@ static void a_long_paste_is_shown(void) {
     CHECK(strstr(seen, strcat(text, "end\n")), "not shown");
 }
 
+/* `< /dev/tty` opens a terminal only for reading: it edits lines itself. */
+static void nothing_is_drawn_where_nothing_can_be(void) {
+    static const char *const typed[] = {"hello\n", "/save r.json\n", "/bye\n",
+                                        NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    setup.read_only = true;
+    CHECK(talk(typed, "") == 0 && ended_as_before, "status %d, %s", status,
+          err);
+    CHECK(!strcmp(message("r.json", 0, "user"), "hello"), "%s", err);
+}
+
 /* Every way out leaves the terminal as it was. */
 static void the_terminal_is_set_back(void) {
     static const char *const ends[][3] = {{"/bye\n", NULL},
@@ -778,6 +789,7 @@ void suite_chat(void) {
     TEST(what_is_shown_is_sent);
     TEST(the_terminal_is_set_back);
     TEST(a_long_paste_is_shown);
+    TEST(nothing_is_drawn_where_nothing_can_be);
     TEST(a_paste_may_be_a_line);
     TEST(a_paste_is_one_message);
     TEST(piped_lines_may_come_from_windows);

@@ -97,7 +97,7 @@ static void child(const char *binary, char **args, const int *input,
              setup.input      ? "stdin"
              : setup.terminal ? ptsname(terminal)
                               : "/dev/null",
-             O_RDWR);
+             setup.read_only ? O_RDONLY : O_RDWR);
     redirect(1, setup.output ? setup.output : "stdout",
              O_WRONLY | O_CREAT | O_TRUNC);
     redirect(2, "stderr", O_WRONLY | O_CREAT | O_TRUNC);
@@ -250,7 +250,7 @@ static void type_lines(pid_t pid, int terminal) {
                    *end = line + strcspn(line, "\3\5\x1a");
         size_t n = (size_t)(end - line);
         struct stat st = {0};
-        bool edits = !setup.environment; /* not TERM=dumb */
+        bool edits = !setup.environment && !setup.read_only; /* not dumb */
         if (!wait_for(pid, terminal, edits ? NULL : "stderr",
                       edits ? "\033[?2004h" : "User: ",
                       edits ? 2 * i + 2 - n_stops : i + 1, 0))
@@ -260,7 +260,7 @@ static void type_lines(pid_t pid, int terminal) {
         if (edits)
             look_at_prompt(terminal);
         stat(inside("stdout"), &st);
-        bool enters = edits && n && line[n - 1] == '\n';
+        bool enters = n && line[n - 1] == '\n'; /* the key sends "\r" */
         type(terminal, line, n - enters);
         type(terminal, "\r", enters);
         if (*end == '\3' &&

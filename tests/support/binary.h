@@ -31,6 +31,7 @@ typedef struct {
     bool closed_output;  /* a pipe without a reader */
     bool blocked_output; /* a full pipe whose reader does not read */
     bool terminal;       /* standard input is a terminal */
+    bool read_only;      /* on which nothing can be drawn */
     /* a line for each prompt "User: ", then NULL; at its end \3: Ctrl-C in the
      * answer, \5: Ctrl-C before it; \x1a: Ctrl-Z, and the program goes on */
     const char *const *typed;
