@@ -73,22 +73,24 @@ const ModelFamily FAMILIES[] = {
     {0},
 };
 
-/* A field of the header, or of its config. Its type is the key's kind; the
- * key's names follow. */
+/* A field of the header, or of its config (NEEDED: a required one). Its type is
+ * the key's kind; the key's names follow. */
 #define AT(name)                                                                                                       \
-    _Generic(((Header *)NULL)->name, int: KEY_SIZE, int64_t: KEY_INTEGER, float: KEY_FLOAT, double: KEY_REAL,          \
-             String: KEY_STRING), offsetof(Header, name), .bytes = sizeof(((Header *)NULL)->name)
+    .kind = _Generic(((Header *)NULL)->name, int: KEY_SIZE, int64_t: KEY_INTEGER, float: KEY_FLOAT,                    \
+                     double: KEY_REAL, String: KEY_STRING),                                                            \
+    offsetof(Header, name), .bytes = sizeof(((Header *)NULL)->name)
 #define CONFIG(name)   AT(config.name)
+#define NEEDED(name)   .required = true, CONFIG(name)
 #define FALLBACK(name) .fallback = offsetof(Header, name)
 const Key KEYS[] = {
     {CONFIG(context), NULL, "max_sequence_length"}, /* LLaMA 1 */
-    {CONFIG(vocab_size), "vocab_size", "vocab_size", .required = true},
-    {CONFIG(context), "context_length", "max_position_embeddings", .required = true},
-    {CONFIG(dim), "embedding_length", "hidden_size", .required = true},
-    {CONFIG(hidden_dim), "feed_forward_length", "intermediate_size", .required = true},
+    {NEEDED(vocab_size), "vocab_size", "vocab_size"},
+    {NEEDED(context), "context_length", "max_position_embeddings"},
+    {NEEDED(dim), "embedding_length", "hidden_size"},
+    {NEEDED(hidden_dim), "feed_forward_length", "intermediate_size"},
     {CONFIG(hidden_dim), "expert_shared_feed_forward_length", "shared_expert_intermediate_size", .needs = SHARED_EXPERT},
-    {CONFIG(n_layers), "block_count", "num_hidden_layers", .required = true},
-    {CONFIG(n_heads), "attention.head_count", "num_attention_heads", .required = true},
+    {NEEDED(n_layers), "block_count", "num_hidden_layers"},
+    {NEEDED(n_heads), "attention.head_count", "num_attention_heads"},
     {CONFIG(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", FALLBACK(config.n_heads)},
     {CONFIG(head_size), "attention.key_length", "head_dim"},
     {AT(value_length), "attention.value_length", FALLBACK(config.head_size)},
@@ -115,8 +117,8 @@ const Key KEYS[] = {
     {CONFIG(embedding_scale), "embedding_scale", "embedding_multiplier", .needs = SCALES},
     {CONFIG(residual_scale), "residual_scale", "residual_multiplier", .needs = SCALES},
     {CONFIG(attention_scale), "attention.scale", "attention_multiplier", .needs = SCALES},
-    {CONFIG(logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .required = true, .divides = true},
-    {CONFIG(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL_SUBLAYERS, .required = true},
+    {NEEDED(logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .divides = true},
+    {NEEDED(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL_SUBLAYERS},
     {CONFIG(attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .needs = SCORE_CAP},
     {CONFIG(logit_cap), "final_logit_softcapping", "final_logit_softcapping", .needs = LOGIT_CAP},
     {AT(finetuned), "rope.scaling.finetuned"},

@@ -27,7 +27,7 @@ typedef enum {
 } PartSize;
 
 /* Groups of biases, as bits; a family has all biases of a group, or none. */
-typedef enum { NO_BIAS = 0, QKV_BIAS = 1, OUT_BIAS = 2, MLP_BIAS = 4 } PartBias;
+typedef enum { QKV_BIAS = 1, OUT_BIAS = 2, MLP_BIAS = 4 } PartBias;
 
 /* Norms that can be folded, and the weights that follow them. */
 typedef enum { NO_FEED, QKV_FEED, MLP_FEED, OUT_FEED } PartFeed;
