@@ -31,12 +31,12 @@ static StoredValue value_of(const Json *json) {
                                       VALUE_NULL,   VALUE_BOOL, VALUE_REAL,
                                       VALUE_STRING, VALUE_LIST, VALUE_LIST};
     StoredValue v = {.kind = json ? kinds[json->kind] : VALUE_MISSING,
-                     .integer = json_true(json)};
-    v.string = (String){json_shown(json), strlen(json_shown(json))};
+                     .integer = json_true(json),
+                     .real = INFINITY,
+                     .string = {json_shown(json), strlen(json_shown(json))}};
     if (json_integer(json, &v.integer))
         v.kind = VALUE_INTEGER;
-    if (!json_real(json, &v.real))
-        v.real = INFINITY;
+    json_real(json, &v.real);
     return v;
 }
 
@@ -59,7 +59,10 @@ static int get_int(Reader *r, const char *key, int min, int64_t missing) {
 }
 
 static bool get_bool(Reader *r, const char *key, bool missing) {
-    return value_bool(&r->origin, key, get(r, key), missing);
+    StoredValue v = get(r, key);
+    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL)
+        refuse_key(r, key, "true or false");
+    return v.kind == VALUE_BOOL ? v.integer : missing;
 }
 
 /* An object; NULL if it is missing, null or empty. */
@@ -364,7 +367,6 @@ static const struct Switch {
     {.key = "inference_rope_scaling"},
     {"attn_logit_softcapping", GEMMA3,
      0}, /* transformers reads it, but applies no cap */
-    {0},
 };
 
 static void read_activation(Reader *r) {
@@ -385,7 +387,7 @@ static void read_activation(Reader *r) {
 static void read_switches(Reader *r) {
     if (r->options & QKV_BIASES)
         r->biases = QKV_BIAS;
-    for (const struct Switch *s = SWITCHES; s->key; s++) {
+    EACH(const struct Switch, s, SWITCHES, COUNT(SWITCHES)) {
         StoredValue v = get(r, s->key);
         if (s->needs && !(r->options & s->needs))
             continue;

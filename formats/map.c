@@ -3,6 +3,7 @@
  * Tests: growth, families. */
 #include "formats/map.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include <string.h>
 
 #define PAGE "is a web page: the download failed"
@@ -26,13 +27,12 @@ static const struct Other {
     {"\3757zXZ", PACKED},        /* xz */
     {"(\xb5/\xfd", PACKED},      /* zstd */
     {"tjgg", "is a GGML file, the predecessor of GGUF, and not supported"},
-    {0},
 };
 
 int map_model_file(File *file, const char *path) {
     if (file_map(file, path))
         return -1;
-    for (const struct Other *other = OTHERS; other->begin; other++) {
+    EACH(const struct Other, other, OTHERS, COUNT(OTHERS)) {
         size_t n = strlen(other->begin);
         if (file->size < n ||
             strncasecmp((const char *)file->data, other->begin, n))

@@ -81,12 +81,6 @@ float value_float(Origin *o, const char *key, StoredValue v, double missing) {
     return (float)real;
 }
 
-bool value_bool(Origin *o, const char *key, StoredValue v, bool missing) {
-    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL)
-        refuse_stored(o, key, v, "true or false");
-    return v.kind == VALUE_BOOL ? v.integer : missing;
-}
-
 String value_string(Origin *o, const char *key, StoredValue v) {
     if (v.kind > VALUE_NULL && v.kind != VALUE_STRING)
         refuse_stored(o, key, v, "a string");

@@ -59,7 +59,6 @@ double value_real(Origin *o, const char *key, StoredValue v,
                   double missing); /* finite and positive */
 /* positive and normal in float32 */
 float value_float(Origin *o, const char *key, StoredValue v, double missing);
-bool value_bool(Origin *o, const char *key, StoredValue v, bool missing);
 String value_string(Origin *o, const char *key,
                     StoredValue v); /* empty if missing */
 
