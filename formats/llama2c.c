@@ -59,9 +59,7 @@ static int read_header(Checkpoint *r) {
     if (!positive || c->dim % c->n_heads || c->dim / c->n_heads % 2 ||
         c->n_heads % c->n_kv_heads)
         return fail(
-            "%s%s: dim %d, hidden_dim %d, n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d; "
-            "expected positive numbers, n_heads to divide dim into even sizes, and n_kv_heads to divide "
-            "n_heads",
+            "%s%s: dim %d, hidden_dim %d, n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d; expected positive numbers, n_heads to divide dim into even sizes, and n_kv_heads to divide n_heads",
             r->path, r->tried, v[0], v[1], v[2], v[3], v[4], v[VOCAB_SIZE],
             v[6]);
     c->head_size = c->dim / c->n_heads;

@@ -127,21 +127,22 @@ static int add_shards(Safetensors *s, Model *m, const char *folder,
     if (!json_has_kind(map, JSON_OBJECT))
         return fail("%s: weight_map is %s, expected an object", index->path,
                     json_shown(map));
-    JSON_EACH(key, map, JSON_OBJECT) {
-        const Json *name = key + 1;
-        if (name->kind != JSON_STRING || strlen(name->text) != name->length ||
-            strchr(name->text, '/'))
-            return fail(
-                "%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
-                index->path, key->text, name->text);
-    }
     String *names = allocate((size_t)map->length + 1, sizeof *names);
     size_t n = 0;
     int status = 0;
     if (!names)
         return -1;
-    JSON_EACH(key, map, JSON_OBJECT)
-        names[n++] = (String){key[1].text, key[1].length};
+    JSON_EACH(key, map, JSON_OBJECT) {
+        const Json *name = key + 1;
+        if (name->kind != JSON_STRING || strlen(name->text) != name->length ||
+            strchr(name->text, '/')) {
+            status = fail(
+                "%s: weight_map: %.64s is in '%.64s', expected a file name in the same folder",
+                index->path, key->text, name->text);
+            break;
+        }
+        names[n++] = (String){name->text, name->length};
+    }
     sort_by_name(names, n, sizeof *names);
     for (size_t i = 0; i < n && !status; i++)
         if (!i || !string_is(names[i], names[i - 1].text))
@@ -163,8 +164,7 @@ int safetensors_open(Safetensors *s, Model *m, const char *folder) {
         status = json_open(&index, path) || add_shards(s, m, folder, &index);
     else
         status = fail(
-            "%s: is a directory without model.safetensors and its index; scripts/bin_to_safetensors.py converts "
-            "PyTorch's files",
+            "%s: is a directory without model.safetensors and its index; scripts/bin_to_safetensors.py converts PyTorch's files",
             folder);
     json_close(&index);
     return status ? -1 : sort_tensors(s->tensors, s->n_tensors);

@@ -79,8 +79,7 @@ static void report(const Options *o, const Workload *t, const Estimate *rates,
         for (int v = 0; v < N_VALUES; v++)
             write_estimate(stdout, NAMES[v], rates[v]);
         printf(
-            ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, "
-            "\"decode_threads\": %d, \"ranks\": %d}\n",
+            ", \"type\": \"%s\", \"prompt_tokens\": %d, \"steps\": %d, \"rounds\": %d, \"weight_bytes\": %zu, \"decode_threads\": %d, \"ranks\": %d}\n",
             m->type, t->prompt, t->steps, rounds, m->decode_bytes,
             s->decode_threads, n_ranks);
         return;
