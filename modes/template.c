@@ -27,21 +27,16 @@ static const struct BuiltIn {
 } BUILT_IN[] = {
     {"llama-2",
      "{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s = '<<SYS>>\\n' +\n"
-     "m.content + '\\n<</SYS>>\\n\\n' %}{% elif m.role == 'user' %}{{ bos_token + '[INST] ' + (ns.s + "
-     "m.content).strip()\n"
-     "+ ' [/INST]' }}{% set ns.s = '' %}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor "
-     "%}"},
+     "m.content + '\\n<</SYS>>\\n\\n' %}{% elif m.role == 'user' %}{{ bos_token + '[INST] ' + (ns.s + m.content).strip()\n"
+     "+ ' [/INST]' }}{% set ns.s = '' %}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"},
     {"mistral",
      "{{ bos_token }}{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s =\n"
-     "m.content + '\\n\\n' %}{% elif m.role == 'user' %}{{ '[INST] ' + ns.s + m.content + ' [/INST]' }}{% set ns.s = "
-     "''\n"
+     "m.content + '\\n\\n' %}{% elif m.role == 'user' %}{{ '[INST] ' + ns.s + m.content + ' [/INST]' }}{% set ns.s = ''\n"
      "%}{% else %}{{ ' ' + m.content.strip() + eos_token }}{% endif %}{% endfor %}"},
     {"gemma",
      "{{ bos_token }}{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s =\n"
-     "m.content + '\\n\\n' %}{% else %}{{ '<start_of_turn>' + ('user' if m.role == 'user' else 'model') + '\\n' + ns.s "
-     "+\n"
-     "m.content.strip() + '<end_of_turn>\\n' }}{% set ns.s = '' %}{% endif %}{% endfor %}{% if add_generation_prompt "
-     "%}\n"
+     "m.content + '\\n\\n' %}{% else %}{{ '<start_of_turn>' + ('user' if m.role == 'user' else 'model') + '\\n' + ns.s +\n"
+     "m.content.strip() + '<end_of_turn>\\n' }}{% set ns.s = '' %}{% endif %}{% endfor %}{% if add_generation_prompt %}\n"
      "{{ '<start_of_turn>model\\n' }}{% endif %}"},
     {"chatml",
      ALIKE("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'",
@@ -117,26 +112,25 @@ static int read_message(Conversation *c, const char *where,
                *content = json_get(message, "content"),
                *part = json_members(content, JSON_ARRAY);
     Buffer text = {0};
+    if (!json_has_kind(role, JSON_STRING))
+        return fail("%s: \"role\" is %.40s, expected a text", where,
+                    json_shown(role));
     int status = part ? 0 : read_text(&text, where, content);
     for (; part && !status; part = part->next)
         status = read_text(&text, where,
                            json_is(json_get(part, "type"), "text")
                                ? json_get(part, "text")
                                : part);
-    if (!status && !json_has_kind(role, JSON_STRING))
-        status = fail("%s: \"role\" is %.40s, expected a text", where,
-                      json_shown(role));
-    bool is_system = !status && json_is(role, "system") && !c->n;
-    if (!status && !is_system && !add(c, role->text, text.bytes, text.n))
-        status = -1;
-    c->continues =
-        json_true(json_get(message, "continue")) && conversation_is_answered(c);
-    if (is_system) {
+    if (!status && json_is(role, "system") && !c->n) {
         free(c->loaded);
         buffer_append(&text, "", 0);
         c->system = c->loaded = text.bytes;
         return -text.failed;
     }
+    if (!status && !add(c, role->text, text.bytes, text.n))
+        status = -1;
+    c->continues =
+        json_true(json_get(message, "continue")) && conversation_is_answered(c);
     free(text.bytes);
     return status;
 }
