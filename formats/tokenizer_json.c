@@ -47,15 +47,14 @@ static bool flag(const Json *object, const char *key, bool missing) {
 
 /* ---- the vocabulary ----------------------------------------------------- */
 
-static int get_id(const Loader *l, const char *what, const Json *value,
-                  int *id) {
-    int64_t wide = -1;
+/* The id of a piece of the model; -1 and a message if it is not one. */
+static int get_id(const Loader *l, const char *what, const Json *value) {
+    int64_t id = -1;
     int n = l->t->pieces.n;
-    if (!json_integer(value, &wide) || wide < 0 || wide >= n)
+    if (!json_integer(value, &id) || id < 0 || id >= n)
         return fail("%s: %s has id %.20s, expected one of the model's %d",
                     l->path, what, json_shown(value), n);
-    *id = (int)wide;
-    return 0;
+    return (int)id;
 }
 
 static bool has_name(const Piece *p, const Json *name) {
@@ -67,8 +66,8 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
     if (!json_has_kind(vocab, JSON_OBJECT))
         return refuse(l, "model.vocab", vocab, "an object");
     JSON_EACH(name, vocab, JSON_OBJECT) {
-        int id = 0;
-        if (get_id(l, "a piece of model.vocab", name + 1, &id))
+        int id = get_id(l, "a piece of model.vocab", name + 1);
+        if (id < 0)
             return -1;
         Piece *p = &l->t->pieces.list[id];
         if (p->length)
@@ -102,12 +101,12 @@ static int find_name(const Loader *l, const Json *name, int missing) {
 static int read_added(Loader *l, const Json *added, const Json *given) {
     const Json *name = name_of(added);
     int64_t wide = 0;
-    int id = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length)
         return refuse(l, "an added token", name, "text");
     if (json_integer(given, &wide) && wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
-    if (get_id(l, name->text, given, &id))
+    int id = get_id(l, name->text, given);
+    if (id < 0)
         return -1;
     Piece *p = &l->t->pieces.list[id];
     bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
@@ -418,7 +417,7 @@ static int read_ends(Loader *l, const Json *root) {
         v = json_members(v, JSON_ARRAY);
     for (; v && t->n_ends < MAX_ENDS; v = v->next)
         if (v->kind != JSON_NULL &&
-            get_id(l, "eos_token_id", v, &t->ends[t->n_ends++]))
+            (t->ends[t->n_ends++] = get_id(l, "eos_token_id", v)) < 0)
             return -1;
     if (t->eos < 0 && t->n_ends)
         t->eos = t->ends[0];
