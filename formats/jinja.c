@@ -876,12 +876,13 @@ static Value read_named(int kind, Value v) {
     Value given = is_call ? read_values(FUNCTION, ")") : empty;
     if (!live)
         return undefined;
-    if (!kind)
+    if (!kind) {
         v = get_variable(name);
-    if (!kind && !is_call)
-        return v;
-    if (!kind && v.kind == MACRO)
-        return call_macro(v, given);
+        if (!is_call)
+            return v;
+        if (v.kind == MACRO)
+            return call_macro(v, given);
+    }
     return kind == '.' && !is_call ? get_member(v, name)
                                    : call_function(name, v, given, kind == '?');
 }

@@ -181,9 +181,8 @@ static bool read_list(Parser *p, JsonKind kind) {
         member = next;
         if (object && peek(p) != '"')
             return syntax_error(p, "expected a key in quotes");
-        if (object && (!read_string(p) || !expect(p, ':', "expected ':'")))
-            return false;
-        if (!read_value(p))
+        if ((object && (!read_string(p) || !expect(p, ':', "expected ':'"))) ||
+            !read_value(p))
             return false;
     }
     p->at++;

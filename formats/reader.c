@@ -325,12 +325,11 @@ int reader_end(Reader *r) {
         if (!m->rope_factors)
             return -1;
     }
-    EACH(const Stored, t, r->tensors, r->n_tensors) {
+    EACH(const Stored, t, r->tensors, r->n_tensors)
         /* the copy of a tied embedding, RoPE's tables */
         if (!t->used && !(m->tied && string_is(t->name, "lm_head.weight")) &&
             !string_contains(t->name, ".rotary_emb.inv_freq"))
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));
-    }
     return 0;
 }

@@ -100,7 +100,8 @@ int mode_info(Run *run) {
     char name[LINE], license[LINE];
     int window = 0, n = 0;
     EACH(const Layer, layer, m->layers, c->n_layers)
-        window = layer->window > 0 ? layer->window : window;
+        if (layer->window)
+            window = layer->window;
     enum { SUMMARY = 13 }; /* facts that are shown without -v */
     Fact facts[] = {
         {"model", run->options->model, 0},

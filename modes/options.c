@@ -95,8 +95,8 @@ static const Option OPTIONS[] = {
      "seed of the random numbers [0: from the clock]"},
     {"    --lookup N", INT, WRITES, RANGE(lookup, 0, MAX_LOOKUP),
      "draft up to N tokens by prompt lookup; the output is\nunchanged [15; with --profile: 0]"},
-    {"    --stop TEXT", STOP, WRITES, 0, 0, 0,
-     "end a text before TEXT; may be given several times"},
+    {"    --stop TEXT", STOP, WRITES,
+     .help = "end a text before TEXT; may be given several times"},
     {"    --logprobs N", INT, WRITES, RANGE(logprobs, 0, MAX_LOGPROBS),
      "with --json: log-probabilities of each token and of the N\nlikeliest ones"},
     {"    --samples N", INT, IN_generate, RANGE(samples, 1, INT_MAX),
@@ -157,8 +157,8 @@ static const Option OPTIONS[] = {
     {.usage = "Other options:"},
     {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_info, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: print ids with their pieces; info: list\nconfiguration, norms and tensors"},
-    {"-h, --help", HELP, ALL, 0, 0, 0, "print this text"},
-    {"    --version", VERSION, ALL, 0, 0, 0, "print the version"},
+    {"-h, --help", HELP, ALL, .help = "print this text"},
+    {"    --version", VERSION, ALL, .help = "print the version"},
 };
 
 enum {

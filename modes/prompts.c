@@ -56,10 +56,10 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
     if (seed)
         to->seed = seed;
     to->samples = (int)samples;
-    if (!messages && !json_has_kind(prompt, JSON_STRING))
-        return fail("%s: \"prompt\" is %.40s, expected a string", where,
-                    json_shown(prompt));
     if (!messages) {
+        if (!json_has_kind(prompt, JSON_STRING))
+            return fail("%s: \"prompt\" is %.40s, expected a string", where,
+                        json_shown(prompt));
         memmove(to->text, prompt->text, to->size = prompt->length);
         return 0;
     }

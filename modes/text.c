@@ -125,7 +125,7 @@ static void find_stop(const Options *o, Text *t) {
             b->n = at;
             t->ended = STOP;
         }
-    t->n_clear = min_size(clear, b->n);
+    t->n_clear = clear;
 }
 
 /* Decodes the ids from n_decoded on. After the prompt, a stop string ends the

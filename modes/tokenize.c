@@ -46,11 +46,10 @@ int mode_tokenize(Run *run) {
                 fputs(", ", stdout);
             write_json_token(run, stdout, id, NAN);
             putchar('}');
-        } else if (verbose) {
+        } else if (verbose)
             show_piece(run, &out, id);
-        } else {
+        else
             printf(i ? ",%d" : "%d", id);
-        }
     }
     if (json || !verbose)
         puts(json ? "]}" : "");
