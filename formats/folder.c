@@ -115,38 +115,38 @@ static void read_experts(Reader *r) {
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
-    bool some_without_rope = r->options & NO_ROPE_LAYERS;
+    int options = r->options;
+    bool some_without_rope = options & NO_ROPE_LAYERS;
     const Json *types =
-        r->options & LAYER_TYPES ? get_list(r, "layer_types") : NULL;
+        options & LAYER_TYPES ? get_list(r, "layer_types") : NULL;
     const Json *ropes =
         some_without_rope ? get_list(r, "no_rope_layers") : NULL;
     int period = r->family->period;
-    if (!types && r->options & PATTERN)
+    if (!types && options & PATTERN)
         period = get_int(r, "sliding_window_pattern", 1, period);
     if (!ropes && some_without_rope)
         period = get_int(r, "no_rope_layer_interval", 1, period);
     int first =
-        r->options & WINDOW_ABOVE ? get_int(r, "max_window_layers", 0, 28) : 0;
-    bool used = r->options & SLIDES_IF_USED
+        options & WINDOW_ABOVE ? get_int(r, "max_window_layers", 0, 28) : 0;
+    bool used = options & SLIDES_IF_USED
                     ? get_bool(r, "use_sliding_window", false)
-                    : r->options & SLIDES;
+                    : options & SLIDES;
     int window = 0;
     if (used && get(r, "sliding_window").kind != VALUE_NULL)
         window = get_int(r, "sliding_window", 1, r->family->window);
-    bool by_type = types || (period && r->options & SLIDES &&
+    bool by_type = types || (period && options & SLIDES &&
                              !reader_has(r, ROPE_IN_WINDOWS));
     EACH(Layer, layer, r->model->layers, r->header.config.n_layers) {
-        int64_t rope = !period || (layer->index + 1) % period;
-        if (ropes && !json_integer(&ropes[layer->index], &rope))
+        int l = layer->index;
+        int64_t rope = !period || (l + 1) % period;
+        if (ropes && !json_integer(&ropes[l], &rope))
             refuse_key(r, "no_rope_layers", "whole numbers");
-        bool slides = some_without_rope ? !rope
-                      : reader_has(r, SHARED_EXPERT)
-                          ? layer->index % 2 == 0 && layer->index < first
-                          : rope && layer->index >= first;
+        bool slides = some_without_rope              ? !rope
+                      : reader_has(r, SHARED_EXPERT) ? l % 2 == 0 && l < first
+                                                     : rope && l >= first;
         if (types)
-            slides = json_is(&types[layer->index], "sliding_attention");
-        if (types && !slides &&
-            !json_is(&types[layer->index], "full_attention"))
+            slides = json_is(&types[l], "sliding_attention");
+        if (types && !slides && !json_is(&types[l], "full_attention"))
             refuse_key(r, "layer_types",
                        "full_attention and sliding_attention");
         if (slides && by_type && !window)

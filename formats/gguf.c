@@ -176,28 +176,29 @@ static double *read_factors(Reader *r, const char *name, bool needed) {
 
 static int read_model(Reader *r) {
     Header *h = &r->header;
+    Origin *o = &r->origin;
     const Gguf *g = r->source;
     const Stored *embedding = reader_find(r, "token_embd", ".weight");
     static const char key[] = "general.architecture";
     const ModelFamily *f = r->family =
-        family_find(&r->origin, NAME_GGUF, key, gguf_get(g, key));
+        family_find(o, NAME_GGUF, key, gguf_get(g, key));
     if (!f)
         return -1;
-    snprintf(r->origin.prefix, sizeof r->origin.prefix, "%s.", f->gguf);
+    snprintf(o->prefix, sizeof o->prefix, "%s.", f->gguf);
     if (f->has & DEFAULT_WINDOW)
         h->window = f->window;
     h->norm_weights = !(f->has & RAW_TOPK);
     h->config.rope.halves = !(f->has & NEIGHBOURS);
-    size_t n = strlen(r->origin.prefix);
+    size_t n = strlen(o->prefix);
     EACH(const GgufValue, v, g->values, g->n_values)
-        if (v->key.n > n && !memcmp(v->key.text, r->origin.prefix, n))
+        if (v->key.n > n && !memcmp(v->key.text, o->prefix, n))
             check_key(r, (String){v->key.text + n, v->key.n - n});
     reader_keys(r);
     if (embedding)
         h->config.vocab_size = embedding->dims[1];
     r->model->tied = !reader_find(r, "output", ".weight");
     reader_begin(r);
-    if (r->origin.status)
+    if (o->status)
         return -1;
     read_rope(r);
     read_local_rope(r);

@@ -113,9 +113,10 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key) {
 
 /* A bool is read as an integer. */
 StoredValue gguf_element(const GgufValue *v, int i) {
+    GgufType type = v->type;
     size_t bytes = v->bytes / v->count;
     const uint8_t *at = v->at + i * bytes;
-    if (v->type == GGUF_STRING)
+    if (type == GGUF_STRING)
         return (StoredValue){VALUE_STRING, .string = gguf_next_string(v, &at)};
     union {
         uint64_t u64;
@@ -126,13 +127,13 @@ StoredValue gguf_element(const GgufValue *v, int i) {
         double f64;
     } bits = {0};
     copy_once(&bits, at, bytes);
-    bool single = v->type == GGUF_F32;
-    if (single || v->type == GGUF_F64)
+    bool single = type == GGUF_F32;
+    if (single || type == GGUF_F64)
         return (StoredValue){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
-    int64_t integer = v->type == GGUF_I8    ? bits.i8
-                      : v->type == GGUF_I16 ? bits.i16
-                      : v->type == GGUF_I32 ? bits.i32
-                                            : (int64_t)bits.u64;
+    int64_t integer = type == GGUF_I8    ? bits.i8
+                      : type == GGUF_I16 ? bits.i16
+                      : type == GGUF_I32 ? bits.i32
+                                         : (int64_t)bits.u64;
     return (StoredValue){VALUE_INTEGER, .integer = integer,
                          .real = (double)integer};
 }

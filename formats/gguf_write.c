@@ -235,16 +235,17 @@ static bool is_spaces(const Piece *p) {
 static const char *changed_in_gguf(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
+    bool byte_level = p->byte_level;
     int n = p->n_rules;
     int first = 0; /* rule that produces text */
     for (int byte = 0; byte < 256; byte++)
-        if (p->byte_piece[byte] == p->unk && (!p->byte_level || p->unk >= 0))
+        if (p->byte_piece[byte] == p->unk && (!byte_level || p->unk >= 0))
             return "characters without a piece, because byte pieces are missing";
-    if (p->byte_level && t->space_prefix != SPACE_NEVER)
+    if (byte_level && t->space_prefix != SPACE_NEVER)
         return "ByteLevel inserts a space before a text";
-    if (!p->byte_level && !t->normalizer.replaces_mark)
+    if (!byte_level && !t->normalizer.replaces_mark)
         return "U+2581, which is a space in GGUF";
-    for (int id = 0; id < p->n && !p->byte_level; id++) {
+    for (int id = 0; id < p->n && !byte_level; id++) {
         const Piece *piece = &p->list[id];
         bool spaces = is_spaces(piece), merges = w->scores[id] > -(float)n;
         bool follows_space =
@@ -252,14 +253,14 @@ static const char *changed_in_gguf(const Writer *w) {
         if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space)
             return "text next to an added token";
     }
-    while (!p->byte_level && first < n &&
+    while (!byte_level && first < n &&
            p->list[w->rules[first].result].kind != PIECE_TEXT)
         first++;
-    for (const MergeRule *r = w->rules + first; r < w->rules + n; r++)
+    EACH(const MergeRule, r, w->rules + first, n - first)
         if (!may_merge(p, r->left) || !may_merge(p, r->right) ||
             !may_merge(p, r->result))
             return "merges of added tokens, of <unk>, or of two pieces with the same text";
-    return p->byte_level || scores_are_rules(w, first)
+    return byte_level || scores_are_rules(w, first)
                ? NULL
                : "its merges are not those of a SentencePiece vocabulary";
 }
@@ -503,6 +504,7 @@ static int source_row(const Writer *w, const Part *part, int r) {
 
 static void write_rows(Writer *w, const PartAt *at, Type type) {
     const Tensor *t = part_weight(at);
+    int cols = t->cols;
     const float *gamma = w->form.fold ? part_folded(at) : NULL;
     bool center = w->form.center && at->part->feed == NO_FEED,
          embedding = at->part->owner == OF_MODEL;
@@ -510,15 +512,15 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         set_means(w, t);
     for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
         dequantize_row(w->row, t, source_row(w, at->part, r));
-        for (int i = 0; gamma && i < t->cols; i++)
+        for (int i = 0; gamma && i < cols; i++)
             w->row[i] *= gamma[i];
         double sum = 0; /* a row of the embedding is centered by itself */
-        for (int i = 0; center && i < t->cols; i++)
+        for (int i = 0; center && i < cols; i++)
             sum += w->row[i];
-        for (int i = 0; center && i < t->cols; i++)
-            w->row[i] -= (float)(embedding ? sum / t->cols : w->means[i]);
-        quantize_row(w->packed, type, w->row, t->cols);
-        write_bytes(w, w->packed, type_bytes(type, t->cols));
+        for (int i = 0; center && i < cols; i++)
+            w->row[i] -= (float)(embedding ? sum / cols : w->means[i]);
+        quantize_row(w->packed, type, w->row, cols);
+        write_bytes(w, w->packed, type_bytes(type, cols));
     }
 }
 
@@ -618,19 +620,20 @@ static void copy_keys(Writer *w) {
     String given = gguf_get(&w->given, "general.architecture").string;
     for (uint64_t i = 0; i < w->given.n_values; i++) {
         const GgufValue *v = &w->given.values[i];
+        String key = v->key;
         /* its length is before it, its type and value after it */
-        const char *begin = v->key.text - sizeof(uint64_t);
+        const char *begin = key.text - sizeof(uint64_t);
         size_t n = (const char *)v->at + v->bytes - begin;
-        bool own = !strncmp(v->key.text, given.text, given.n),
+        bool own = !strncmp(key.text, given.text, given.n),
              kept = string_is(given, w->family->gguf) &&
-                    (!string_contains(v->key, ".rope.scaling.") ||
-                     string_contains(v->key, ".finetuned"));
-        if (!string_contains(v->key, "split.") &&
-            !string_is(v->key, "general.alignment") &&
-            !(w->tokenizer && string_contains(v->key, "tokenizer.")) &&
+                    (!string_contains(key, ".rope.scaling.") ||
+                     string_contains(key, ".finetuned"));
+        if (!string_contains(key, "split.") &&
+            !string_is(key, "general.alignment") &&
+            !(w->tokenizer && string_contains(key, "tokenizer.")) &&
             (!own || kept) && w->head.n && /* 0: out of memory */
             !memmem(w->head.bytes, w->head.n, begin,
-                    v->key.n + sizeof(uint64_t))) {
+                    key.n + sizeof(uint64_t))) {
             write_bytes(w, begin, n);
             w->start.n_keys++;
         }

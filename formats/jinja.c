@@ -1244,8 +1244,7 @@ static void define_variables(const JinjaInput *in) {
         define(v, FUNCTIONS[i].name, (Value){FUNCTION, .n = i});
     if (in->system)
         push(&messages, message("system", string_of(in->system)));
-    for (int i = 0; i < in->n; i++) {
-        const JinjaText *m = &in->messages[i];
+    EACH(const JinjaText, m, in->messages, in->n) {
         bool drop =
             !strcmp(m->role, "assistant") && in->drops_space && *m->text == ' ';
         push(&messages, message(m->role, marked(m->text + drop, m->marks + drop,

@@ -101,16 +101,16 @@ int place_tensors(Stored *tensors, size_t n, const File *file, size_t start,
     uint64_t end = 0;
     qsort(tensors, n, sizeof *tensors, compare_offsets);
     EACH(Stored, t, tensors, n) {
-        if (t->offset % alignment || t->offset < end)
-            return bad_tensor(t, " begins at byte %" PRIu64 " of the data, %s",
-                              t->offset,
-                              t->offset < end ? "inside another one"
-                                              : "which is not aligned");
-        if (t->offset > room || t->bytes > room - t->offset)
+        uint64_t offset = t->offset;
+        if (offset % alignment || offset < end)
+            return bad_tensor(
+                t, " begins at byte %" PRIu64 " of the data, %s", offset,
+                offset < end ? "inside another one" : "which is not aligned");
+        if (offset > room || t->bytes > room - offset)
             return bad_tensor(t,
                               " ends after the end of the file (truncated?)");
-        end = t->offset + t->bytes;
-        t->offset += start;
+        end = offset + t->bytes;
+        t->offset = start + offset;
         t->data = file->data + t->offset;
     }
     return 0;

@@ -329,9 +329,8 @@ static const Option *advised(int i) {
 static int check_options(Options *o, const bool *given) {
     if (!(o->mode = find_mode(o->mode_name)))
         return EXIT_BAD_USAGE;
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const Option *option = &OPTIONS[i];
-        if (!given[i] || option->modes & o->mode->bit)
+    EACH(const Option, option, OPTIONS, N_OPTIONS) {
+        if (!given[option - OPTIONS] || option->modes & o->mode->bit)
             continue;
         /* llama2.c ignores -y in mode generate */
         if (option->usage[1] != 'y' || o->mode->bit != IN_generate)

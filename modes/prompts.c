@@ -47,6 +47,7 @@ static int read_number(const Json *object, const char *where, const char *key,
  * the line; it is never longer. */
 static int read_object(Prompts *p, const char *where, const Json *object) {
     Prompt *to = &p->prompt;
+    Conversation *talk = &p->talk;
     int64_t seed = to->seed, samples = to->samples;
     const Json *messages = p->template ? json_get(object, "messages") : NULL,
                *prompt = json_get(object, "prompt");
@@ -63,11 +64,11 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
         memmove(to->text, prompt->text, to->size = prompt->length);
         return 0;
     }
-    if (conversation_read(&p->talk, where, messages))
+    if (conversation_read(talk, where, messages))
         return -1;
-    const JinjaText *last = p->talk.n ? &p->talk.messages[p->talk.n - 1] : NULL;
-    p->talk.continues = conversation_is_answered(&p->talk);
-    if (!last || (p->talk.continues && !last->n))
+    const JinjaText *last = talk->n ? &talk->messages[talk->n - 1] : NULL;
+    talk->continues = conversation_is_answered(talk);
+    if (!last || (talk->continues && !last->n))
         return fail("%s: the last message is empty", where);
     memcpy(to->text, last->text, to->size = last->n);
     return 0;
