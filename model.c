@@ -30,15 +30,17 @@
 
 /* ---- the forward pass --------------------------------------------------- */
 
-/* Writes x[t], the embedding of step t's token, and the rotation angles
- * of its position. */
+/* Writes x[t], the embedding of step t's token, unless it was given, and the
+ * rotation angles of its position. */
 static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
         float *x = s->chunk.x + (size_t)t * c->dim;
-        dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
-        for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
+        if (!s->first_layer)
+            dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
+        for (int i = 0;
+             !s->first_layer && c->embedding_scale != 0 && i < c->dim; i++)
             x[i] *= c->embedding_scale;
         for (int r = 0; r < N_ROPES; r++)
             rope_angles(s->chunk.angles[r] + t * s->ropes[r].dims, &s->ropes[r],
@@ -159,7 +161,8 @@ static void forward_chunk(void *session) {
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
-    for (int l = 0; l < m->config.n_layers; l++) {
+    int end = s->end_layer ? s->end_layer : m->config.n_layers;
+    for (int l = s->first_layer; l < end; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn;
         xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
@@ -263,12 +266,18 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (s->mirror)
         s->mirror(SESSION_RUN, n, 0, steps);
     c->out = c->logits;
+    float *own = c->x;
     for (int count; n > 0; n -= count, steps += count) {
         count = min_int(n, s->batch);
         begin_chunk(c, steps, count);
+        if (s->stream) {
+            c->x = s->stream;
+            s->stream += count * (size_t)s->model->config.dim;
+        }
         team_run(chunk_threads(s, count), forward_chunk, s);
         c->out += (size_t)c->n_requested * s->model->config.vocab_size;
     }
+    c->x = own;
     probe_end(s->probe);
     s->seconds = clock_seconds() - start;
     return c->logits;

@@ -113,6 +113,10 @@ typedef struct {
     int decode_threads; /* for a single token; 0: chosen by model size */
     Mirror *mirror;     /* repeats this session's changes in other processes */
     Probe *probe;       /* observes forward passes; not owned */
+    /* The layers that passes run: [first_layer, end_layer); 0: all. */
+    int first_layer, end_layer;
+    float *stream; /* x of the next steps, [n][dim], not owned; passes advance
+                    * it. They begin with it, or with embeddings in layer 0. */
 } Session;
 
 /* Opens a session with one sequence. context 0: config.context. Allocates

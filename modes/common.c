@@ -3,6 +3,7 @@
 #include "modes/common.h"
 #include "base/file.h"
 #include "formats/json.h"
+#include "kernels/simd.h"
 #include "text/merges.h"
 #include <math.h>
 #include <stdlib.h>
@@ -61,12 +62,16 @@ int run_tokens(const Run *run, bool bos, Tokens *out) {
 
 double log_sum_exp(const float *logits, int n) {
     float max = logits[0];
+    double sum = -1; /* without the term of max, which is 1 */
     for (int i = 1; i < n; i++)
-        max = fmaxf(max, logits[i]);
-    double sum = exp(logits[0] - (double)max);
-    for (int i = 1; i < n; i++)
-        sum += exp(logits[i] - (double)max);
-    return log(sum) + max;
+        max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < n; i += LANES) {
+        int m = lanes_left(n - i);
+        vf e = vexp(vload_n(logits + i, m) - max);
+        for (int j = 0; j < m; j++)
+            sum += e[j];
+    }
+    return log1p(sum) + max;
 }
 
 void write_json_string(FILE *out, const char *name, const char *s, size_t n) {

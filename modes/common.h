@@ -67,7 +67,8 @@ int run_piece(Run *run, int n);
  * logits, float [n][vocab_size], all finite; NULL and a message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
-/* The logarithm of the sum of exp(logits[n]), in double. */
+/* The logarithm of the sum of exp(logits[n]): exp in float32 (kernels/simd.h),
+ * the sum in double, in order. */
 double log_sum_exp(const float *logits, int n);
 
 /* Writes "name": and the bytes s[n] as a string. */

@@ -14,6 +14,7 @@
 #include "formats/parts.h"
 #include "modes/common.h"
 #include "norm.h"
+#include "session.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,8 +25,8 @@ static int first_token(const Run *run) {
 
 /* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n]
  * with the token before each; without BOS text->ids[-1] is the first of them.
- * Ctrl-C shortens the text to the scored tokens. A terminal shows the progress
- * after `shown`. */
+ * Without nll the text only runs. Ctrl-C shortens the text to the scored
+ * tokens. A terminal shows the progress after `shown`. */
 static int score(Run *run, Tokens *text, int *inputs, double *nll,
                  const char *shown) {
     int vocab_size = run->model.config.vocab_size;
@@ -37,13 +38,15 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll,
     for (int n; at < text->n && !interrupted; at += n) {
         int pos = at % scored, left = min_int(text->n - at, scored - pos);
         n = min_int(left, run_piece(run, 0));
-        const float *logits = run_logits(run, inputs + at, n, pos);
+        const float *logits =
+            nll ? run_logits(run, inputs + at, n, pos)
+                : model_forward_text(&run->session, inputs + at, n, pos, 0);
         if (!logits && interrupted)
             break; /* within a pass of plain.c */
         if (!logits)
             return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < (nll ? n : 0); i++)
             nll[at + i] =
                 log_sum_exp(logits + (size_t)i * vocab_size, vocab_size) -
                 logits[(size_t)i * vocab_size + text->ids[at + i]];
@@ -115,19 +118,22 @@ static void print_change(double *nll, const double *usual, int n,
 }
 
 /* Prints a line for each norm: the change of the mean NLL if the norm is
- * replaced by each other kind. After Ctrl-C there is no line. */
+ * replaced by each other kind. Passes begin at its layer, with the x that
+ * reaches the layer: those before it do not change. After Ctrl-C there is no
+ * line. */
 static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
                  double seconds) {
     bool json = run->options->json;
+    Session *s = &run->session;
     int n = text->n;
+    size_t size = (size_t)n * run->model.config.dim;
     double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
+    float *x = allocate(2 * size, sizeof *x); /* of a layer, and of a swap */
     char name[PART_NAME];
-    int norms = 0, status = 0;
-    if (!nll)
-        return -1;
+    int norms = 0, status = nll && x ? 0 : -1;
     PART_EACH(at, &run->model)
         norms += part_norm(&at) != NULL;
-    note("%d norms, about %.0f s", norms, norms * NORM_NONE * seconds);
+    note("%d norms, at most about %.0f s", norms, norms * NORM_NONE * seconds);
     if (!json)
         puts(
             "\nchange of NLL per token, in nats, with another kind of norm, +- standard error");
@@ -137,9 +143,17 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
             continue;
         NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
+        while (s->first_layer < at.layer && !s->plain && !status) {
+            s->end_layer = s->first_layer + 1;
+            s->stream = x;
+            status = score(run, text, inputs, NULL, name);
+            s->first_layer++;
+        }
+        s->end_layer = 0;
         for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++)
             if (kind != kept && !status) {
                 norm->kind = kind;
+                s->stream = memcpy(x + size, x, size * sizeof *x);
                 status = score(run, text, inputs, nll + kind * n, name);
             }
         norm->kind = kept;
@@ -152,6 +166,7 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
         puts(json ? "}" : "");
         fflush(stdout);
     }
+    free(x);
     free(nll);
     return status ? -1 : stdout_finish();
 }
