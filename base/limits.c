@@ -22,16 +22,16 @@ static size_t number_in(const char *folder, const char *name, const char *key,
 }
 
 Limits limits_of(const char *root) {
-    char key[32], group[PATH_MAX] = "", folder[3 * PATH_MAX], *end;
+    char key[32], group[PATH_MAX], folder[3 * PATH_MAX], *end;
     Limits min = {
         number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10,
         SIZE_MAX};
     /* a line for each control group, ID:CONTROLLERS:/NAME: version 2 has no
      * controllers, version 1 a folder for them */
     for (int id = 0; id < 32; id++) {
-        strcpy(group, ":");
         snprintf(key, sizeof key, "%d:", id);
-        find_line(root, "proc/self/cgroup", key, group);
+        if (!find_line(root, "proc/self/cgroup", key, group))
+            continue;
         group[strcspn(group, ":")] = '/';
         do { /* the group and its parents */
             bool old = *group > '/';
