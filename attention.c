@@ -135,8 +135,7 @@ static void rotate_heads(const Session *s, RopeUse use, const Heads *h, int n) {
 /* Appends the thread's keys or values to the caches of their sequences. */
 static void write_heads(const Session *s, int layer, KvKind kind,
                         const Heads *h) {
-    const Span *end = s->chunk.spans + s->chunk.n_spans;
-    for (const Span *a = s->chunk.spans; a < end; a++)
+    EACH(const Span, a, s->chunk.spans, s->chunk.n_spans)
         for (int i = 0; i < h->n; i++)
             kv_write(&s->sequences[a->sequence].kv, layer, kind, h->first + i,
                      head_of(h, i, a->first), h->stride, a->n, a->pos);
@@ -187,9 +186,8 @@ static void attend_all(const Session *s, const Layer *layer) {
     int group = c->n_heads / c->n_kv_heads, kv_heads = heads_of(s, &layer->wk);
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     bool own = has_own_groups(s, layer);
-    const Span *end = s->chunk.spans + s->chunk.n_spans;
     int task = 0;
-    for (const Span *span = s->chunk.spans; span < end; span++)
+    EACH(const Span, span, s->chunk.spans, s->chunk.n_spans)
         for (int head = 0; head < kv_heads; head++)
             for (int first = 0; first < span->n * group;
                  first += KV_QUERIES, task++) {

@@ -12,6 +12,7 @@
  * An expert is a SwiGLU (mlp.c).
  * Tests: golden, plain, families.
  */
+#include "base/memory.h"
 #include "kernels/input.h"
 #include "kernels/lanes.h"
 #include "kernels/matmul.h"
@@ -79,10 +80,9 @@ static void fill_slots(Session *s, int n) {
 
 /* The experts' input: one row per slot, or for a single token one row that
  * all slots share. */
-static Input slot_rows(Session *s, const Tensor *w, const float *xn, int n) {
-    const Chunk *c = &s->chunk;
+static Input slot_rows(const Chunk *c, const Tensor *w, const float *xn, int n,
+                       int n_slots) {
     size_t dim = w->cols;
-    int n_slots = n * s->model->config.n_experts_used;
     if (each_thread_computes(n))
         return input_prepare(&c->input, w, xn, 1);
 #pragma omp for schedule(static) nowait
@@ -99,14 +99,14 @@ static void down(const Chunk *c, float *x, const Tensor *w, const UsedExpert *e,
                  int first, int count, const Input *in) {
     size_t dim = tensor_all_rows(w), row = tensor_first_row(w);
     Input slots = input_from(in, e->first);
-    const Slot *slot = c->slots + e->first;
     float *y = c->expert_rows + e->first * dim + row;
     matmul_rows(y, dim, w, first, count, &slots, e->n, false);
-    for (const Slot *end = slot + e->n; slot < end; slot++, y += dim) {
+    EACH(const Slot, slot, c->slots + e->first, e->n) {
         float *sum = x + slot->token * dim + row;
 #pragma omp simd
         for (int i = first; i < first + count; i++)
             sum[i] = fma_float(slot->weight, y[i], sum[i]);
+        y += dim;
     }
 }
 
@@ -124,9 +124,8 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
 #pragma omp single nowait
     fill_slots(s, n);
     team_end(s->probe, layer->index, SITE_TOP_K);
-    in = slot_rows(s, input_weight(&m->gate, &m->up), xn, n);
-    const UsedExpert *end = c->used + c->n_used;
-    for (const UsedExpert *e = c->used; e < end; e++) {
+    in = slot_rows(c, input_weight(&m->gate, &m->up), xn, n, n_slots);
+    EACH(const UsedExpert, e, c->used, c->n_used) {
         size_t at = e->first * (size_t)tensor_all_rows(&m->gate);
         Input rows = input_from(&in, each_thread_computes(n) ? 0 : e->first);
         mlp_gate_up(s, &m[e->expert], c->gate + at, c->up + at, &rows, e->n);
@@ -138,7 +137,7 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         int count = min_int(rows - first, step);
-        for (const UsedExpert *e = c->used; e < end; e++)
+        EACH(const UsedExpert, e, c->used, c->n_used)
             down(c, x, &m[e->expert].down, e, first, count, &in);
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);

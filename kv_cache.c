@@ -21,8 +21,9 @@ int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads,
 }
 
 void kv_close(KvCache *kv) {
-    for (int l = 0; kv->layers && l < kv->n_layers; l++)
-        free(kv->layers[l].keys); /* and values */
+    if (kv->layers)
+        EACH(KvLayer, l, kv->layers, kv->n_layers)
+            free(l->keys); /* and values */
     free(kv->layers);
     *kv = (KvCache){0};
 }
@@ -99,9 +100,8 @@ int kv_reserve(KvCache *kv, int n, int max) {
 double kv_bytes(const KvCache *kv, int n, int max) {
     int blocks = blocks_for(n, max);
     double bytes = 0;
-    for (int l = 0; l < kv->n_layers; l++)
-        bytes +=
-            2 * (double)layer_bytes(kv, layer_room(&kv->layers[l], blocks));
+    EACH(const KvLayer, l, kv->layers, kv->n_layers)
+        bytes += 2 * (double)layer_bytes(kv, layer_room(l, blocks));
     return bytes;
 }
 
@@ -150,7 +150,7 @@ void kv_write(const KvCache *kv, int layer, KvKind kind, int head,
               const float *rows, size_t stride, int n, int pos) {
     const KvLayer *l = &kv->layers[layer];
     int size = kv->head_size, part = kind == KV_KEYS ? size : KV_VALUE_PART;
-    for (int t = 0, count; t < n; t += count, rows += (size_t)count * stride) {
+    for (int t = 0, count; t < n; t += count, rows += count * stride) {
         int block = (pos + t) / KV_BLOCK % l->blocks; /* of a ring */
         size_t start =
             head * kv_head_elements(size, l->blocks) + (pos + t) % KV_BLOCK;

@@ -151,8 +151,8 @@ int session_open(Session *s, const Model *model, int n_threads, int batch,
 }
 
 void session_keep_all(Session *s) {
-    for (int l = 0; l < s->model->config.n_layers; l++)
-        s->sequences->kv.layers[l].kept = 0;
+    EACH(KvLayer, layer, s->sequences->kv.layers, s->model->config.n_layers)
+        layer->kept = 0;
 }
 
 void session_close(Session *s) {
@@ -163,8 +163,8 @@ void session_close(Session *s) {
     }
     free(s->sequences);
     free(s->plain_logits);
-    for (int r = 0; r < N_ROPES; r++)
-        free(s->ropes[r].frequencies);
+    EACH(Rope, rope, s->ropes, N_ROPES)
+        free(rope->frequencies);
     *s = (Session){0};
 }
 

@@ -119,9 +119,9 @@ static void end(Probe *probe) {
     sums->passes++;
     sums->seconds += track->sites;
     double norms = 0, work = 0;
-    for (int t = 0; t < p->session->n_threads; t++) {
-        norms += track[t].norms;
-        work += track[t].work;
+    EACH(const Track, t, track, p->session->n_threads) {
+        norms += t->norms;
+        work += t->work;
     }
     if (lost_processors() != p->switches) {
         sums->interrupted++;

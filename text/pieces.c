@@ -88,8 +88,8 @@ int pieces_open(Pieces *p, int n) {
         !(p->matched = allocate(n, sizeof(void *))) ||
         !(p->slots = allocate(size, sizeof *p->slots)) || hash_key(&p->key))
         return -1;
-    for (int id = 0; id < n; id++)
-        p->list[id] = (Piece){.text = "", .kind = PIECE_CONTROL};
+    EACH(Piece, piece, p->list, n)
+        *piece = (Piece){.text = "", .kind = PIECE_CONTROL};
     p->mask = size - 1;
     p->n = n;
     return 0;
@@ -228,8 +228,7 @@ static int decode_name(char *s, int n) {
 }
 
 void pieces_decode_names(Pieces *p) {
-    for (int id = 0; id < p->n; id++) {
-        Piece *piece = &p->list[id];
+    EACH(Piece, piece, p->list, p->n) {
         if (piece->decoded && !p->byte_level)
             piece->n_decoded = unmark_spaces(piece->decoded, piece->n_decoded);
         if (piece->kind != PIECE_TEXT)
