@@ -115,20 +115,23 @@ static int draw(const float *p, int n, float coin) {
 }
 
 /* Draws from the tokens that top-k, top-p and min-p keep. */
-static int draw_truncated(Sampler *s, float coin) {
+static int draw_kept(Sampler *s, float coin) {
     const Sampling *o = &s->options;
+    float *p = s->p;
     int n = s->vocab_size, k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
     float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
+    if (top_p == INFINITY && o->top_k == 0 && o->min_p == 0) /* all are kept */
+        return draw(p, n, coin);
     /* less likely tokens cannot be in the nucleus of all tokens and stay out of
      * the heap */
     float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
     int n_candidates = 0;
     for (int i = 0; i < n; i++)
-        if (s->p[i] >= min)
-            s->candidates[n_candidates++] = (HeapItem){s->p[i], i};
+        if (p[i] >= min)
+            s->candidates[n_candidates++] = (HeapItem){p[i], i};
     /* top_p < 1 / n and all are about equally likely */
     if (n_candidates == 0)
-        return argmax(s->p, n);
+        return argmax(p, n);
 
     /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to
      * the end of the array */
@@ -144,21 +147,22 @@ static int draw_truncated(Sampler *s, float coin) {
     float enough = k < n ? top_p * popped : INFINITY;
     while (kept < n_popped && !(sum > enough) &&
            !(kept && top[-kept].value < o->min_p * top->value)) {
-        s->p[kept] = top[-kept].value;
-        sum += s->p[kept++];
+        p[kept] = top[-kept].value;
+        sum += p[kept++];
     }
-    return top[-draw(s->p, kept, coin * sum)].id;
+    return top[-draw(p, kept, coin * sum)].id;
 }
 
 int sampler_next(Sampler *s, const float *logits) {
     const Sampling *o = &s->options;
+    float *p = s->p;
     int n = s->vocab_size;
     if (o->temperature == 0 && o->repeat_penalty == 1)
         return argmax(logits, n);
-    memcpy(s->p, logits, n * sizeof *s->p);
+    memcpy(p, logits, n * sizeof *p);
     if (o->repeat_penalty != 1)
         penalize(s);
-    int best = argmax(s->p, n);
+    int best = argmax(p, n);
     if (o->temperature == 0)
         return best;
     /* xorshift64* (Vigna 2016), its upper 24 bits as a number in [0, 1) */
@@ -167,10 +171,8 @@ int sampler_next(Sampler *s, const float *logits) {
     s->state ^= s->state >> 27;
     float coin =
         (float)((s->state * 0x2545f4914f6cdd1dull) >> 40) / 16777216.0f;
-    if (!isfinite(s->p[best]))
+    if (!isfinite(p[best]))
         return best; /* an infinite logit, or all -infinity */
-    softmax(s->p, n, s->p[best], o->temperature);
-    bool truncates =
-        (o->top_p > 0 && o->top_p < 1) || o->top_k > 0 || o->min_p > 0;
-    return truncates ? draw_truncated(s, coin) : draw(s->p, n, coin);
+    softmax(p, n, p[best], o->temperature);
+    return draw_kept(s, coin);
 }
