@@ -36,32 +36,32 @@ static const char *bundled_model(void) {
 static int open_session(Run *run, const Mode *mode) {
     enum { SMALL_MODEL = 64 << 20 /* bytes */ };
     const Options *o = run->options;
-    KvType kv_type = !o->kv                 ? run->model.kv_type
+    Model *model = &run->model;
+    Session *s = &run->session;
+    KvType kv_type = !o->kv                 ? model->kv_type
                      : strcmp(o->kv, "f32") ? KV_F16
                                             : KV_F32;
     if (!o->plain &&
-        (run->model.decode_bytes <= SMALL_MODEL || mode->bit & DECODES))
-        model_pack(&run->model, o->threads);
-    if (session_open(&run->session, &run->model, o->threads, o->batch,
-                     o->context, kv_type))
+        (model->decode_bytes <= SMALL_MODEL || mode->bit & DECODES))
+        model_pack(model, o->threads);
+    if (session_open(s, model, o->threads, o->batch, o->context, kv_type))
         return -1;
-    run->session.plain = o->plain;
+    s->plain = o->plain;
     if (o->plain || mode->bit & REWINDS)
-        session_keep_all(&run->session);
-    int context = run->session.context;
-    if (o->context > context)
+        session_keep_all(s);
+    if (o->context > s->context)
         note("-c %d exceeds the model's context; using %d", o->context,
-             context);
-    if (o->verbose && run->model.long_factors)
+             s->context);
+    if (o->verbose && model->long_factors)
         note("LongRoPE with its %s factors",
-             context > run->model.config.context ? "long" : "short");
-    About about = {o->model, o->norm, run->session.n_threads};
+             s->context > model->config.context ? "long" : "short");
+    About about = {o->model, o->norm, s->n_threads};
     if (!own_rank && (o->profile || o->dump) &&
-        !(run->profile = profile_open(&run->session, about)))
+        !(run->profile = profile_open(s, about)))
         return -1;
     /* after the profile, because an observed session keeps its number of
      * threads */
-    tuning_open(&run->tuning, &run->session);
+    tuning_open(&run->tuning, s);
     /* a profile measures single tokens unless --lookup is given */
     guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup
                                 : o->profile   ? 0
@@ -72,18 +72,19 @@ static int open_session(Run *run, const Mode *mode) {
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
+    Model *model = &run->model;
     if ((mode->bit & TAKES_VOCABULARY ? model_open_vocabulary
-                                      : model_open)(&run->model, o->model))
+                                      : model_open)(model, o->model))
         return 1;
-    if (mode->bit & RUNS_PASSES && model_share(&run->model))
+    if (mode->bit & RUNS_PASSES && model_share(model))
         return 1;
-    if (o->norm && model_swap_norms(&run->model, o->norm))
+    if (o->norm && model_swap_norms(model, o->norm))
         return EXIT_BAD_USAGE;
     TokenizerUse use = o->tokens && mode->bit & RUNS_MODEL
                            ? TOKENIZER_IF_READABLE
                            : mode->tokenizer;
-    if (!own_rank && model_open_tokenizer(&run->tokenizer, &run->model,
-                                          o->model, o->tokenizer, use) < 0)
+    if (!own_rank && model_open_tokenizer(&run->tokenizer, model, o->model,
+                                          o->tokenizer, use) < 0)
         return 1;
     return mode->bit & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
 }
