@@ -81,16 +81,16 @@ void dump_rows(Dump *d, int layer, const char *site, bool out, const Vectors *v,
                const Step *steps) {
     char path[PATH_SIZE];
     size_t width = (size_t)v->heads * v->dim;
-    FILE *file =
-        width ? fopen(path_of(d, path, layer, site, out), "r+b") : NULL;
+    if (!width)
+        return; /* a thread may have no heads */
+    FILE *file = fopen(path_of(d, path, layer, site, out), "r+b");
     for (int t = 0; file && t < v->n; t++) {
-        size_t at = (size_t)steps[t].pos * v->stride + v->channel;
+        size_t at = steps[t].pos * v->stride + v->channel;
         if (fseek(file, NPY_HEADER + (long)(at * sizeof *v->x), SEEK_SET) ||
             !fwrite(v->x + t * v->stride, width * sizeof *v->x, 1, file))
             d->failed = true;
     }
-    /* a thread may have no heads */
-    if (width && (!file || fclose(file)))
+    if (!file || fclose(file))
         d->failed = true;
 }
 

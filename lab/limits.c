@@ -68,8 +68,8 @@ static float multiply_bytes(const float *p, size_t n) {
 }
 
 /* Numbers per second of a loop, over all threads. Each thread processes `share`
- * numbers per pass. */
-static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
+ * numbers per pass, from p + step * thread on. */
+static double rate_of(Loop *loop, const float *p, size_t share, size_t step,
                       int threads) {
     /* at least 32 M numbers */
     size_t passes = 1 + (32u << 20) / (share + 1);
@@ -77,7 +77,7 @@ static double rate_of(Loop *loop, const float *p, size_t share, bool reads,
     float sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
     {
-        const float *numbers = p + (reads ? share * omp_get_thread_num() : 0);
+        const float *numbers = p + step * omp_get_thread_num();
         sum += loop(numbers, share); /* warm-up */
 #pragma omp barrier
 #pragma omp master
@@ -98,12 +98,12 @@ double read_rate(size_t bytes, int threads) {
     for (size_t i = 0; floats && i < n; i++)
         floats[i] = 1;
     double rate =
-        floats ? rate_of(read_floats, floats, share, true, threads) : 0;
+        floats ? rate_of(read_floats, floats, share, share, threads) : 0;
     free(floats);
     return rate * sizeof(float);
 }
 
 double multiply_rate(bool int8, int threads) {
     return 2 * rate_of(int8 ? multiply_bytes : multiply_floats,
-                       (const float[]){1}, 64 << 20, false, threads);
+                       (const float[]){1}, 64 << 20, 0, threads);
 }

@@ -15,27 +15,28 @@
 
 void norm_backward(float *dx, float *dgamma, float *dbeta, const float *dy,
                    const float *x, const Norm *norm, int dim) {
-    bool centered = norm->kind == NORM_LAYER;
+    /* RMSNorm subtracts no means: these sums stay 0 */
+    int n = norm->kind == NORM_LAYER ? dim : 0;
     const float *gamma = norm->gamma;
     double mean = 0, variance = 0, mean_g = 0, product = 0;
 #pragma omp simd reduction(+ : mean, mean_g)
-    for (int i = 0; i < dim; i++) {
+    for (int i = 0; i < n; i++) {
         mean += x[i];
         mean_g += (double)gamma[i] * dy[i];
     }
-    mean = centered ? mean / dim : 0;
-    mean_g = centered ? mean_g / dim : 0;
+    mean /= dim;
+    mean_g /= dim;
 #pragma omp simd reduction(+ : variance, product)
     for (int i = 0; i < dim; i++) {
         double d = x[i] - mean;
         variance += d * d;
-        product += (double)gamma[i] * (double)dy[i] * d;
+        product += (double)gamma[i] * dy[i] * d;
     }
     double s = 1 / sqrt(variance / dim + norm->eps), along = s * product / dim;
 #pragma omp simd
     for (int i = 0; i < dim; i++) {
         double g = (double)gamma[i] * dy[i], normalized = (x[i] - mean) * s;
-        dgamma[i] = (float)(dgamma[i] + (double)dy[i] * normalized);
+        dgamma[i] = (float)(dgamma[i] + dy[i] * normalized);
         if (dbeta)
             dbeta[i] += dy[i];
         dx[i] = (float)((g - mean_g - normalized * along) * s);

@@ -32,8 +32,8 @@ int measure(Round *round, void *context, int n_values, double seconds,
                 row[at] = row[at - 1];
             row[at] = values[v];
             estimates[v] = estimate_median(row, n);
-            narrow = narrow && estimates[v].high - estimates[v].low <=
-                                   0.02 * fabs(estimates[v].value);
+            narrow &= estimates[v].high - estimates[v].low <=
+                      0.02 * fabs(estimates[v].value);
         }
         elapsed = clock_seconds() - start;
         if (on_terminal(stderr))

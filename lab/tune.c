@@ -37,9 +37,8 @@ void tuning_open(Tuning *t, Session *s) {
     const Model *m = s->model;
     /* the output counts as one layer */
     size_t layer_bytes = m->decode_bytes / ((size_t)m->config.n_layers + 1);
-    bool small = layer_bytes<MIN_LAYER, try = s->n_threads> 1 && !s->probe &&
-                 !small && layer_bytes < MAX_LAYER;
-    int max = small ? 1 : s->n_threads;
+    int max = layer_bytes < MIN_LAYER ? 1 : s->n_threads;
+    bool try = max > 1 && !s->probe && layer_bytes < MAX_LAYER;
     *t = (Tuning){s, max, .tried = try ? 0 : TRIALS};
     s->decode_threads = try ? 1 : max;
 }
