@@ -13,7 +13,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { CACHE_LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 /* Allocates whole cache lines, so that no vector straddles two. Hardware
  * prefetching stops at the end of a page, so large allocations get huge

@@ -18,6 +18,8 @@ static inline int min_int(int a, int b) {
     return a < b ? a : b;
 }
 
+enum { CACHE_LINE = 64 };
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* A loop over the n items of a list. */

@@ -48,8 +48,6 @@
  * the sum of the activations. */
 enum { VBYTES = 4 * LANES, BYTE_OFFSET = SIMD_VNNI ? 128 : 0 };
 
-enum { CACHE_LINE = 64 };
-
 /* Prefetches the cache line of p for writing. p may be any address. */
 INLINE void prefetch_write(const void *p) {
     __builtin_prefetch(p, 1);
