@@ -120,7 +120,7 @@ int file_map(File *file, const char *path) {
         close(fd);
     if (error)
         return fail("%s: %s", path, error);
-    *file = (File){data, (size_t)st.st_size, sparse, 0};
+    *file = (File){data, st.st_size, sparse, 0};
     return 0;
 }
 

@@ -43,7 +43,7 @@ bool ranks_launched(void) {
 /* Allocates buffers; redirects the standard streams of ranks other than 0 to
  * /dev/null. Returns -1 and a message on failure. */
 static int make_ready(void) {
-    size_t n = (size_t)n_ranks;
+    size_t n = n_ranks;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || (own_rank && (dup2(null, STDIN_FILENO) < 0 ||
                                   dup2(null, STDOUT_FILENO) < 0)))
@@ -94,7 +94,7 @@ void ranks_abort(void) {
 /* ---- agreeing ----------------------------------------------------------- */
 
 int ranks_agree(int status, uint64_t state) {
-    Report mine = {status, (int64_t)state};
+    Report mine = {status, state};
     MPI_Request request;
     int done = 0;
     if (n_ranks == 1)
@@ -143,7 +143,7 @@ void *ranks_hear(void) {
             sched_yield();
     }
     MPI_Get_count(&status, MPI_BYTE, &bytes);
-    void *message = allocate((size_t)bytes, 1);
+    void *message = allocate(bytes, 1);
     if (!message)
         ranks_abort();
     MPI_Recv(message, bytes, MPI_BYTE, 0, TELLING, MPI_COMM_WORLD,

@@ -91,8 +91,8 @@ static void store_sums(const Task *p, const vf *sums, int panel, int n_panels,
         int first = top < p->row ? p->row - top : 0,
             last = min_int(end - top, LANES);
         for (int i = skip; i < tokens; i++)
-            store_lanes(p->y + (size_t)(t + i) * p->stride + (top + first),
-                        sums[i], first, last - first, p->add);
+            store_lanes(p->y + (t + i) * p->stride + (top + first), sums[i],
+                        first, last - first, p->add);
     }
 }
 
@@ -134,7 +134,7 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
         vf sums[MAX_SUMS];
         for (int i = t; i < t + tokens; i++) /* what store_sums will write */
             for (int k = panel; k < panel + n_panels; k++)
-                prefetch_write(p->y + (size_t)i * p->stride + k * LANES);
+                prefetch_write(p->y + i * p->stride + k * LANES);
         p->kernels->unpacked[n_panels - 1](sums, (Operands){.panels = panels,
                                                             .stride = stride,
                                                             .count = 1,

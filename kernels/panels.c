@@ -10,7 +10,7 @@ static void find_rows(const uint8_t *rows[LANES], const uint8_t *data,
                       size_t row_bytes, const Tensor *w, int panel) {
     for (int j = 0; j < LANES; j++) {
         int row = min_int(panel * LANES + j, w->rows - 1);
-        rows[j] = data + (size_t)row * row_bytes;
+        rows[j] = data + row * row_bytes;
     }
 }
 
@@ -114,16 +114,15 @@ static void pack_groups(uint8_t *out, const Tensor *w,
                         const uint8_t *const *rows, int panel, int col, int n) {
     const uint8_t *scales[LANES];
     int quads = group_quads(w->group);
-    find_rows(scales, w->scales, (size_t)(w->cols / w->group) * sizeof(float),
-              w, panel);
+    find_rows(scales, w->scales, w->cols / w->group * sizeof(float), w, panel);
     for (int c = col; c < col + n;
          c += w->group, out += group_bytes(quads, 0)) {
         pack_bytes(out, rows, c, w->group);
         for (int i = 0; i < quads * VBYTES; i++)
             if (i / VBYTES * 4 + i % 4 < w->group)
                 out[i] ^= BYTE_OFFSET;
-        pack_bytes(out + quads * VBYTES, scales,
-                   (size_t)(c / w->group) * sizeof(float), sizeof(float));
+        pack_bytes(out + quads * VBYTES, scales, c / w->group * sizeof(float),
+                   sizeof(float));
     }
 }
 
@@ -144,7 +143,7 @@ static int n_panels(const Tensor *w) {
 }
 
 size_t panels_bytes(const Tensor *w) {
-    return ((size_t)n_panels(w) * packed_bytes(w, w->cols) + CACHE_LINE - 1) /
+    return (n_panels(w) * packed_bytes(w, w->cols) + CACHE_LINE - 1) /
            CACHE_LINE * CACHE_LINE;
 }
 
@@ -152,6 +151,6 @@ void tensor_pack(Tensor *w, uint8_t *panels, int n_threads) {
     size_t bytes = packed_bytes(w, w->cols);
 #pragma omp parallel for num_threads(n_threads)
     for (int panel = 0; panel < n_panels(w); panel++)
-        panel_pack(panels + (size_t)panel * bytes, w, panel, 0, w->cols);
+        panel_pack(panels + panel * bytes, w, panel, 0, w->cols);
     w->panels = panels;
 }

@@ -229,7 +229,7 @@ INLINE size_t group_bytes(int quads, int mins) {
 /* Bytes of n columns of a packed panel, whole blocks or groups. */
 INLINE size_t packed_bytes(const Tensor *w, int n) {
     if (w->type == TYPE_I8)
-        return (size_t)(n / w->group) * group_bytes(group_quads(w->group), 0);
+        return n / w->group * group_bytes(group_quads(w->group), 0);
     if (type_takes_int8(w->type))
         return type_bytes(w->type, n) * LANES;
     return columns_bytes(w->type, n);
@@ -238,9 +238,8 @@ INLINE size_t packed_bytes(const Tensor *w, int n) {
 /* Bytes of n columns of an unpacked panel, not of TYPE_I8. */
 INLINE size_t unpacked_bytes(Type type, int n) {
     int group = TYPES[type].group;
-    return group
-               ? (size_t)(n / group) * group_bytes(group / 4, TYPES[type].mins)
-               : (size_t)n * VBYTES;
+    return group ? n / group * group_bytes(group / 4, TYPES[type].mins)
+                 : (size_t)n * VBYTES;
 }
 
 /* Packs columns [col, col + n) of a panel, whole blocks or groups; out may be

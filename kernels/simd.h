@@ -52,7 +52,7 @@ INLINE vf vload_n(const float *p, int n) {
     if (n == LANES)
         return vload(p);
     vf v = {0};
-    memcpy(&v, p, (size_t)n * sizeof *p);
+    memcpy(&v, p, n * sizeof *p);
     return v;
 }
 
@@ -60,7 +60,7 @@ INLINE void vstore_n(float *p, vf v, int n) {
     if (n == LANES)
         vstore(p, v);
     else
-        memcpy(p, &v, (size_t)n * sizeof *p);
+        memcpy(p, &v, n * sizeof *p);
 }
 
 /* a * b + c, rounded once if the processor has FMA. */

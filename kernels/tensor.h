@@ -142,7 +142,7 @@ static inline int tensor_all_rows(const Tensor *w) {
 /* Bytes of n weights, whole blocks, in the file; without the scales of
  * TYPE_I8. */
 static inline size_t type_bytes(Type type, size_t n) {
-    return n / (size_t)TYPES[type].weights * TYPES[type].bytes;
+    return n / TYPES[type].weights * TYPES[type].bytes;
 }
 
 /* Bytes of the tensor's first `rows` rows in the file, scales included. */

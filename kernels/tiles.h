@@ -61,7 +61,7 @@ INLINE void add_column(vf *sums, const uint8_t *panels, size_t stride,
                        const int tokens) {
     vf w[TILE_PANELS];
     UNROLL(p, n_panels)
-        w[p] = load_column(type, panels + (size_t)p * stride, c);
+        w[p] = load_column(type, panels + p * stride, c);
     UNROLL(i, tokens) {
         vf xi = vset(x[i][c]);
         UNROLL(p, n_panels)
@@ -149,7 +149,7 @@ INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
     if (l->type != TYPE_I8)
         return (vb)block_quad(l->type, block, i, q);
     vb v;
-    memcpy(&v, block + (size_t)i * group_bytes(l->quads, l->mins) + q * VBYTES,
+    memcpy(&v, block + i * group_bytes(l->quads, l->mins) + q * VBYTES,
            sizeof v);
     return v;
 }
@@ -158,7 +158,7 @@ INLINE vb load_quad(const Layout *l, const uint8_t *block, int i, int q) {
 INLINE vf load_scale(const Layout *l, const uint8_t *block, int i, int part) {
     if (l->type != TYPE_I8)
         return block_scale(l->type, block, i, part);
-    const uint8_t *group = block + (size_t)i * group_bytes(l->quads, l->mins);
+    const uint8_t *group = block + i * group_bytes(l->quads, l->mins);
     return vload(
         (const float *)(const void *)(group + (l->quads + part) * VBYTES));
 }
@@ -185,7 +185,7 @@ INLINE void add_scaled(vf *sums, const vi *dots, const Layout *l,
     vf scale = load_scale(l, block, i, 0);
     UNROLL(j, tokens)
         sums[j] = vfma(vfloat(dots[j] >> quad_shift(l->type, i)),
-                       scale * x[(size_t)j * next].scale, sums[j]);
+                       scale * x[j * next].scale, sums[j]);
     UNROLL(part, l->mins) {
         vf min = load_scale(l, block, i, 1 + part);
         UNROLL(j, tokens)
@@ -201,7 +201,7 @@ INLINE void add_quad(Dots *dots, Dots *pairs, const Operands *o,
     int last = l->added - 1;
     vb w[TILE_PANELS];
     UNROLL(p, n_panels)
-        w[p] = load_quad(l, o->panels + (size_t)p * o->stride, i, k);
+        w[p] = load_quad(l, o->panels + p * o->stride, i, k);
     UNROLL(j, tokens) {
         vb xj = vset_quad(q + (size_t)j * o->in->cols + (size_t)k * 4);
         UNROLL(p, n_panels) {
@@ -230,7 +230,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
     UNROLL(j, tokens)
         UNROLL(p, n_panels)
             dots[p][j] = vset_int(-(l->zero << quad_shift(l->type, i)) *
-                                  group_total(l, x + (size_t)j * next, i));
+                                  group_total(l, x + j * next, i));
     for (; k + step <= l->quads; k += step) {
         UNROLL(s, step)
             add_quad(dots, pairs, o, l, i, k + s, q, n_panels, tokens);
@@ -238,8 +238,8 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
     for (; k < l->quads; k++)
         add_quad(dots, pairs, o, l, i, k, q, n_panels, tokens);
     UNROLL(p, n_panels)
-        add_scaled(sums + p * tokens, dots[p], l,
-                   o->panels + (size_t)p * o->stride, i, x, next, tokens);
+        add_scaled(sums + p * tokens, dots[p], l, o->panels + p * o->stride, i,
+                   x, next, tokens);
 }
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
