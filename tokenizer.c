@@ -95,17 +95,18 @@ static int encode_between(Encoder *e, const char *text, size_t size, bool raw) {
  * them. `raw`: use the pieces that match raw text, else those that match
  * normalized text. */
 static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
+    const Pieces *pieces = &e->t->pieces;
     size_t from = 0;
     /* special pieces match only open bytes of the raw text */
     for (size_t at = 0, end_open = raw && e->open ? 0 : size; at < size;) {
         while (end_open < size && (end_open < at || e->open[end_open]))
             end_open++;
-        int id = pieces_match(&e->t->pieces, text + at, end_open - at, raw);
-        size_t skipped = pieces_skip(&e->t->pieces, id, text, size, at, from);
+        int id = pieces_match(pieces, text + at, end_open - at, raw);
+        size_t skipped = pieces_skip(pieces, id, text, size, at, from);
         at += skipped;
         if (skipped)
             continue;
-        const Piece *p = &e->t->pieces.list[id];
+        const Piece *p = &pieces->list[id];
         size_t end = at - p->after_space;
         for (size_t n; p->strips_left && end > from; end -= n)
             if (n = utf8_before(text + end, text + from),
@@ -146,8 +147,8 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
 }
 
 bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends) {
-    for (int i = 0; i < t->n_ends; i++)
-        if (token == t->ends[i])
+    EACH(const int, end, t->ends, t->n_ends)
+        if (token == *end)
             return true;
     return token == t->bos || token == t->eot || (token == t->eos && eos_ends);
 }
