@@ -6,6 +6,7 @@
 #include "lab/limits.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "kernels/panels.h"
 #include "kernels/simd.h"
 #include <omp.h>
 #include <stdlib.h>
@@ -50,21 +51,42 @@ static float multiply_floats(const float *p, size_t n) {
     return vsum(sums, 1);
 }
 
-static float multiply_bytes(const float *p, size_t n) {
+/* n multiply-adds of bytes. The products of `added` quads are added in 16 bits
+ * before they are widened, as in the tiles; 0: each quad is widened. */
+INLINE float multiply_quads(const float *p, size_t n, const int added) {
     vi sums[CHAINS];
     vb w = (vb)vset_int((int)*p), x = w;
+    int quads = added ? added : 1;
     UNROLL(j, CHAINS)
         sums[j] = vset_int(j);
-    for (size_t i = 0; i < n; i += CHAINS * VBYTES) {
+    for (size_t i = 0; i < n; i += CHAINS * VBYTES * quads) {
         vforget(w); /* as in a tile, w serves several products, x one */
         UNROLL(j, CHAINS) {
-            vforget(x);
-            sums[j] = vdot(sums[j], w, x);
+            vi pairs = {0};
+            UNROLL(k, quads) {
+                vforget(x);
+                if (added)
+                    pairs = vdot_pairs(pairs, w, x);
+                else
+                    sums[j] = vdot(sums[j], w, x);
+            }
+            if (added)
+                sums[j] = vadd_pairs(sums[j], pairs);
         }
     }
     for (int j = 1; j < CHAINS; j++)
         sums[0] += sums[j];
     return vfloat(sums[0])[0];
+}
+
+static float multiply_bytes(const float *p, size_t n) {
+    return multiply_quads(p, n, 0);
+}
+static float multiply_2_quads(const float *p, size_t n) {
+    return multiply_quads(p, n, 2);
+}
+static float multiply_4_quads(const float *p, size_t n) {
+    return multiply_quads(p, n, 4);
 }
 
 /* Numbers per second of a loop, over all threads. Each thread processes `share`
@@ -103,7 +125,10 @@ double read_rate(size_t bytes, int threads) {
     return rate * sizeof(float);
 }
 
-double multiply_rate(bool int8, int threads) {
-    return 2 * rate_of(int8 ? multiply_bytes : multiply_floats,
-                       (const float[]){1}, 64 << 20, 0, threads);
+double multiply_rate(Type type, int threads) {
+    Loop *loop = !type_takes_int8(type)   ? multiply_floats
+                 : !quads_added(type)     ? multiply_bytes
+                 : quads_added(type) == 2 ? multiply_2_quads
+                                          : multiply_4_quads;
+    return 2 * rate_of(loop, (const float[]){1}, 64 << 20, 0, threads);
 }

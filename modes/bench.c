@@ -40,8 +40,11 @@ static int time_round(void *context, double *rates) {
     if (interrupted)
         return 0; /* no report follows */
     rates[READ_BYTES] = 1e-9 * read_rate((size_t)bytes, s->n_threads);
-    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(false, s->n_threads);
-    rates[BYTE_PEAK] = 1e-9 * multiply_rate(true, s->n_threads);
+    Type type = m->layers->wq.type;
+    rates[FLOAT_PEAK] = 1e-9 * multiply_rate(TYPE_F32, s->n_threads);
+    rates[BYTE_PEAK] =
+        1e-9 *
+        multiply_rate(type_takes_int8(type) ? type : TYPE_I8, s->n_threads);
     if (!(rates[READ_BYTES] > 0) || time_text(t, seconds))
         return -1;
     rates[PREFILL_RATE] = t->prompt / seconds[PREFILL];

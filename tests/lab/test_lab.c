@@ -720,13 +720,13 @@ static void the_memory_that_is_read_is_limited(void) {
 /* With AVX2, a product of int8 takes four instructions. The limit counts all of
  * them: the compiler must not move one out of the loop. (Without objdump or
  * AVX2 there is nothing to count.) */
-static void the_limit_of_int8_multiplies_all_it_counts(void) {
+static void limit_multiplies(const char *function, int signs_each,
+                             int products_each) {
     char command[3 * PATH_MAX], text[512];
     const char *binary = getenv("NORMA_RUN");
     snprintf(command, sizeof command,
-             "objdump -d --no-show-raw-insn --disassemble=multiply_bytes '%s' "
-             "2>/dev/null",
-             binary ? binary : "./run");
+             "objdump -d --no-show-raw-insn --disassemble=%s '%s' 2>/dev/null",
+             function, binary ? binary : "./run");
     FILE *in = LANES == 8 ? popen(command, "r") : NULL;
     int signs = 0, products = 0, sums = 0;
     while (in && fgets(text, sizeof text, in)) {
@@ -736,8 +736,15 @@ static void the_limit_of_int8_multiplies_all_it_counts(void) {
     }
     if (in)
         pclose(in);
-    CHECK(signs == sums && products == sums,
-          "%d signs and %d products in %d sums", signs, products, sums);
+    CHECK(signs == signs_each * sums && products == products_each * sums,
+          "%s: %d signs and %d products in %d sums", function, signs, products,
+          sums);
+}
+
+static void the_limit_of_int8_multiplies_all_it_counts(void) {
+    limit_multiplies("multiply_bytes", 1, 1);
+    limit_multiplies("multiply_2_quads", 0, 2);
+    limit_multiplies("multiply_4_quads", 0, 4);
 }
 
 /* dim 8 with the notes' 10 tokens, then every dim. */
