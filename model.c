@@ -37,11 +37,11 @@ static void embed(Session *s, int n) {
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
         float *x = s->chunk.x + (size_t)t * c->dim;
-        if (!s->first_layer)
+        if (!s->first_layer) {
             dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
-        for (int i = 0;
-             !s->first_layer && c->embedding_scale != 0 && i < c->dim; i++)
-            x[i] *= c->embedding_scale;
+            for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
+                x[i] *= c->embedding_scale;
+        }
         for (int r = 0; r < N_ROPES; r++)
             rope_angles(s->chunk.angles[r] + t * s->ropes[r].dims, &s->ropes[r],
                         s->chunk.steps[t].pos);
