@@ -186,12 +186,15 @@ static void attend_all(const Session *s, const Layer *layer) {
     int group = c->n_heads / c->n_kv_heads, kv_heads = heads_of(s, &layer->wk);
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     bool own = has_own_groups(s, layer);
-    int task = 0;
+    /* fewer queries if otherwise a thread would have none */
+    int step = clamp((s->chunk.n * group * kv_heads - 1) / threads + 1,
+                     KV_QUERIES),
+        task = 0;
     EACH(const Span, span, s->chunk.spans, s->chunk.n_spans)
         for (int head = 0; head < kv_heads; head++)
             for (int first = 0; first < span->n * group;
-                 first += KV_QUERIES, task++) {
-                int n = min_int(span->n * group - first, KV_QUERIES);
+                 first += step, task++) {
+                int n = min_int(span->n * group - first, step);
                 int owner = own ? head * threads / kv_heads : task % threads;
                 if (owner == thread)
                     attend_queries(s, layer, span, head, first, n);
