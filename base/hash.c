@@ -22,7 +22,7 @@ int hash_key(HashKey *key) {
 static uint64_t product(uint64_t a, uint64_t b) {
     const uint64_t prime = ((uint64_t)1 << 61) - 1;
     unsigned __int128 ab = (unsigned __int128)a * (b & prime);
-    uint64_t sum = (ab & prime) + (uint64_t)(ab >> 61);
+    uint64_t sum = ((uint64_t)ab & prime) + (uint64_t)(ab >> 61);
     return (sum & prime) + (sum >> 61);
 }
 

@@ -583,11 +583,17 @@ static void write_tensors(Writer *w) {
 /* ---- the file ----------------------------------------------------------- */
 
 static double number(const Key *key, const void *header) {
-    const void *field = (const char *)header + key->field;
-    return key->kind == KEY_SIZE      ? *(const int *)field
-           : key->kind == KEY_INTEGER ? (double)*(const int64_t *)field
-           : key->kind == KEY_REAL    ? *(const double *)field
-                                      : *(const float *)field;
+    union {
+        int size;
+        int64_t integer;
+        double real;
+        float single;
+    } v;
+    memcpy(&v, (const char *)header + key->field, key->bytes);
+    return key->kind == KEY_SIZE      ? v.size
+           : key->kind == KEY_INTEGER ? (double)v.integer
+           : key->kind == KEY_REAL    ? v.real
+                                      : v.single;
 }
 
 /* A field of zeros is a missing key. */

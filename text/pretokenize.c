@@ -278,7 +278,9 @@ static Character character_at(const Subject *t, const char *s, size_t *length) {
     uint32_t code = utf8_read(s, t->end - s, length);
     /* long s */
     if (t->ignores_case)
-        code = code == 0x17f ? 's' : code < 0x80 ? tolower(code) : code;
+        code = code == 0x17f ? 's'
+               : code < 0x80 ? (uint32_t)tolower(code)
+                             : code;
     return (Character){.code = code, .class = class_of(code)};
 }
 
