@@ -1942,7 +1942,10 @@ static void ctrl_c_ends_every_mode(void) {
         setup.interrupt = WHEN_HANDLED;
         setup.endless_input = true;
         run("%s", runs[i]);
-        CHECK(status == 130 && !*err && (!n_out || strstr(runs[i], "norms")),
+        /* the address sanitizer warns if a thread that just starts handles the
+         * signal */
+        CHECK(status == 130 && (!*err || strstr(err, "handle_no_return")) &&
+                  (!n_out || strstr(runs[i], "norms")),
               "%s: status %d, %s", runs[i], status, err);
     }
     setup.interrupt = WHEN_BLOCKED;
