@@ -146,7 +146,7 @@ sanitize: ## the same tests under AddressSanitizer and UBSan
 # With valgrind's default of 60 instructions per block, vector code ends with "VEX temporary storage exhausted".
 valgrind: ## the same tests under valgrind (x86-64-v3: valgrind does not support AVX-512)
 	@$(MAKE) --no-print-directory test VARIANT=valgrind ARCH=x86-64-v3 CFLAGS='-O2 -g' \
-	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --vex-guest-max-insns=25 --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
+	    NORMA_FAST=1 TEST_WRAPPER='valgrind -q --trace-children=yes --trace-children-skip="*/mv" --vex-guest-max-insns=25 --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite'
 
 # LLVM's libarcher informs ThreadSanitizer about OpenMP's synchronization.
 TSAN_ENVIRONMENT = OMP_NUM_THREADS=3 NORMA_FAST=1 TSAN_OPTIONS='ignore_noninstrumented_modules=1 history_size=5 halt_on_error=1' \

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/random.h> /* getentropy; in musl it is in unistd.h */
+#include <unistd.h>
 
 int hash_key(HashKey *key) {
     return getentropy(key, sizeof *key)

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #ifdef __linux__
-#include <linux/futex.h>
 #include <sys/syscall.h>
 #else
 #include <sched.h>
@@ -22,9 +21,12 @@
 #include <sys/sysctl.h>
 #endif
 
+/* operations of futex(2); musl does not bring linux/futex.h */
+enum { WAIT_PRIVATE = 128, WAKE_PRIVATE = 129 };
+
 void sleep_while(atomic_uint *word, unsigned value) {
 #ifdef __linux__
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    syscall(SYS_futex, word, WAIT_PRIVATE, value, NULL, NULL, 0);
 #else
     (void)word, (void)value, sched_yield();
 #endif
@@ -32,7 +34,7 @@ void sleep_while(atomic_uint *word, unsigned value) {
 
 void wake_sleepers(atomic_uint *word) {
 #ifdef __linux__
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, word, WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 #else
     (void)word;
 #endif
