@@ -70,7 +70,7 @@ JOBS     := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 PARALLEL  = $(MAKE) --no-print-directory \
     $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target))
 
-.PHONY: all objects run test tests documents coverage mutate lint format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
+.PHONY: all objects run test tests documents coverage mutate lint sizes format sanitize valgrind tsan fuzz fuzz-coverage install uninstall book clean help FORCE
 all:
 	+@$(PARALLEL) $(BINARY)
 	$(if $(filter release mpi,$(VARIANT)),@cmp -s $(BINARY) run || cp $(BINARY) run)
@@ -202,6 +202,9 @@ lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppc
 	    'clang-tidy --quiet "$$@" -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1' - | { ! grep -E 'warning:|error:'; }
 	@cppcheck -j $(JOBS) --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
 	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(SOURCES) $(TESTS)
+
+sizes: ## the words of C by place
+	@python3 scripts/house.py --sizes
 
 format: ## clang-format all sources
 	clang-format -i $(ALL)
