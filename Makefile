@@ -158,10 +158,10 @@ tsan: ## ThreadSanitizer over the forward pass (needs clang and libomp-dev)
 coverage: ## line and branch coverage of the tests (gcc); COVERAGE='98 88': fail below these percentages
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
 	@$(MAKE) --no-print-directory test VARIANT=coverage CC=gcc CFLAGS='-O1 --coverage'
-	@python3 scripts/coverage.py build/coverage $(COVERAGE)
+	@python3 scripts/developer/coverage.py build/coverage $(COVERAGE)
 
 mutate: ## mutation test of FILE='a.c b.c', or of the branch's changes (gcc)
-	@python3 scripts/mutate.py $(FILE)
+	@python3 scripts/developer/mutate.py $(FILE)
 
 # Corpora are in build/fuzz/NAME and start from tests/fuzz/seeds/NAME. SEEDS: additional seed files.
 FUZZ_SECONDS ?= 60
@@ -179,10 +179,10 @@ fuzz-coverage: ## line coverage of 10 s of each fuzzer from its seeds; fails bel
 	    CFLAGS='-O1 -g -fprofile-instr-generate -fcoverage-mapping -fsanitize=fuzzer-no-link'
 	@llvm-profdata merge -o build/reach/all.profdata $(FUZZ_TARGETS:%=build/reach/%.profraw)
 	@llvm-cov export --summary-only --instr-profile build/reach/all.profdata $(FUZZ_TARGETS:%=--object build/reach/%) | \
-	    python3 scripts/coverage.py --llvm 75
+	    python3 scripts/developer/coverage.py --llvm 75
 
-$(BUILD)/dictionary: $(SOURCES) scripts/fuzz_seeds.py
-	@python3 scripts/fuzz_seeds.py --dictionary $@
+$(BUILD)/dictionary: $(SOURCES) scripts/developer/fuzz_seeds.py
+	@python3 scripts/developer/fuzz_seeds.py --dictionary $@
 $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dictionary
 	@mkdir -p $(BUILD)/$*
 	$(Q)$(CC) $(FLAGS) -fsanitize=fuzzer -o $(BUILD)/fuzz-$* tests/fuzz/$*.c tests/fuzz/use.c $(LIBRARY) $(LIBS)
@@ -192,11 +192,11 @@ $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dic
 
 ALL := $(SOURCES) web/page.c $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
-	@python3 scripts/house_test.py
-	@python3 scripts/house.py
-	@python3 scripts/phrases.py --test && python3 scripts/phrases.py
-	@python3 scripts/draw_architecture.py --check
-	@python3 scripts/remeasure.py --check
+	@python3 scripts/developer/house_test.py
+	@python3 scripts/developer/house.py
+	@python3 scripts/developer/phrases.py --test && python3 scripts/developer/phrases.py
+	@python3 scripts/developer/draw_architecture.py --check
+	@python3 scripts/measure/remeasure.py --check
 	@clang-format --dry-run --Werror $(ALL)
 	@printf '%s\n' $(SOURCES) $(TESTS) | xargs -n 6 -P $(JOBS) sh -c \
 	    'clang-tidy --quiet "$$@" -- -std=gnu11 -D_GNU_SOURCE -I. -march=x86-64-v3 2>&1' - | { ! grep -E 'warning:|error:'; }
@@ -204,7 +204,7 @@ lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppc
 	    --error-exitcode=1 -D__x86_64__ -D__AVX512F__ -D__AVX512BW__ -I. $(SOURCES) $(TESTS)
 
 sizes: ## the words of C by place
-	@python3 scripts/house.py --sizes
+	@python3 scripts/developer/house.py --sizes
 
 format: ## clang-format all sources
 	clang-format -i $(ALL)
@@ -227,7 +227,7 @@ uninstall: ## remove the installed files
 	rm -rf $(INSTALLED)
 
 book: all ## make the site book/ from the chapters (needs python3-venv, fetches web/requirements.txt; BASE=URL of the sources)
-	@python3 scripts/book.py $(if $(BASE),--base '$(BASE)')
+	@python3 scripts/book/book.py $(if $(BASE),--base '$(BASE)')
 
 clean: ## remove build products
 	rm -rf build book run

@@ -219,7 +219,7 @@ static void int8_models_are_close(void) {
     }
 }
 
-/* Values of scripts/random_model.py: both sides make the same model. */
+/* Values of scripts/golden/random_model.py: both sides make the same model. */
 static void hash_matches_the_reference(void) {
     const struct {
         uint64_t seed, tensor, i, expected;

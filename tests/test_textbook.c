@@ -4,7 +4,7 @@
  * test_textbook_today.c and test_textbook_draws.c. The numbers in the chapter
  * and its Chinese translation are compared with the numbers of the tests:
  * closed forms, results in double precision, or PyTorch's, printed by `python
- * scripts/textbook.py`. test_norm.c tests the accuracy of norm.c.
+ * scripts/golden/textbook.py`. test_norm.c tests the accuracy of norm.c.
  */
 #include "base/file.h"
 #include "formats/open.h"
@@ -790,7 +790,7 @@ static void nothing(float *out, const float *xn, int n) {
     memset(out, 0, (size_t)(n * DIM) * sizeof *out);
 }
 
-/* The numbers of pre_norm_layer() in scripts/textbook.py, in float64. */
+/* The numbers of pre_norm_layer() in scripts/golden/textbook.py, in float64. */
 static void a_pre_norm_layer_with_relu(void) {
     float x[3 * DIM], gammas[2 * DIM];
     fill_random(x, 10, 3 * DIM, 4);
@@ -832,8 +832,8 @@ static void the_layer_is_the_identity_not_the_norm(void) {
 
 enum { SUBLAYERS = 12 };
 
-/* The numbers of placement() in scripts/textbook.py: the RMS at the end; the
- * gradient at the beginning relative to that at the end. */
+/* The numbers of placement() in scripts/golden/textbook.py: the RMS at the end;
+ * the gradient at the beginning relative to that at the end. */
 static void twelve_sublayers_before_and_after(void) {
     float x[SUBLAYERS + 1][MAX_DIM], added[SUBLAYERS][MAX_DIM],
         gradient[2][MAX_DIM], unused[MAX_DIM] = {0};
@@ -1017,8 +1017,8 @@ static void the_residual_stream_grows(void) {
 }
 
 /* Nats per token of the sampled stories with other norms, less those with the
- * model's own: mean and standard error. scripts/published.py has the same in
- * float64. */
+ * model's own: mean and standard error. scripts/measure/published.py has the
+ * same in float64. */
 static const struct {
     const char *norms;
     double more, error;

@@ -1,8 +1,8 @@
 /* test_textbook_draws.c: statements of docs/norms.md that are means over many
  * random draws, with their standard errors.
  *
- * Continues test_textbook_today.c. `python scripts/textbook_draws.py` prints
- * the same numbers from PyTorch, in float64.
+ * Continues test_textbook_today.c. `python scripts/golden/textbook_draws.py`
+ * prints the same numbers from PyTorch, in float64.
  */
 #include "base/file.h"
 #include "formats/open.h"

@@ -2,7 +2,7 @@
  * shapes, placement, weights before a norm, norms of today's models, and the
  * answers to the exercises.
  *
- * Continues test_textbook.c. `python scripts/textbook_today.py` prints
+ * Continues test_textbook.c. `python scripts/golden/textbook_today.py` prints
  * PyTorch's numbers.
  */
 #include "base/file.h"

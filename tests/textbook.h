@@ -82,7 +82,7 @@ static inline double error_of_draws(const Draws *d) {
     return sqrt(fmax(d->squares / d->n - mean * mean, 0) / (d->n - 1));
 }
 
-/* The random numbers of scripts/textbook.py, in [-0.5, 0.5). */
+/* The random numbers of scripts/golden/textbook.py, in [-0.5, 0.5). */
 static inline float random_float(uint64_t tensor, int i) {
     return (float)(hash64(7, tensor, (uint64_t)i) >> 40) / 16777216.0f - 0.5f;
 }

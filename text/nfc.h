@@ -1,6 +1,6 @@
 /* nfc.h: how characters decompose and compose (Unicode 9.0).
  *
- * Owns these tables, which scripts/make_unicode.py generates; pretokenize.c searches them.
+ * Owns these tables, which scripts/developer/make_unicode.py generates; pretokenize.c searches them.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* unicode.h: the general categories of characters (Unicode 16.0).
  *
- * Owns this table, which scripts/make_unicode.py generates; pretokenize.c searches it.
+ * Owns this table, which scripts/developer/make_unicode.py generates; pretokenize.c searches it.
  */
 #pragma once
 

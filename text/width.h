@@ -1,6 +1,6 @@
 /* width.h: the columns of characters on a terminal (Unicode 18.0.0).
  *
- * Owns this table, which scripts/make_unicode.py generates; editor.c searches it.
+ * Owns this table, which scripts/developer/make_unicode.py generates; editor.c searches it.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site; scripts/book.py runs it, once for each language."""
+"""Sphinx's settings for the site; scripts/book/book.py runs it, once for each language."""
 
 import json
 import logging

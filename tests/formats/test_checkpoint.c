@@ -31,8 +31,8 @@
 
 /* ---- every value of a small model --------------------------------------- */
 
-/* Tensors are numbered as in scripts/random_model.py: the embedding, then these
- * for each layer, then the final norm and the output. */
+/* Tensors are numbered as in scripts/golden/random_model.py: the embedding,
+ * then these for each layer, then the final norm and the output. */
 enum { ATTN_NORM, WQ, WK, WV, WO, MLP_NORM, GATE, DOWN, UP, PARTS };
 
 static uint64_t layer_id(int layer, int part) {

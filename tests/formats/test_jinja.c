@@ -1,7 +1,7 @@
 /* test_jinja.c: templates against transformers, origins of bytes, limits.
  *
  * tests/golden/chat_rendered.json and jinja.json have the texts that
- * transformers renders (scripts/golden_chat.py).
+ * transformers renders (scripts/golden/golden_chat.py).
  */
 #include "base/file.h"
 #include "base/memory.h"
@@ -21,7 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A conversation: the messages of scripts/golden_chat.py, or one message. */
+/* A conversation: the messages of scripts/golden/golden_chat.py, or one
+ * message. */
 typedef struct {
     const char *message; /* NULL: the messages of the script */
     int turns;
@@ -118,9 +119,9 @@ static void conversations_match_transformers(void) {
 }
 
 /* Published templates that are not stored here, of the models listed in
- * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates and
- * rendered.json, which scripts/golden_chat.py writes. At most 3 of 60 may be
- * refused; a text is never wrong. */
+ * tests/golden/chat_names.txt. The folder NORMA_TEMPLATES has the templates
+ * and rendered.json, which scripts/golden/golden_chat.py writes. At most 3 of
+ * 60 may be refused; a text is never wrong. */
 static void other_templates_match_transformers(void) {
     static const char refused[] =
         "\nByteDance-Seed-OSS\nReka-Edge\ntencent-Hy3\n";

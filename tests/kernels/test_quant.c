@@ -420,7 +420,7 @@ static void panels_have_the_same_weights(void) {
 
 enum { SIDE = 32 };
 
-/* The weights of write_quantized() in scripts/make_golden.py. */
+/* The weights of write_quantized() in scripts/golden/make_golden.py. */
 static void awkward_weights(float w[SIDE][SIDE]) {
     for (int r = 0; r < SIDE; r++)
         for (int i = 0; i < SIDE; i++) {

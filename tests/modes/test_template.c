@@ -2,8 +2,8 @@
  *
  * Compares with tests/golden/chat.txt: a conversation as Hugging Face renders
  * it with the templates in tests/golden/chat, written by
- * scripts/golden_tokens.py, which makes the same vocabulary as this file. A
- * message never becomes a special token.
+ * scripts/golden/golden_tokens.py, which makes the same vocabulary as this
+ * file. A message never becomes a special token.
  */
 #include "base/file.h"
 #include "formats/open.h"

@@ -1,8 +1,8 @@
 /* family_writer.c: small models of other families than LLaMA, as folders.
  *
- * Reads tests/golden/families/NAME.json, written by scripts/families.py, and
- * computes the weights that this script defines. folder_writer.c writes the
- * folders.
+ * Reads tests/golden/families/NAME.json, written by
+ * scripts/golden/families.py, and computes the weights that this script
+ * defines. folder_writer.c writes the folders.
  */
 #include "base/file.h"
 #include "formats/json.h"

@@ -9,7 +9,7 @@ typedef struct {
     char *config; /* config.json, owned */
     int vocab_size, tokens[FAMILY_TOKENS];
     /* [n_parts], owned: named as in the published files; weights from
-     * scripts/families.py */
+     * scripts/golden/families.py */
     FolderPart *parts;
     int n_parts;
 } Family;

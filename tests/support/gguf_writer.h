@@ -52,7 +52,7 @@ typedef struct {
     bool rope_factors;
 } Relative;
 
-/* The models of scripts/relatives.py, whose float64 logits are in
+/* The models of scripts/golden/relatives.py, whose float64 logits are in
  * tests/golden. */
 typedef struct {
     const char *name;

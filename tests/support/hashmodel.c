@@ -1,8 +1,8 @@
 /* hashmodel.c: small random models.
  *
- * Every weight is computed from an integer hash, as in scripts/random_model.py,
- * so that the repository stores only the logits. Also writes these models as
- * llama2.c files.
+ * Every weight is computed from an integer hash, as in
+ * scripts/golden/random_model.py, so that the repository stores only the
+ * logits. Also writes these models as llama2.c files.
  */
 #include "tests/support/hashmodel.h"
 #include "tests/support/test.h"

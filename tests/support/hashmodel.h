@@ -1,4 +1,4 @@
-/* hashmodel.h: random models, the same as in scripts/random_model.py. */
+/* hashmodel.h: random models, the same as in scripts/golden/random_model.py. */
 #pragma once
 
 #include <stdbool.h>

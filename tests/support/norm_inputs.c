@@ -1,8 +1,9 @@
 /* norm_inputs.c: difficult inputs of norms, and their exact results.
  *
- * Makes the same input sets as scripts/make_norm_golden.py, computes both norms
- * and their gradients in double precision, and reads PyTorch's error on each
- * set (tests/golden/norm_errors.txt). Used by test_norm.c and test_backward.c.
+ * Makes the same input sets as scripts/golden/make_norm_golden.py, computes
+ * both norms and their gradients in double precision, and reads PyTorch's
+ * error on each set (tests/golden/norm_errors.txt). Used by test_norm.c and
+ * test_backward.c.
  */
 #include "norm.h"
 

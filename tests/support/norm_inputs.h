@@ -1,5 +1,5 @@
 /* norm_inputs.h: norms of one token; inputs of norms, the same as in
- * scripts/make_norm_golden.py. */
+ * scripts/golden/make_norm_golden.py. */
 #pragma once
 
 #include "norm.h"

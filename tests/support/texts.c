@@ -1,8 +1,8 @@
 /* texts.c: compares the tokens of random texts with
  * tests/golden/tokens_NAME.bin.
  *
- * scripts/golden_tokens.py defines the texts and writes these files. This file
- * makes the same texts, from the same integer hash.
+ * scripts/golden/golden_tokens.py defines the texts and writes these files.
+ * This file makes the same texts, from the same integer hash.
  */
 #include "base/file.h"
 #include "text/pieces.h"
@@ -335,7 +335,8 @@ void check_golden_tokens(const Tokenizer *t, const char *name,
               size == 4 * (3 + N_TEXTS / golden[2]),
           "%s has %zu bytes", path, golden ? size : 0);
     CHECK(golden[0] == hash_vocabulary(t),
-          "%s has a different tokenizer: run scripts/golden_tokens.py", path);
+          "%s has a different tokenizer: run scripts/golden/golden_tokens.py",
+          path);
     int group = (int)golden[2];
     uint32_t h = HASH_START;
     draw.t = t;

@@ -1,7 +1,7 @@
 /* test_bpe.c: byte-pair encoding by ranked merges, and tokenizer.json files.
  *
  * Compares with Hugging Face's tokenizers library, on vocabularies trained by
- * scripts/golden_bpe.py and on a real one. Checks what is refused in
+ * scripts/golden/golden_bpe.py and on a real one. Checks what is refused in
  * tokenizer.json and in the other files of its folder, and the tokenizer in a
  * converted GGUF file.
  */

@@ -1,0 +1,480 @@
+"""Makes book/, the site: the chapters of docs/, a page each, in English and Chinese (`make book`).
+
+    python3 scripts/book/book.py                        sources and tests are pages of the site
+    python3 scripts/book/book.py --base https://HOST/REPOSITORY/blob/main     they are links to this address
+
+Owns the order of the chapters and what their Markdown lacks: an anchor for each statement, heading, exercise and
+figure, links from "statement 29" and from names of tests, pages for the parts of a chapter. Sphinx does the rest
+(contents, search without a server, highlighting, themes), with the settings and styles of web/. It was chosen because
+its pages and its search index open from a disk, and because it and its theme (Furo) are maintained. The packages of
+web/requirements.txt go into an environment of their own, build/book/env.
+"""
+
+import argparse
+import base64
+import csv
+import gzip
+import html
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+DOCS, WORK, BOOK = TOP / "docs", TOP / "build" / "book", TOP / "book"
+# Pages of the contents: (heading in each language, documents). A document without a twin is in English only.
+PARTS = (
+    (("Norms", "归一化"), ("norms", "norms_published", "norms_appendix", "experiment")),
+    (("The model", "模型"), ("model", "architecture")),
+    (("Running it", "运行"), ("batching", "distributed", "profile")),
+    (("Reference", "参考"), ("options", "models", "training", "performance", "notebook", "testing", "security")),
+)
+DOCUMENTS = [name for _, names in PARTS for name in names if (DOCS / f"{name}.md").exists()]
+LANGUAGES = "en", "zh"
+SPLIT = {"norms"}  # chapters with a page for each heading of level 1
+# Chapters whose statements others mean by "statement 29"; batching.md has numbers of its own.
+NUMBERED = "norms", "norms_published", "norms_appendix"
+
+
+def path_of(name, language):
+    return DOCS / (f"{name}.md" if language == "en" else f"{name}.zh.md")
+
+
+def tests():
+    """Returns {name: (path, line)} for all test functions."""
+    found = {}
+    for path in sorted((TOP / "tests").rglob("*.c")):
+        for m in re.finditer(r"^static void (\w+)\(void\) \{$", text := path.read_text(), re.MULTILINE):
+            found.setdefault(m[1], (path.relative_to(TOP).as_posix(), text.count("\n", 0, m.start()) + 1))
+    return found
+
+
+def pieces(text):
+    """Cuts Markdown into (is_code, text): fenced and indented blocks, and what is between them."""
+    cut = re.split(r"(^```(?:.*\n)*?```$|(?:(?<=\n\n)(?: {4}.*\n)(?:(?: {4}.*)?\n)*))", text, flags=re.MULTILINE)
+    return [(i % 2 == 1, piece) for i, piece in enumerate(cut)]
+
+
+def split_pages(name, text):
+    """The pages of a chapter: {page: Markdown}."""
+    if name not in SPLIT:
+        return {name: text}
+    cut = re.split(r"^(?=# )", text, flags=re.MULTILINE)[1:]
+    return {name if i == 0 else f"{name}-{i}": page for i, page in enumerate(cut)}
+
+
+class Site:
+    """One language of the site."""
+
+    def __init__(self, language, base):
+        self.language, self.base = language, base
+        self.tests, self.sources = tests(), set()
+        self.pages, self.statements, self.chapters = {}, {}, {}
+        for name in ["index", *DOCUMENTS]:
+            if path_of(name, language).exists():
+                for page, text in split_pages(name, path_of(name, language).read_text()).items():
+                    self.pages[page] = text
+                    self.chapters[page] = name
+                    for number in re.findall(r"^\*\*(\d+)\.\*\*", text, re.MULTILINE):
+                        scope = "norms" if name in NUMBERED else name
+                        self.statements[scope, number] = page
+
+    def other(self, name):
+        """The page of a document from a page of this site, also if it is in English only."""
+        if (DOCS / f"{name}.md").exists() and name in DOCUMENTS:
+            return f"{name}.html" if name in self.chapters.values() else f"../en/{name}.html"
+        return None
+
+    def source(self, path, line=None):
+        """A link to a file of the repository."""
+        anchor = f"#L{line}" if line else ""
+        if self.base or not (TOP / path).is_file():
+            return f"{self.base or '..'}/{path}{anchor}"
+        self.sources.add(path)
+        return f"../code/{path}.html{anchor}"
+
+    def statement(self, scope, number, text):
+        page = self.statements.get((scope, number))
+        return f'<a href="{page}.html#s{number}">{text}</a>' if page else text
+
+    def title(self, name):
+        """The title of a document, in this language if it has one."""
+        path = path_of(name, self.language)
+        return re.search(r"^# (.*)", (path if path.exists() else path_of(name, "en")).read_text(), re.MULTILINE)[1]
+
+    def link(self, match):
+        """[text](target): a page, a figure, a source file, or another site."""
+        text, target = match[1], match[2]
+        if re.match(r"https?:|#", target):
+            return match[0]
+        path, _, anchor = target.partition("#")
+        name = re.fullmatch(r"(\w+?)(?:\.zh)?\.md", path)
+        page = self.other(name[1]) if name else None
+        if page and text == path:
+            text = self.title(name[1])
+        where = page or self.source((DOCS / path).resolve().relative_to(TOP).as_posix())
+        return f'<a href="{where}{"#" + anchor if anchor and page is None else ""}">{inline(text)}</a>'
+
+    def prose(self, page, text):
+        """Markdown outside code blocks."""
+        name = self.chapters[page]
+        scope = name if (name, "1") in self.statements and name not in NUMBERED else "norms"
+
+        def code(match):
+            test = self.tests.get(match[1])
+            shown = f"<code>{html.escape(match[1])}</code>"
+            return f'<a href="{self.source(*test)}">{shown}</a>' if test else match[0]
+
+        def numbers(match):
+            return re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[0])
+
+        def cell(match):  # the last column of a table of claims
+            return match[1] + re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[2])
+
+        text = re.sub(r"^<!-- figure: (\w+) -->$", r'<div data-figure="\1"></div>', text, flags=re.MULTILINE)
+        text = re.sub(r"^!\[(.*?)\]\((\w+)((?:\.zh)?\.svg)\)$", figure, text, flags=re.MULTILINE)
+        text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
+        text = re.sub(r"`(\w+)`", code, mathematics(text))
+        text = re.sub(
+            r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=\()\d+(?:, \d+)*(?=\)$)",
+            numbers,
+            text,
+            flags=re.MULTILINE,
+        )
+        text = re.sub(r"^(\|.*\| )([\d, ]+)(?= \|$)", cell, text, flags=re.MULTILINE)
+        return re.sub(
+            r"^\*\*(\d+)\.\*\*", r'<a class="statement" id="s\1" href="#s\1">\1.</a>', text, flags=re.MULTILINE
+        )
+
+    def markdown(self, page):
+        """A page as Sphinx reads it."""
+        text = re.sub(r"^\[(?:中文|English)\]\(\S+\)\n", "", self.pages[page], flags=re.MULTILINE)
+        text = "".join(block(piece) if code else self.prose(page, piece) for code, piece in pieces(text))
+        text = re.sub(r'^<!-- source: (\S+?)(?: "(.*)")? -->$', section, text, flags=re.MULTILINE)
+        headings = iter(range(1, 1000))
+        text = "".join(
+            piece if code else re.sub(r"^(?=#+ )", lambda _: f"({page}-{next(headings)})=\n", piece, flags=re.MULTILINE)
+            for code, piece in pieces(text)
+        )
+        if "exercise" in text[:200].lower() or "习题" in text[:200] or "练习" in text[:200]:
+            items = iter(range(1, 1000))
+            text = re.sub(
+                r"^- ",
+                lambda _: '- <a class="exercise" id="e{0}" href="#e{0}">{0}</a> '.format(next(items)),
+                text,
+                flags=re.MULTILINE,
+            )
+        parts = [p for p in self.pages if self.chapters[p] == page and p != page]
+        return text + (toctree(parts) if parts else "")
+
+    def contents(self):
+        """The list of pages, which the first page holds and the side shows."""
+        lists = [(titles[self.language == "zh"], [n for n in names if n in self.pages]) for titles, names in PARTS]
+        return "".join(toctree(names, title) for title, names in lists if names)
+
+    def write(self, folder):
+        folder.mkdir(parents=True)
+        for page in self.pages:
+            (folder / f"{page}.md").write_text(self.markdown(page) + (self.contents() if page == "index" else ""))
+        for figure_path in DOCS.glob("*.svg"):
+            shutil.copy(figure_path, folder)
+
+
+def section(match):
+    """A section of a source file between two banners, as a code block; without a name, what comes before the first."""
+    text = (TOP / match[1]).read_text()
+    cut = re.split(r"^(?=/\* ---- )", text, flags=re.MULTILINE)
+    found = [part for part in cut if match[2] is None or part.startswith(f"/* ---- {match[2]} ")]
+    if not found:
+        raise ValueError(f"{match[1]} has no section {match[2]}")
+    body = re.sub(r"^/\* ---- .*\n\n?", "", found[0])
+    return f"```c\n{body.rstrip()}\n```"
+
+
+FORMULAS = json.loads((TOP / "web" / "formulas.json").read_text())  # {line of a chapter: LaTeX}
+OPAQUE = re.compile(r"(`[^`]*`|<[^>]*>|\[[^\]]*\]\([^)]*\)|https?://\S+|\$[^$]*\$)")  # no formulas in these
+ARGUMENT = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"
+
+
+def latex(text):
+    """A formula of the chapters, such as sqrt(2 / (π dim)), as LaTeX."""
+    text = re.sub("sqrt" + ARGUMENT, lambda m: rf"\sqrt{{{latex(m[1])}}}", text)
+    text = re.sub(r"\^" + ARGUMENT, lambda m: f"^{{{latex(m[1])}}}", text)
+    text = re.sub(r"\^(−?[\w.]+)", r"^{\1}", text)
+    text = re.sub(r"_(\w+)", r"_{\1}", text)
+    text = re.sub(r"(?<![\\\w{])([A-Za-z]{2,}|[\u4e00-\u9fff]+)", r"\\text{\1}", text)
+    for plain, tex in (
+        ("·", r"\cdot "),
+        ("−", "-"),
+        ("²", "^2"),
+        ("³", "^3"),
+        ("%", r"\%"),
+        ("|", r"\vert "),
+        ("∂", r"\partial "),
+    ):
+        text = text.replace(plain, tex)
+    for letter, tex in zip("αβγεμπσχΣ", "alpha beta gamma epsilon mu pi sigma chi Sigma".split(), strict=True):
+        text = text.replace(letter, rf"\{tex} ")
+    return text
+
+
+def mathematics(text):
+    """Roots, powers and indices in prose as MathML."""
+    formula = re.compile(rf"sqrt{ARGUMENT}|[\w.]+\^(?:{ARGUMENT}|−?\w+)|\b[A-Za-zγβ∂]{{1,2}}_[a-z]{{1,2}}\b")
+    cut = OPAQUE.split(text)
+    return "".join(part if i % 2 else formula.sub(lambda m: f"${latex(m[0])}$", part) for i, part in enumerate(cut))
+
+
+def inline(text):
+    return re.sub(r"`([^`]+)`", lambda m: f"<code>{html.escape(m[1])}</code>", text)
+
+
+def toctree(names, caption=""):
+    option = f":caption: {caption}\n" if caption else ""
+    return f"\n\n```{{toctree}}\n:hidden:\n{option}\n" + "\n".join(names) + "\n```\n"
+
+
+def figure(match):
+    name = match[2]
+    return f"```{{figure}} {name}{match[3]}\n:name: fig-{name}\n:alt: {match[1]}\n\n{match[1]}\n```"
+
+
+def block(text):
+    """A code block; formulas, which are indented, wrap on a narrow screen."""
+    if text.startswith("```"):
+        return text
+    lines = [line[4:] for line in text.rstrip("\n").split("\n")]
+    if all(line in FORMULAS for line in lines):
+        return "".join(f"$$\n{FORMULAS[line]}\n$$\n\n" for line in lines)
+    body = "\n".join(lines)
+    return f"```{{code-block}} text\n:class: formula\n\n{body}\n```\n\n"
+
+
+def write_sources(paths):
+    """Pages of source files, highlighted by Pygments, which Sphinx brings along."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import TextLexer, get_lexer_for_filename
+    from pygments.util import ClassNotFound
+
+    style = (TOP / "web" / "code.css").read_text()
+    dark = HtmlFormatter(style="monokai").get_style_defs(".highlight")
+    style += HtmlFormatter(style="tango").get_style_defs(".highlight")
+    style += "@media (prefers-color-scheme: dark) {" + dark + "}"
+    for path in paths:
+        try:
+            lexer = get_lexer_for_filename(path)
+        except ClassNotFound:
+            lexer = TextLexer()
+        body = highlight((TOP / path).read_text(), lexer, HtmlFormatter(linespans="L"))
+        body = re.sub(r'<span class="(?:w|p|o|n|nf)">(.*?)</span>', r"\1", body.replace('id="L-', 'id="L'))
+        to = BOOK / "code" / f"{path}.html"
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{path}</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<style>{style}</style></head>\n<body><h1>{path}</h1>\n{body}</body></html>\n"
+        )
+
+
+# norma as WebAssembly: these sources and web/page.c; web/app/norma.js answers the calls of WASI's C library. Without FMA, as ARCH=x86-64, whose bits it has.
+WASM_SOURCES = "*.c", "kernels/*.c", "text/*.c", "formats/*.c", "lab/norm_spec.c", "lab/norm_backward.c", "web/page.c"
+WASM_BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "utf8"
+WASM_WITHOUT = "run.c", "formats/jinja.c", "formats/gguf_write.c"
+WASM_EXPORTS = "malloc", "free", "model_swap_norms", "norm_token", "norm_backward", "sum_squares"
+WASM_FLAGS = (
+    "-target wasm32-wasi -mexec-model=reactor -msimd128 -O3 -std=gnu11 -D_GNU_SOURCE -I. -fno-math-errno -Ibuild/book "
+    "-ffp-contract=off -Wno-unknown-pragmas -Wno-pass-failed -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_MMAN "
+    "-D_WASI_EMULATED_PROCESS_CLOCKS -s "
+    "-Dumask(mask)=0 -Dmkostemp(name,flags)=-1 -lwasi-emulated-signal -lwasi-emulated-mman -Wl,--max-memory=1073741824"
+)
+OMP_H = "".join(
+    f"#define omp_{name} {value}\n"
+    for name, value in (
+        ("get_thread_num()", 0),
+        ("get_num_threads()", 1),
+        ("get_max_threads()", 1),
+        ("get_num_procs()", 1),
+        ("set_dynamic(on)", "((void)(on))"),
+        ("set_max_active_levels(n)", "((void)(n))"),
+    )
+)
+
+
+def rates():
+    """Held-out loss by learning rate of each run of docs/experiment.csv: mean and half the range over seeds."""
+    found, diverged = {}, {}
+    for line in csv.DictReader((DOCS / "experiment.csv").open()):
+        loss = float(line["held_out_loss"])
+        if math.isfinite(loss):
+            found.setdefault(line["norms"], {}).setdefault(float(line["learning_rate"]), []).append(loss)
+        else:
+            diverged.setdefault(line["norms"], []).append(line["learning_rate"])
+    series = []
+    for name, by_rate in found.items():
+        points = [[r, sum(v) / len(v), (max(v) - min(v)) / 2] for r, v in sorted(by_rate.items())]
+        series.append({"group": name, "name": name, "points": points})
+        if bad := sorted(diverged.get(name, ())):
+            series[-1]["note"] = [
+                f"{name}: no point at {', '.join(bad)}, since the loss became NaN.",
+                f"{name}：{'、'.join(bad)} 处没有点，因为损失变成了 NaN。",
+            ]
+    return series
+
+
+def tables():
+    """The figures of tables, as the page's figures.js draws them; texts in English and Chinese."""
+    stored = json.loads((DOCS / "figures.json").read_text())
+    return {
+        "massive": stored["massive"],
+        "rates": {
+            "title": ["Held-out loss by learning rate", "留出集损失随学习率的变化"],
+            "x": {"log": True, "ticks": [0.001, 0.002, 0.004, 0.008, 0.016], "title": ["learning rate", "学习率"]},
+            "y": {"log": True, "title": ["nats per token", "nat / token"]},
+            "series": rates(),
+            "beside": "rms",
+            "note": [
+                "rms: RMSNorm before each sublayer. _cold: no warm-up. _apart: a separate classifier matrix. "
+                "Bars: half the range over seeds, up and down.",
+                "rms：每个子层之前是 RMSNorm。_cold：没有预热。_apart：分类器有自己的矩阵。竖线：上下各为不同种子极差的一半。",
+            ],
+            "trials": [
+                [
+                    "Without norms: up to which rate does it train?",
+                    "没有归一化：学习率到多大还能训练？",
+                    {"group": "none"},
+                ],
+                [
+                    "Post-norm: how much more does the loss depend on the rate?",
+                    "post-norm：损失对学习率敏感多少？",
+                    {"group": "post"},
+                ],
+                [
+                    "With norms of q and k: which rates does it tolerate?",
+                    "q 和 k 做归一化：能容忍哪些学习率？",
+                    {"group": "qk"},
+                ],
+            ],
+        },
+        "depth": {
+            "title": ["Gradient by depth", "各深度的梯度"],
+            "x": {"ticks": [0, 4, 8, 12, 16, 20, 24], "title": ["sublayer", "子层"]},
+            "y": {"log": True, "title": ["|dL/dx| / |loss|", "|dL/dx| / |loss|"]},
+            "series": stored["depth"]["series"],
+            "note": [
+                "f: the branch. pre: x + f(norm(x)); post: norm(x + f(x)); inside: x + norm(f(x)); "
+                "sandwich: x + norm(f(norm(x))). 0: the stream before the first sublayer; 24: after the last.",
+                "f：支路。pre：x + f(norm(x))；post：norm(x + f(x))；inside：x + norm(f(x))；"
+                "sandwich：x + norm(f(norm(x)))。0：第一个子层之前的残差流；24：最后一个之后。",
+            ],
+            "trials": [
+                [
+                    "Constant branches: only post-norm's gradient vanishes.",
+                    "常数支路：只有 post-norm 的梯度消失。",
+                    {"group": "constant"},
+                ],
+                ["Attention: which place is the worst?", "注意力：哪个位置最差？", {"group": "attention"}],
+                [
+                    "The same with norms of q and k: what has changed?",
+                    "加上 q 和 k 的归一化：变了什么？",
+                    {"group": "attention, QK-norm"},
+                ],
+            ],
+        },
+    }
+
+
+# Functions that the figure of a token's way shows: (file, name) of each key of its boxes.
+PLAIN = {
+    "layer": ("plain.c", "run_layer"),
+    "norm": ("norm.c", "rmsnorm_plain"),
+    "attention": ("plain.c", "self_attention"),
+    "attend": ("plain.c", "attend_head"),
+    "swiglu": ("plain.c", "swiglu"),
+    "logits": ("plain.c", "compute_logits"),
+}
+
+
+def function(path, name):
+    """The text of a function, with the comment before it."""
+    pattern = rf"^(?:/\*(?:(?!\*/)[\s\S])*\*/\n)?\w[^;{{}}]*?\b{name}\([^;]*?\) \{{\n[\s\S]*?^\}}\n"
+    return re.search(pattern, (TOP / path).read_text(), re.MULTILINE)[0]
+
+
+def write_program():
+    """norma.wasm and the bundled model as q8_0, in scripts, since a page on a disk may not fetch."""
+    wasm, model = WORK / "norma.wasm", WORK / "stories_q8_0.gguf"
+    sources = sorted(p.relative_to(TOP).as_posix() for pattern in WASM_SOURCES for p in TOP.glob(pattern))
+    sources = [p for p in sources if p not in WASM_WITHOUT] + [f"base/{name}.c" for name in WASM_BASE]
+    exports = re.findall(r"^\w[\w *]*?\b(page_\w+)\([^;]*?\{", (TOP / "web" / "page.c").read_text(), re.MULTILINE)
+    flags = WASM_FLAGS.split() + [f"-Wl,--export={name}" for name in (*WASM_EXPORTS, *exports)]
+    (WORK / "omp.h").write_text(OMP_H)
+    subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags, "-o", wasm, *sources], check=True, cwd=TOP)
+    subprocess.run(
+        ["./run", "models/stories.gguf", "-m", "convert", "-q", "q8_0", "-o", model],
+        check=True,
+        cwd=TOP,
+        capture_output=True,
+    )
+    shutil.copytree(TOP / "web" / "app", BOOK / "app", ignore=shutil.ignore_patterns(".*", "*.html"))
+    shutil.copy(TOP / "web" / "app" / "figure.html", BOOK)
+    plain = {key: function(*place) for key, place in PLAIN.items()}
+    (BOOK / "app" / "plain.js").write_text(f"window.normaPlain = {json.dumps(plain)};\n")
+    (BOOK / "app" / "tables.js").write_text(f"window.normaTables = {json.dumps(tables(), ensure_ascii=False)};\n")
+    for name, path in ("wasm", wasm), ("model", model):
+        text = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+        (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
+
+
+def build(base):
+    """Runs inside the environment of web/requirements.txt."""
+    shutil.rmtree(BOOK, ignore_errors=True)
+    for name in ("source", "doctrees"):
+        shutil.rmtree(WORK / name, ignore_errors=True)
+    sites = {language: Site(language, base) for language in LANGUAGES}
+    sources = set()
+    for language, site in sites.items():
+        folder = WORK / "source" / language
+        site.write(folder)
+        sources |= site.sources
+        twins = sites["zh" if language == "en" else "en"].pages
+        settings = {
+            "twins": sorted(page for page in site.pages if page in twins),
+            "zh": language == "zh",
+            "english_only": [(name, site.title(name)) for name in DOCUMENTS if not path_of(name, "zh").exists()],
+        }
+        (folder / "settings.json").write_text(json.dumps(settings))
+        subprocess.run(
+            [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", TOP / "web",
+             "-D", f"language={'zh_CN' if language == 'zh' else 'en'}", "-d", WORK / "doctrees" / language, folder, BOOK / language],
+            check=True,
+        )  # fmt: skip
+        shutil.rmtree(BOOK / language / "_sources", ignore_errors=True)
+    write_sources(sorted(sources))
+    write_program()
+    shutil.copy(TOP / "web" / "index.html", BOOK / "index.html")
+    print(f"book/index.html: {sum(len(s.pages) for s in sites.values())} pages, {len(sources)} source files")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Make the site book/.")
+    parser.add_argument("--base", default="", help="address of the sources; default: pages of the site")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.inside:
+        return build(args.base.rstrip("/"))
+    python, wanted = WORK / "env" / "bin" / "python", (TOP / "web" / "requirements.txt").read_text()
+    stamp = WORK / "env" / "requirements.txt"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        venv.create(WORK / "env", clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", TOP / "web" / "requirements.txt"], check=True)
+        stamp.write_text(wanted)
+    return subprocess.run([python, __file__, "--inside", "--base", args.base], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""PyTorch's numbers for docs/norms.md: prints the values with which tests/test_textbook.c compares norma.
+
+Owns the small experiments of the chapter, in ordinary PyTorch code. Inputs are the integer hash of random_model.py,
+which the tests also compute, or a few integers. Everything is float64 unless stated otherwise.
+"""
+
+import torch
+from random_model import uniform
+from torch import nn
+from torch.nn.functional import layer_norm, rms_norm, scaled_dot_product_attention
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+SEED = 7
+EPS = 1e-5
+ONE_TO_FOUR = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+
+
+def random(tensor, *shape):
+    """Hash numbers in [-0.5, 0.5), float32."""
+    return torch.from_numpy(uniform(SEED, tensor, shape))
+
+
+def row(name, values):
+    values = torch.atleast_1d(torch.as_tensor(values, dtype=torch.float64).detach()).flatten().tolist()
+    print(f"{name:<44}", *(f"{v:.9g}" for v in values))
+
+
+def variances():
+    print("\n# biased and unbiased")
+    x = ONE_TO_FOUR
+    row("torch.var(x), its default", torch.var(x))
+    row("torch.var(x, correction=0)", torch.var(x, correction=0))
+    row("layer_norm(x)", layer_norm(x, (4,), eps=0.0))
+    row("(x - mean) / torch.std(x)", (x - x.mean()) / torch.std(x))
+    row("nn.LayerNorm(4).eps", nn.LayerNorm(4).eps)
+    row("nn.RMSNorm(4).eps: None; then, in float32", torch.finfo(torch.float32).eps)
+
+
+def float32():
+    print("\n# the ends of float32")
+    row("rms_norm of 1e20, 1e20, 1e20, 1e20", rms_norm(torch.full((4,), 1e20), (4,), eps=EPS))
+    row("layer_norm of 1e20, 2e20, 3e20, 4e20", layer_norm(1e20 * ONE_TO_FOUR.float(), (4,), eps=EPS))
+    x = 4096 + ONE_TO_FOUR.float()
+    row("4097 to 4100: mean(x^2) - mean(x)^2", x.pow(2).mean() - x.mean() ** 2)
+
+
+def rounding():
+    """Prints the bits of eight results, and how many of 4,096 depend on the order of rounding."""
+    print("\n# half precision: bits of 8 results; how many of 4096 differ")
+    for kind in torch.bfloat16, torch.float16:
+        x, gamma = (4 * random(1, 4096)).to(kind), (1 + random(2, 4096)).to(kind)
+        llama = LlamaRMSNorm(4096, EPS).to(kind)
+        llama.weight.data = gamma
+        first = llama(x)
+        last = rms_norm(x, (4096,), gamma, EPS)
+        assert torch.equal(last, (x.float() * (x.float().pow(2).mean() + EPS).rsqrt() * gamma.float()).to(kind))
+        for name, y in ("round, times gamma", first), ("times gamma, round", last):
+            print(f"{kind!s:<15} {name:<28}", *(f"{bits & 0xFFFF:04x}" for bits in y[:8].view(torch.int16).tolist()))
+        row(f"{kind} differing", (first != last).sum())
+
+
+def gradients():
+    """Prints the mean and the RMS of dL/dx for x [10, 8]."""
+    print("\n# dL/dx of 10 tokens of dim 8: mean, RMS")
+    weights = random(4, 10, 8)
+    losses = {
+        "mean of y": torch.mean,
+        "sum of y^2": lambda y: y.pow(2).sum(),
+        "sum of w y": lambda y: (weights * y).sum(),
+    }
+    for kind in torch.float64, torch.float32:
+        for name, loss in losses.items():
+            for norm in rms_norm, layer_norm:
+                x = (4 * random(3, 10, 8)).to(kind).requires_grad_()
+                loss(norm(x, (8,), eps=EPS)).backward()
+                row(f"{str(kind)[6:]} {name}, {norm.__name__}", [x.grad.mean(), x.grad.pow(2).mean().sqrt()])
+    for scale in 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100:
+        x = (scale * 4 * random(3, 10, 8).double()).requires_grad_()
+        losses["sum of w y"](rms_norm(x, (8,), eps=EPS)).backward()
+        row(f"sum of w y, rms_norm, x times {scale:g}: RMS", x.grad.pow(2).mean().sqrt())
+
+
+def batch_norm():
+    print("\n# one feature of four tokens; with four tokens of padding; of one token alone")
+    norm = nn.BatchNorm1d(1, eps=EPS, affine=False).double()
+    row("BatchNorm1d, 4 tokens", norm(ONE_TO_FOUR[:, None]))
+    row("BatchNorm1d, 4 tokens and 4 zeros", norm(torch.cat((ONE_TO_FOUR, torch.zeros(4)))[:, None])[:4])
+    try:
+        norm(ONE_TO_FOUR[:1, None])
+    except ValueError as error:
+        print("BatchNorm1d, 1 token:", error)
+
+
+def keepdim():
+    print("\n# x = [[1, 2], [3, 4]], with keepdim and without")
+    x = ONE_TO_FOUR.view(2, 2)
+    row("x * rsqrt(mean(x^2, -1, keepdim=True))", x * x.pow(2).mean(-1, keepdim=True).rsqrt())
+    row("x * rsqrt(mean(x^2, -1))", x * x.pow(2).mean(-1).rsqrt())
+
+
+def pre_norm_layer():
+    """3 tokens of dim 8 through causal attention (one head, no positions) and a ReLU MLP of 16."""
+    print("\n# a pre-norm layer")
+    x = 4 * random(10, 3, 8).double()
+    gammas = 1 + random(11, 2, 8).double()
+    wq, wk, wv, wo = (random(12 + i, 8, 8).double() for i in range(4))
+    up, down = random(16, 16, 8).double(), random(17, 8, 16).double()
+    h = rms_norm(x, (8,), gammas[0], EPS)
+    q, k, v = ((h @ w.T)[None] for w in (wq, wk, wv))
+    x = x + scaled_dot_product_attention(q, k, v, is_causal=True)[0] @ wo.T
+    h = rms_norm(x, (8,), gammas[1], EPS)
+    x = x + (h @ up.T).relu() @ down.T
+    for t in range(3):
+        row(f"token {t}", x[t])
+
+
+def placement():
+    """The gradient that remains after 12 sublayers, each of which adds a different vector of RMS 1 to the stream."""
+    print("\n# 12 sublayers that add constants, dim 256: RMS of the end, dL/dx at the beginning against the end")
+    added = rms_norm(random(20, 12, 256).double(), (256,), eps=0.0)
+    weights = random(21, 256).double()
+    for name in "pre", "post":
+        start = rms_norm(random(22, 256).double(), (256,), eps=0.0).requires_grad_()
+        x = start
+        for r in added:
+            x = x + r
+            if name == "post":
+                x = rms_norm(x, (256,), eps=EPS)
+        (weights * x).sum().backward()
+        row(f"{name}-norm", [x.pow(2).mean().sqrt(), start.grad.norm() / weights.norm()])
+
+
+def main():
+    row("# PyTorch " + torch.__version__ + ", rms_norm(x)", rms_norm(ONE_TO_FOUR, (4,), eps=0.0))
+    for experiment in variances, float32, rounding, gradients, batch_norm, keepdim, pre_norm_layer, placement:
+        experiment()
+
+
+if __name__ == "__main__":
+    main()
