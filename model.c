@@ -258,7 +258,7 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (admit(s, steps, n))
         return NULL;
     if (s->plain)
-        return plain_forward(s, steps, n);
+        return s->plain->forward(s, steps, n);
     probe_begin(s->probe, is_decode(steps, n));
     if (session_make_room(s, steps, n))
         return NULL;

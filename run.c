@@ -17,6 +17,7 @@
 #include "modes/guess.h"
 #include "modes/input.h"
 #include "modes/options.h"
+#include "plain.h"
 #include "session.h"
 #include "tokenizer.h"
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int open_session(Run *run, const Mode *mode) {
         model_pack(model, o->threads);
     if (session_open(s, model, o->threads, o->batch, o->context, kv_type))
         return -1;
-    s->plain = o->plain;
+    s->plain = o->plain ? &PLAIN : NULL;
     if (o->plain || mode->bit & REWINDS)
         session_keep_all(s);
     if (o->context > s->context)

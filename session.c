@@ -119,7 +119,7 @@ int session_reserve(Session *s, int n) {
 
 int session_fork(Session *s, int to, int from) {
     if (session_reserve(s, to + 1) ||
-        (s->plain ? plain_fork(s, to, from)
+        (s->plain ? s->plain->fork(s, to, from)
                   : kv_copy(&s->sequences[to].kv, &s->sequences[from].kv)))
         return -1;
     s->sequences[to].n_ran = s->sequences[from].n_ran;
@@ -159,7 +159,7 @@ void session_close(Session *s) {
     free(s->chunk.memory);
     EACH(Sequence, q, s->sequences, s->n_sequences) {
         kv_close(&q->kv);
-        free(q->plain_cache);
+        free(q->plain);
     }
     free(s->sequences);
     free(s->plain_logits);

@@ -47,9 +47,9 @@ typedef struct {
     KvCache kv; /* keys and values of its positions */
     int n_ran;  /* cached positions since the sequence last restarted */
     /* plain.c: the cache, double [plain_room][n_layers][keys, values]
-     * [n_kv_heads * head_size], owned */
-    double *plain_cache;
-    int plain_room;
+     * [n_kv_heads * head_size], and after it the vectors of a token; owned */
+    double *plain;
+    int plain_room; /* positions */
 } Sequence;
 
 /* A change of a session: copy sequence `b` to `a`, or run steps[a]. */
@@ -94,14 +94,24 @@ typedef struct {
     void *memory; /* of all these, owned */
 } Chunk;
 
-/* Sequences in progress. */
+typedef struct Session Session;
+
+/* A second decoder, in place of the fast one: runs steps, copies sequences. */
 typedef struct {
+    const float *(*forward)(Session *s, const Step *steps, int n);
+    int (*fork)(Session *s, int to, int from); /* -1: out of memory */
+} Formulas;
+
+/* Sequences in progress. */
+struct Session {
     const Model *model;
     int n_threads;
-    int batch;           /* max steps in a chunk; session_open() may lower it */
-    int context;         /* max positions of a sequence */
-    KvType kv_type;      /* of all caches */
-    bool plain;          /* plain.c runs the steps; set before the first step */
+    int batch;      /* max steps in a chunk; session_open() may lower it */
+    int context;    /* max positions of a sequence */
+    KvType kv_type; /* of all caches */
+    /* runs the steps (plain.c); NULL: the fast decoder. Set it before the first
+     * step. */
+    const Formulas *plain;
     float *plain_logits; /* of its last pass, owned */
     Sequence *sequences; /* [n_sequences], owned */
     int n_sequences;
@@ -117,7 +127,7 @@ typedef struct {
     int first_layer, end_layer;
     float *stream; /* x of the next steps, [n][dim], not owned; passes advance
                     * it. They begin with it, or with embeddings in layer 0. */
-} Session;
+};
 
 /* Opens a session with one sequence. context 0: config.context. Allocates
  * little: caches and buffers grow as steps run. The number of threads and the
@@ -155,14 +165,6 @@ const float *model_forward(Session *s, const Step *steps, int n);
  * the last n_logits tokens' logits. */
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits);
-
-/* plain.c: model_forward() of a plain session, which computes each step by the
- * formulas in double precision. NULL also after Ctrl-C. Independent of the rest
- * of the decoder: it needs `model`, `ropes` and `sequences`, zeroed. */
-const float *plain_forward(Session *s, const Step *steps, int n);
-
-/* Copies sequence `from` to `to` of a plain session. -1: out of memory. */
-int plain_fork(Session *s, int to, int from);
 
 /* Makes room for these steps: buffers, caches, logits. -1: out of memory. */
 int session_make_room(Session *s, const Step *steps, int n);

@@ -1,6 +1,7 @@
 /* course.c: plain.c by itself: reads a llama2.c checkpoint (version 0) and
  * prints the most likely token of each position. docs/architecture.md has the
  * line that compiles it, which .ci/run runs; it is no suite. */
+#include "plain.h"
 #include "session.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,7 @@ int main(int argc, char **argv) {
     rope_open(&s.ropes[ROPE_GLOBAL], NULL);
     for (int pos = 0, token = 1; pos < 60; pos++) {
         const float *logits =
-            plain_forward(&s, &(Step){token, 0, pos, LOGITS}, 1);
+            PLAIN.forward(&s, &(Step){token, 0, pos, LOGITS}, 1);
         for (int i = token = 0; i < c->vocab_size; i++)
             token = logits[i] > logits[token] ? i : token;
         printf("%d%c", token, pos < 59 ? ',' : '\n');

@@ -15,6 +15,7 @@
 #include "kv_cache.h"
 #include "model.h"
 #include "norm.h"
+#include "plain.h"
 #include "session.h"
 
 #include "tests/support/binary.h"
@@ -47,7 +48,7 @@ static float formulas[MAX_LOGITS], fast[MAX_LOGITS], expected[MAX_LOGITS];
 
 static int open_session(Session *s, const Model *m, bool plain) {
     int failed = session_open(s, m, 1, TOKENS, TOKENS, KV_F32);
-    s->plain = plain;
+    s->plain = plain ? &PLAIN : NULL;
     return failed;
 }
 
@@ -444,7 +445,7 @@ static void check_schedule(const Model *m, const char *name) {
     memset(lengths, 0, sizeof lengths);
     for (int plain = 0; plain < 2; plain++) {
         CHECK(!session_open(&s[plain], m, 1, 7, LENGTH, KV_F32), "no session");
-        s[plain].plain = plain;
+        s[plain].plain = plain ? &PLAIN : NULL;
     }
     for (int pass = 0; pass < 60; pass++) {
         Step steps[MAX_PASS];
@@ -512,7 +513,7 @@ static void plain_sessions_go_back(void) {
         text[i] = hash_token(&sizes, i);
     for (int plain = 0; plain < 2; plain++) {
         CHECK(!session_open(&s, &m, 2, 7, LENGTH, KV_F32), "no session");
-        s.plain = plain;
+        s.plain = plain ? &PLAIN : NULL;
         const float *logits = model_forward_text(&s, text, LENGTH, 0, LENGTH);
         CHECK(logits, "does not run");
         memcpy(first, logits, sizeof first);
@@ -549,7 +550,7 @@ static void caches_agree(void) {
         CHECK(!open_session(&s[plain], &m, plain) &&
                   model_forward_text(&s[plain], tokens, TOKENS, 0, 0),
               "does not run");
-    const double *formula = s[1].sequences->plain_cache;
+    const double *formula = s[1].sequences->plain;
     for (int pos = 0; pos < TOKENS; pos++)
         for (int l = 0; l < c->n_layers; l++)
             for (KvKind kind = KV_KEYS; kind <= KV_VALUES; kind++)
@@ -570,8 +571,8 @@ static void caches_agree(void) {
 
 /* ---- Ctrl-C ------------------------------------------------------------- */
 
-/* A pass that Ctrl-C ends has no logits, and reads no further row of a weight;
- * it can run again. */
+/* A pass that Ctrl-C ends has no logits, and runs no further layer; it can run
+ * again. */
 static void ctrl_c_ends_a_pass(void) {
     Model m;
     Session s;

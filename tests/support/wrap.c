@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "model.h"
+#include "plain.h"
 #include "session.h"
 
 #include "tests/support/test.h"
@@ -169,7 +170,7 @@ WRAP(int, session_open, Session *s, const Model *model, int n_threads,
      int batch, int context, KvType kv_type) {
     int status =
         __real_session_open(s, model, n_threads, batch, context, kv_type);
-    s->plain = test_plain();
+    s->plain = test_plain() ? &PLAIN : NULL;
     return status;
 }
 
