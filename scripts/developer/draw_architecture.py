@@ -16,14 +16,14 @@ import house
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/architecture.svg"
-WIDTH, MARGIN, GAP, LINE = 1080, 20, 44, 17  # pixels: picture, its edges, between floors, small text
+WIDTH, MARGIN, GAP, LINE = 1180, 20, 44, 17  # pixels: picture, its edges, between floors, small text
 CENTERS = {  # x of each box that is not in the middle of its floor
     "run.c": 440, "web/": 560, "lab/": 190, "cluster/": 500, "formats/": 820, "model.c": 365,
     "plain.c": 740, "attention.c": 240, "mlp.c": 440, "experts.c": 560,
     "norm.c": 112, "rope.c": 226, "kv_cache.c": 340, "sampler.c": 738, "tokenizer.c": 850,
-    "norm.h": 107, "rope.h": 207, "kv_cache.h": 307, "mlp.h": 407, "model.h": 537, "session.h": 637, "sampler.h": 773,
-    "tokenizer.h": 873,
-    "text/": 993,
+    "norm.h": 107, "rope.h": 212, "kv_cache.h": 317, "mlp.h": 422, "plain.h": 527, "model.h": 637, "session.h": 742,
+    "sampler.h": 857, "tokenizer.h": 962,
+    "text/": 1090,
     "kernels/": 400,
 }  # fmt: skip
 WIDTHS = {"web/": 94, "modes/": 620, "lab/": 200, "formats/": 330, "cluster/": 104, "text/": 134, "kernels/": 460, "base/": 620}  # of a folder
