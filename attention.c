@@ -143,13 +143,18 @@ static void write_heads(const Session *s, int layer, KvKind kind,
 
 /* ---- attend ------------------------------------------------------------- */
 
+/* attend() has forms for 1, 2 and 4 queries. */
+static int attended(int n) {
+    return n == 3 ? 4 : n;
+}
+
 /* Computes attention for 1 to 4 queries of a span and KV head `head`, from
  * query `first` on. Query i belongs to step i / group of the span and to query
  * head i % group of the KV head's group. */
 static void attend_queries(const Session *s, const Layer *layer,
                            const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    int group = c->n_heads / c->n_kv_heads, count = n == 3 ? 4 : n;
+    int group = c->n_heads / c->n_kv_heads, count = attended(n);
     size_t positions = s->chunk.capacity.positions;
     float *scores =
         s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();

@@ -3,7 +3,7 @@
  *     p = softmax(Wrouter xn), the largest kept    choose
  *     y_e = down(silu(gate(xn)) * up(xn))          mlp.c, down
  *     x += sum over the chosen e of p_e y_e        down, the residual
- *     x += sigmoid(Wweight xn) y                   mlp.c, some models
+ *     x += down(sigmoid(Wweight xn) gate)          share, some models
  *
  * A mixture of experts: Shazeer et al. 2017. Owns the router and the division
  * of work. A slot is one token's use of one expert. Slots are sorted by expert:
@@ -19,6 +19,7 @@
 #include "kernels/team.h"
 #include "session.h"
 #include <math.h>
+#include <omp.h>
 
 /* The other three softmaxes sum in a different order, so sharing one
  * function would change bits: attend.c scales vectors of scores and keeps 1
@@ -110,6 +111,27 @@ static void down(const Chunk *c, float *x, const Tensor *w, const UsedExpert *e,
     }
 }
 
+/* The shared expert, an MLP for every token: x += down(w silu(gate(xn)) *
+ * up(xn)), where w = sigmoid(Wweight xn) is the token's weight. */
+static void share(Session *s, const Layer *layer, float *x, const float *xn,
+                  int n) {
+    const Chunk *c = &s->chunk;
+    size_t hidden_dim = tensor_all_rows(&layer->mlp.gate);
+    mlp_hidden(s, layer, xn, n);
+    size_t step = (hidden_dim - 1) / omp_get_num_threads() + 1;
+#pragma omp for schedule(static) nowait
+    for (size_t first = 0; first < hidden_dim; first += step)
+        for (int t = 0; t < n; t++) {
+            /* from double: libms agree */
+            float weight = (float)(1 / (1 + exp(-c->shared[t])));
+            float *gate = c->gate + t * hidden_dim;
+            for (size_t i = first; i < min_size(first + step, hidden_dim); i++)
+                gate[i] *= weight;
+        }
+    team_barrier();
+    mlp_down(s, layer, x, n);
+}
+
 void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     const Chunk *c = &s->chunk;
     const Mlp *m = layer->experts;
@@ -142,5 +164,5 @@ void mixture(Session *s, const Layer *layer, float *x, const float *xn, int n) {
     }
     team_end_product(s->probe, layer->index, SITE_DOWN, x, &m->down, n);
     if (shared->data)
-        mlp(s, layer, x, xn, n);
+        share(s, layer, x, xn, n);
 }

@@ -1,7 +1,7 @@
 /* mlp.c: the feed-forward half of a dense decoder layer, x += mlp(norm(x)).
  *
- *     gate = silu(Wgate xn) * (Wup xn)     mlp_gate_up
- *     x += Wdown gate                      mlp, the residual
+ *     gate = silu(Wgate xn) * (Wup xn)     mlp_hidden
+ *     x += Wdown gate                      mlp_down, the residual
  *
  * Owns SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer"). It does not
  * own the products (kernels/matmul.c) or mixtures of experts (experts.c).
@@ -38,50 +38,57 @@ INLINE vf activate_vector(const Activation activation, vf a) {
     return a / (1.0f + vexp(-z));
 }
 
-/* gate = weight activation(gate) up; `up` may be NULL */
+/* gate = activation(gate) up; `up` may be NULL */
 static void activate(Activation activation, float *gate, const float *up,
-                     float weight, int n) {
+                     int n) {
     for (int i = 0; i < n; i += LANES) {
         int m = min_int(n - i, LANES);
         vf activated = activate_vector(activation, vload_n(gate + i, m)),
            factor = up ? vload_n(up + i, m) : vset(1);
-        vstore_n(gate + i, weight * (activated * factor), m);
+        vstore_n(gate + i, activated * factor, m);
     }
 }
 
 void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
                  const Input *in, int n) {
     size_t hidden_dim = tensor_all_rows(&m->gate);
+    int own = tensor_first_row(&m->gate); /* the first row of this process */
     int rows = m->gate.rows, step = matmul_task_rows(rows, n);
-    gate += tensor_first_row(&m->gate);
-    up = m->up.data ? up + tensor_first_row(&m->up) : NULL;
+    bool has_up = m->up.data != NULL;
 #pragma omp for schedule(static) nowait
     for (int first = 0; first < rows; first += step) {
         int count = min_int(rows - first, step);
-        matmul_rows(gate, hidden_dim, &m->gate, first, count, in, n, false);
-        if (up)
-            matmul_rows(up, hidden_dim, &m->up, first, count, in, n, false);
+        matmul_rows(gate + own, hidden_dim, &m->gate, first, count, in, n,
+                    false);
+        if (has_up)
+            matmul_rows(up + own, hidden_dim, &m->up, first, count, in, n,
+                        false);
         for (int t = 0; t < n; t++) {
-            size_t at = t * hidden_dim + first;
-            /* of a shared expert: the sigmoid */
-            float weight = m->weight.data
-                               ? (float)(1 / (1 + exp(-s->chunk.shared[t])))
-                               : 1;
+            size_t at = t * hidden_dim + own + first;
             activate(s->model->config.activation, gate + at,
-                     up ? up + at : NULL, weight, count);
+                     has_up ? up + at : NULL, count);
         }
     }
 }
 
-void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+void mlp_hidden(Session *s, const Layer *layer, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     const Chunk *c = &s->chunk;
-    int l = layer->index;
     const Tensor *up = m->up.data ? &m->up : &m->gate;
     Input in = input_prepare(&c->input, input_weight(&m->gate, up), xn, n);
     mlp_gate_up(s, m, c->gate, c->up, &in, n);
-    team_end_product(s->probe, l, SITE_GATE_UP_SILU, c->gate, &m->gate, n);
-    in = input_prepare(&c->input, &m->down, c->gate, n);
-    matmul_add(x, &m->down, &in, n); /* the residual: x += Wdown gate */
-    team_end_product(s->probe, l, SITE_DOWN, x, &m->down, n);
+    team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,
+                     &m->gate, n);
+}
+
+void mlp_down(Session *s, const Layer *layer, float *x, int n) {
+    const Tensor *down = &layer->mlp.down;
+    Input in = input_prepare(&s->chunk.input, down, s->chunk.gate, n);
+    matmul_add(x, down, &in, n); /* the residual: x += Wdown gate */
+    team_end_product(s->probe, layer->index, SITE_DOWN, x, down, n);
+}
+
+void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n) {
+    mlp_hidden(s, layer, xn, n);
+    mlp_down(s, layer, x, n);
 }

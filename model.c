@@ -30,14 +30,14 @@
 
 /* ---- the forward pass --------------------------------------------------- */
 
-/* Writes x[t], the embedding of step t's token, unless it was given, and the
- * rotation angles of its position. */
+/* Writes x[t], the embedding of step t's token, and the rotation angles of its
+ * position. A pass from a later layer on has its x. */
 static void embed(Session *s, int n) {
     const Config *c = &s->model->config;
 #pragma omp for schedule(static) nowait
     for (int t = 0; t < n; t++) {
         float *x = s->chunk.x + (size_t)t * c->dim;
-        if (!s->first_layer) {
+        if (s->chunk.layers.first == 0) {
             dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
             for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
                 x[i] *= c->embedding_scale;
@@ -53,16 +53,21 @@ static bool has_mlp_norm(const Layer *layer) {
     return layer->mlp_norm.gamma || layer->mlp_post_norm.gamma;
 }
 
-/* Returns xn[n][dim] = norm(x). Without a norm this is x; a copy, if xn is read
- * after the first addition to x: by the MLP, or by a shared expert. */
+/* Whether a sublayer has changed x before the last read of the site's xn: the
+ * MLP reads attention's input, or a shared expert that of the others. */
+static bool is_read_later(const Layer *layer, Site site) {
+    if (site == SITE_ATTN_NORM)
+        return !has_mlp_norm(layer);
+    return site == SITE_MLP_NORM && layer->experts && layer->mlp.weight.data;
+}
+
+/* Returns xn[n][dim] = norm(x). Without a norm this is x, or a copy of it if
+ * `keep`: x may then change while xn is in use. */
 static const float *norm_site(Session *s, int layer, Site site,
-                              const Norm *norm, const float *x, int n) {
+                              const Norm *norm, const float *x, int n,
+                              bool keep) {
     int dim = s->model->config.dim;
-    const Layer *l = &s->model->layers[layer == NO_LAYER ? 0 : layer];
-    bool is_read_later =
-        (site == SITE_ATTN_NORM && !has_mlp_norm(l)) ||
-        (site == SITE_MLP_NORM && l->experts && l->mlp.weight.data);
-    if (norm->kind == NORM_NONE && !is_read_later)
+    if (norm->kind == NORM_NONE && !keep)
         return x;
     const float *xn = norm_forward(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
@@ -113,8 +118,9 @@ static const float *requested_rows(const Session *s) {
 static void compute_logits(Session *s) {
     const Model *m = s->model;
     int n = s->chunk.n_requested;
-    const float *xn = norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm,
-                                requested_rows(s), n);
+    const float *x = requested_rows(s);
+    const float *xn =
+        norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, x, n, false);
     Input in = input_prepare(&s->chunk.input, &m->output, xn, n);
     matmul(s->chunk.out, &m->output, &in, n);
     cap_logits(s);
@@ -145,7 +151,7 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     for (int64_t i = 0; i < size; i++)
         branch[i] = 0;
     sublayer(s, layer, branch, xn, n);
-    const float *y = norm_site(s, layer->index, site, post, branch, n);
+    const float *y = norm_site(s, layer->index, site, post, branch, n, false);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < size; i++)
         x[i] = fma_float(scale, y[i], x[i]);
@@ -161,16 +167,17 @@ static void forward_chunk(void *session) {
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
-    int end = s->end_layer ? s->end_layer : m->config.n_layers;
-    for (int l = s->first_layer; l < end; l++) {
+    for (int l = s->chunk.layers.first; l < s->chunk.layers.end; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn;
-        xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
+        xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n,
+                       is_read_later(layer, SITE_ATTN_NORM));
         /* x += post(attention(pre(x))) */
         add_sublayer(s, attention, layer, x, xn, SITE_ATTN_POST_NORM,
                      &layer->attn_post_norm);
         if (has_mlp_norm(layer))
-            xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
+            xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n,
+                           is_read_later(layer, SITE_MLP_NORM));
         Sublayer *feed_forward = layer->experts ? mixture : mlp;
         /* x += post(mlp(pre(x))) */
         add_sublayer(s, feed_forward, layer, x, xn, SITE_MLP_POST_NORM,
@@ -252,7 +259,9 @@ static bool is_decode(const Step *steps, int n) {
     return true;
 }
 
-const float *model_forward(Session *s, const Step *steps, int n) {
+/* model_forward() in some of the layers. */
+static const float *run_pass(Session *s, const Step *steps, int n,
+                             LayerRange layers) {
     double start = clock_seconds();
     Chunk *c = &s->chunk;
     if (admit(s, steps, n))
@@ -266,13 +275,14 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     if (s->mirror)
         s->mirror(SESSION_RUN, n, 0, steps);
     c->out = c->logits;
+    c->layers = layers;
     float *own = c->x;
     for (int count; n > 0; n -= count, steps += count) {
         count = min_int(n, s->batch);
         begin_chunk(c, steps, count);
-        if (s->stream) {
-            c->x = s->stream;
-            s->stream += count * (size_t)s->model->config.dim;
+        if (layers.x) {
+            c->x = layers.x;
+            layers.x += count * (size_t)s->model->config.dim;
         }
         team_run(chunk_threads(s, count), forward_chunk, s);
         c->out += (size_t)c->n_requested * s->model->config.vocab_size;
@@ -283,12 +293,25 @@ const float *model_forward(Session *s, const Step *steps, int n) {
     return c->logits;
 }
 
+static LayerRange all_layers(const Session *s) {
+    return (LayerRange){.first = 0, .end = s->model->config.n_layers};
+}
+
+const float *model_forward(Session *s, const Step *steps, int n) {
+    return run_pass(s, steps, n, all_layers(s));
+}
+
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits) {
+    return model_forward_layers(s, tokens, n, pos, n_logits, all_layers(s));
+}
+
+const float *model_forward_layers(Session *s, const int *tokens, int n, int pos,
+                                  int n_logits, LayerRange layers) {
     Step *steps = allocate(n, sizeof *steps);
     for (int t = 0; steps && t < n; t++)
         steps[t] = (Step){tokens[t], 0, pos + t, t >= n - n_logits};
-    const float *logits = steps ? model_forward(s, steps, n) : NULL;
+    const float *logits = steps ? run_pass(s, steps, n, layers) : NULL;
     free(steps);
     return logits;
 }

@@ -65,11 +65,21 @@ typedef struct {
     int steps, positions, logits;
 } Capacity;
 
+/* The layers [first, end) that a pass runs. */
+typedef struct {
+    int first, end;
+    /* [n_steps][dim], not owned: the residual stream before layer `first` (if
+     * that is 0, embeddings are written), after the pass the stream after the
+     * last layer. NULL: memory of the session, with first 0. */
+    float *x;
+} LayerRange;
+
 /* The steps that run together, and the memory of their
  * activations: one allocation. */
 typedef struct {
     const Step *steps; /* [n], not owned */
     int n, n_spans, n_requested;
+    LayerRange layers;
     Span *spans;    /* [n_spans] the steps by sequence */
     int *requested; /* [n_requested] the steps whose logits are requested */
     /* [n][dim] residual stream; a sublayer's output, if a post-norm or
@@ -123,10 +133,6 @@ struct Session {
     int decode_threads; /* for a single token; 0: chosen by model size */
     Mirror *mirror;     /* repeats this session's changes in other processes */
     Probe *probe;       /* observes forward passes; not owned */
-    /* The layers that passes run: [first_layer, end_layer); 0: all. */
-    int first_layer, end_layer;
-    float *stream; /* x of the next steps, [n][dim], not owned; passes advance
-                    * it. They begin with it, or with embeddings in layer 0. */
 };
 
 /* Opens a session with one sequence. context 0: config.context. Allocates
@@ -166,6 +172,11 @@ const float *model_forward(Session *s, const Step *steps, int n);
 const float *model_forward_text(Session *s, const int *tokens, int n, int pos,
                                 int n_logits);
 
+/* Like model_forward_text, in some of the layers; logits are computed from the
+ * stream after the last of them. A plain session runs all layers. */
+const float *model_forward_layers(Session *s, const int *tokens, int n, int pos,
+                                  int n_logits, LayerRange layers);
+
 /* Makes room for these steps: buffers, caches, logits. -1: out of memory. */
 int session_make_room(Session *s, const Step *steps, int n);
 
@@ -183,6 +194,11 @@ void attention(Session *s, const Layer *layer, float *x, const float *xn,
 
 /* x += mlp(xn) in a dense layer: mlp.c. */
 void mlp(Session *s, const Layer *layer, float *x, const float *xn, int n);
+
+/* Its halves: chunk.gate[n][hidden_dim] = silu(gate(xn)) * up(xn), and
+ * x += down(chunk.gate). */
+void mlp_hidden(Session *s, const Layer *layer, const float *xn, int n);
+void mlp_down(Session *s, const Layer *layer, float *x, int n);
 
 /* x += mixture(xn) in a sparse layer, the weighted sum of the experts that the
  * router selects: experts.c. */

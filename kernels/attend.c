@@ -198,9 +198,11 @@ ATTEND(attend_2_f16, KV_F16, 2)
 ATTEND(attend_4_f16, KV_F16, 4)
 
 void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
-    static void (*const forms[][3])(const Reading *) = {
-        [KV_F32] = {attend_1, attend_2, attend_4},
-        [KV_F16] = {attend_1_f16, attend_2_f16, attend_4_f16}};
+    /* by type and number of queries */
+    static void (*const forms[][KV_QUERIES + 1])(const Reading *) = {
+        [KV_F32] = {[1] = attend_1, [2] = attend_2, [4] = attend_4},
+        [KV_F16] = {
+            [1] = attend_1_f16, [2] = attend_2_f16, [4] = attend_4_f16}};
     int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
         end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
     Reading a = {
@@ -212,5 +214,5 @@ void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
         .end = end,
         .whole = min_int((q->first_key[n - 1] + LANES - 1) / LANES, end),
         .whole_end = q->n_keys[0] / LANES};
-    forms[type][n / 2](&a);
+    forms[type][n](&a);
 }

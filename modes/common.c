@@ -130,11 +130,16 @@ int run_piece(Run *run, int n) {
     return run->piece;
 }
 
-const float *run_logits(Run *run, const int *tokens, int n, int pos) {
-    const float *logits = model_forward_text(&run->session, tokens, n, pos, n);
+const float *run_layers(Run *run, const int *tokens, int n, int pos,
+                        int n_logits, LayerRange layers) {
+    size_t size = (size_t)n_logits * run->model.config.vocab_size;
+    const float *logits =
+        model_forward_layers(&run->session, tokens, n, pos, n_logits, layers);
     run_piece(run, n);
-    return logits && check_logits(logits,
-                                  (size_t)n * run->model.config.vocab_size)
-               ? NULL
-               : logits;
+    return logits && !check_logits(logits, size) ? logits : NULL;
+}
+
+const float *run_logits(Run *run, const int *tokens, int n, int pos) {
+    LayerRange all = {.end = run->model.config.n_layers};
+    return run_layers(run, tokens, n, pos, n, all);
 }

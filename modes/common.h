@@ -67,6 +67,10 @@ int run_piece(Run *run, int n);
  * logits, float [n][vocab_size], all finite; NULL and a message on failure. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
+/* Like model_forward_layers; checks the logits. */
+const float *run_layers(Run *run, const int *tokens, int n, int pos,
+                        int n_logits, LayerRange layers);
+
 /* The logarithm of the sum of exp(logits[n]): exp in float32 (kernels/simd.h),
  * the sum in double, in order. */
 double log_sum_exp(const float *logits, int n);

@@ -23,24 +23,47 @@ static int first_token(const Run *run) {
     return run->tokenizer.n_before ? run_first_token(run) : -1;
 }
 
-/* Fills nll[text->n] with the NLL of each token of the text, inputs[text->n]
- * with the token before each; without BOS text->ids[-1] is the first of them.
- * Without nll the text only runs. Ctrl-C shortens the text to the scored
- * tokens. A terminal shows the progress after `shown`. */
-static int score(Run *run, Tokens *text, int *inputs, double *nll,
+/* The tokens to score. */
+typedef struct {
+    int n;
+    const int *tokens; /* [n] */
+    int *inputs; /* [n], owned: the token before each, or BOS in a new window */
+} Scored;
+
+/* Scored tokens of a window. */
+static int window_of(const Run *run) {
+    return run->session.context - 1;
+}
+
+/* Chooses the tokens of a text to score: all, or without BOS all but the first.
+ * They point into the text. -1: out of memory. */
+static int scored_open(Scored *scored, const Run *run, const Tokens *text) {
+    int bos = first_token(run), skipped = bos < 0 && text->n > 0;
+    *scored = (Scored){.n = text->n - skipped, .tokens = text->ids + skipped};
+    scored->inputs = allocate(scored->n, sizeof *scored->inputs);
+    for (int i = 0; scored->inputs && i < scored->n; i++)
+        scored->inputs[i] = bos >= 0 && i % window_of(run) == 0
+                                ? bos
+                                : text->ids[i + skipped - 1];
+    return scored->inputs ? 0 : -1;
+}
+
+/* Fills nll[text->n] with the NLL of each token. The text runs in `layers`,
+ * whose x[text->n][dim] may be NULL; without nll it only runs. Ctrl-C shortens
+ * the text to the scored tokens. A terminal shows the progress after `shown`. */
+static int score(Run *run, Scored *text, LayerRange layers, double *nll,
                  const char *shown) {
     int vocab_size = run->model.config.vocab_size;
-    int scored = run->session.context - 1; /* scored tokens of a window */
-    int first = first_token(run);
-    for (int i = 0; i < text->n; i++)
-        inputs[i] = first < 0 || i % scored ? text->ids[i - 1] : first;
     int at = 0;
     for (int n; at < text->n && !interrupted; at += n) {
-        int pos = at % scored, left = min_int(text->n - at, scored - pos);
+        int pos = at % window_of(run);
+        int left = min_int(text->n - at, window_of(run) - pos);
         n = min_int(left, run_piece(run, 0));
+        LayerRange here = layers;
+        if (layers.x)
+            here.x += at * (size_t)run->model.config.dim;
         const float *logits =
-            nll ? run_logits(run, inputs + at, n, pos)
-                : model_forward_text(&run->session, inputs + at, n, pos, 0);
+            run_layers(run, text->inputs + at, n, pos, nll ? n : 0, here);
         if (!logits && interrupted)
             break; /* within a pass of plain.c */
         if (!logits)
@@ -49,7 +72,7 @@ static int score(Run *run, Tokens *text, int *inputs, double *nll,
         for (int i = 0; i < (nll ? n : 0); i++)
             nll[at + i] =
                 log_sum_exp(logits + (size_t)i * vocab_size, vocab_size) -
-                logits[(size_t)i * vocab_size + text->ids[at + i]];
+                logits[(size_t)i * vocab_size + text->tokens[at + i]];
         if (on_terminal(stderr))
             fprintf(stderr, "\r%s: %d of %d tokens ", shown, at + n, text->n);
     }
@@ -117,23 +140,29 @@ static void print_change(double *nll, const double *usual, int n,
                error_of(nll, n, (int)sqrt(n)));
 }
 
+/* The kinds that a sweep tries; DyT is not among them, whose alpha is a
+ * choice. */
+static const NormKind SWEPT[] = {NORM_RMS, NORM_LAYER, NORM_NONE};
+enum { N_SWEPT = COUNT(SWEPT) };
+
 /* Prints a line for each norm: the change of the mean NLL if the norm is
  * replaced by each other kind. Passes begin at its layer, with the x that
  * reaches the layer: those before it do not change. After Ctrl-C there is no
  * line. */
-static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
-                 double seconds) {
+static int sweep(Run *run, Scored *text, const double *usual, double seconds) {
     bool json = run->options->json;
     Session *s = &run->session;
     int n = text->n;
     size_t size = (size_t)n * run->model.config.dim;
-    double *nll = allocate((size_t)n * N_NORM_KINDS, sizeof *nll);
-    float *x = allocate(2 * size, sizeof *x); /* of a layer, and of a swap */
+    double *nll = allocate((size_t)n * N_SWEPT, sizeof *nll);
+    float *x = allocate(2 * size, sizeof *x);
     char name[PART_NAME];
     int norms = 0, status = nll && x ? 0 : -1;
+    int first = 0; /* the layer that x[n][dim] enters; x + size is a copy */
     PART_EACH(at, &run->model)
         norms += part_norm(&at) != NULL;
-    note("%d norms, at most about %.0f s", norms, norms * NORM_NONE * seconds);
+    note("%d norms, at most about %.0f s", norms,
+         norms * (N_SWEPT - 1) * seconds);
     if (!json)
         puts(
             "\nchange of NLL per token, in nats, with another kind of norm, +- standard error");
@@ -143,26 +172,24 @@ static int sweep(Run *run, Tokens *text, int *inputs, const double *usual,
             continue;
         NormKind kept = norm->kind;
         part_name(name, &at, NAME_NORMA);
-        while (s->first_layer < at.layer && !s->plain && !status) {
-            s->end_layer = s->first_layer + 1;
-            s->stream = x;
-            status = score(run, text, inputs, NULL, name);
-            s->first_layer++;
+        for (; first < at.layer && !s->plain && !status; first++) {
+            LayerRange layer = {.first = first, .end = first + 1, .x = x};
+            status = score(run, text, layer, NULL, name);
         }
-        s->end_layer = 0;
-        for (NormKind kind = 0; kind <= NORM_NONE && !interrupted; kind++)
-            if (kind != kept && !status) {
-                norm->kind = kind;
-                s->stream = memcpy(x + size, x, size * sizeof *x);
-                status = score(run, text, inputs, nll + kind * n, name);
+        for (int k = 0; k < N_SWEPT && !interrupted; k++)
+            if (SWEPT[k] != kept && !status) {
+                norm->kind = SWEPT[k];
+                float *swapped = memcpy(x + size, x, size * sizeof *x);
+                LayerRange rest = {first, run->model.config.n_layers, swapped};
+                status = score(run, text, rest, nll + k * n, name);
             }
         norm->kind = kept;
         if (interrupted || status)
             break;
         printf(json ? "{\"norm\": \"%s\"" : "%-26s", name);
-        for (NormKind kind = 0; kind <= NORM_NONE; kind++)
-            if (kind != kept)
-                print_change(nll + kind * n, usual, n, norm_name(kind), json);
+        for (int k = 0; k < N_SWEPT; k++)
+            if (SWEPT[k] != kept)
+                print_change(nll + k * n, usual, n, norm_name(SWEPT[k]), json);
         puts(json ? "}" : "");
         fflush(stdout);
     }
@@ -184,23 +211,25 @@ int mode_perplexity(Run *run) {
     if (run_tokens(run, false, &text))
         return -1;
     ends_soon = true;
-    int *ids = text.ids;
-    if (text.n && first_token(run) < 0)
-        text.ids++, text.n--;
-    double *nll = allocate(text.n, sizeof *nll);
-    int *inputs = nll ? allocate(text.n, sizeof *inputs) : NULL;
+    Scored scored = {0};
+    int status = scored_open(&scored, run, &text);
+    double *nll = status ? NULL : allocate(scored.n, sizeof *nll);
+    LayerRange all = {.end = run->model.config.n_layers};
     double start = clock_seconds();
-    int status = !text.n  ? fail("the text is empty, or one token without BOS: "
-                                  "nothing to score")
-                 : inputs ? score(run, &text, inputs, nll, "scored")
-                          : -1;
+    if (!nll)
+        status = -1;
+    else if (scored.n == 0)
+        status = fail("the text is empty, or one token without BOS: "
+                      "nothing to score");
+    else
+        status = score(run, &scored, all, nll, "scored");
     double seconds = clock_seconds() - start;
-    if (!status && text.n)
-        status = report(run, nll, text.n);
+    if (!status && scored.n)
+        status = report(run, nll, scored.n);
     if (!status && o->norm_sweep && !interrupted)
-        status = sweep(run, &text, inputs, nll, seconds);
-    free(inputs);
+        status = sweep(run, &scored, nll, seconds);
+    free(scored.inputs);
     free(nll);
-    free(ids);
+    free(text.ids);
     return status;
 }
