@@ -61,13 +61,14 @@ static bool is_read_later(const Layer *layer, Site site) {
     return site == SITE_MLP_NORM && layer->experts && layer->mlp.weight.data;
 }
 
-/* Returns xn[n][dim] = norm(x). Without a norm this is x, or a copy of it if
- * `keep`: x may then change while xn is in use. */
+/* Returns xn[n][dim] = norm(x). Without a norm this is x, or a copy of it if x
+ * changes while xn is in use. layer: NO_LAYER for the final norm. */
 static const float *norm_site(Session *s, int layer, Site site,
-                              const Norm *norm, const float *x, int n,
-                              bool keep) {
+                              const Norm *norm, const float *x, int n) {
     int dim = s->model->config.dim;
-    if (norm->kind == NORM_NONE && !keep)
+    bool copies =
+        layer != NO_LAYER && is_read_later(&s->model->layers[layer], site);
+    if (norm->kind == NORM_NONE && !copies)
         return x;
     const float *xn = norm_forward(s->chunk.xn, x, norm, n, dim);
     probe_mark(s->probe, layer, site);
@@ -120,7 +121,7 @@ static void compute_logits(Session *s) {
     int n = s->chunk.n_requested;
     const float *x = requested_rows(s);
     const float *xn =
-        norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, x, n, false);
+        norm_site(s, NO_LAYER, SITE_FINAL_NORM, &m->final_norm, x, n);
     Input in = input_prepare(&s->chunk.input, &m->output, xn, n);
     matmul(s->chunk.out, &m->output, &in, n);
     cap_logits(s);
@@ -151,7 +152,7 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     for (int64_t i = 0; i < size; i++)
         branch[i] = 0;
     sublayer(s, layer, branch, xn, n);
-    const float *y = norm_site(s, layer->index, site, post, branch, n, false);
+    const float *y = norm_site(s, layer->index, site, post, branch, n);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < size; i++)
         x[i] = fma_float(scale, y[i], x[i]);
@@ -170,14 +171,12 @@ static void forward_chunk(void *session) {
     for (int l = s->chunk.layers.first; l < s->chunk.layers.end; l++) {
         const Layer *layer = &m->layers[l];
         const float *xn;
-        xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n,
-                       is_read_later(layer, SITE_ATTN_NORM));
+        xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
         /* x += post(attention(pre(x))) */
         add_sublayer(s, attention, layer, x, xn, SITE_ATTN_POST_NORM,
                      &layer->attn_post_norm);
         if (has_mlp_norm(layer))
-            xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n,
-                           is_read_later(layer, SITE_MLP_NORM));
+            xn = norm_site(s, l, SITE_MLP_NORM, &layer->mlp_norm, x, n);
         Sublayer *feed_forward = layer->experts ? mixture : mlp;
         /* x += post(mlp(pre(x))) */
         add_sublayer(s, feed_forward, layer, x, xn, SITE_MLP_POST_NORM,

@@ -34,60 +34,95 @@ static const char *bundled_model(void) {
     return path;
 }
 
-static int open_session(Run *run, const Mode *mode) {
+/* The type of the KV cache: --kv, or the default of the model. */
+static KvType kv_type_of(const Options *o, const Model *model) {
+    if (!o->kv)
+        return model->kv_type;
+    return strcmp(o->kv, "f32") == 0 ? KV_F32 : KV_F16;
+}
+
+/* Packs the weights, unless they would be read too seldom to pay it back.
+ * plain.c reads them as they are. */
+static void pack_weights(Model *model, const Options *o, const Mode *mode) {
     enum { SMALL_MODEL = 64 << 20 /* bytes */ };
-    const Options *o = run->options;
-    Model *model = &run->model;
-    Session *s = &run->session;
-    KvType kv_type = !o->kv                 ? model->kv_type
-                     : strcmp(o->kv, "f32") ? KV_F16
-                                            : KV_F32;
-    if (!o->plain &&
-        (model->decode_bytes <= SMALL_MODEL || mode->bit & DECODES))
+    bool decodes = mode->bit & DECODES;
+    if (!o->plain && (decodes || model->decode_bytes <= SMALL_MODEL))
         model_pack(model, o->threads);
-    if (session_open(s, model, o->threads, o->batch, o->context, kv_type))
-        return -1;
-    s->plain = o->plain ? &PLAIN : NULL;
-    if (o->plain || mode->bit & REWINDS)
-        session_keep_all(s);
+}
+
+/* Says what of the session is not as the command line or the file has it. */
+static void note_context(const Session *s, const Options *o) {
+    const Model *model = s->model;
     if (o->context > s->context)
         note("-c %d exceeds the model's context; using %d", o->context,
              s->context);
     if (o->verbose && model->long_factors)
         note("LongRoPE with its %s factors",
              s->context > model->config.context ? "long" : "short");
-    About about = {o->model, o->norm, s->n_threads};
-    if (!own_rank && (o->profile || o->dump) &&
-        !(run->profile = profile_open(s, about)))
+}
+
+/* Opens the profile that --profile and --dump need. -1: failure. */
+static int open_profile(Run *run) {
+    const Options *o = run->options;
+    if (own_rank || !(o->profile || o->dump))
+        return 0;
+    About about = {o->model, o->norm, run->session.n_threads};
+    run->profile = profile_open(&run->session, about);
+    return run->profile ? 0 : -1;
+}
+
+/* Draft tokens per pass. A profile measures single tokens, unless --lookup is
+ * given. */
+static int draft_tokens(const Options *o) {
+    if (o->lookup >= 0)
+        return o->lookup;
+    return o->profile ? 0 : MAX_LOOKUP;
+}
+
+static int open_session(Run *run, const Mode *mode) {
+    const Options *o = run->options;
+    Model *model = &run->model;
+    Session *s = &run->session;
+    pack_weights(model, o, mode);
+    if (session_open(s, model, o->threads, o->batch, o->context,
+                     kv_type_of(o, model)))
+        return -1;
+    s->plain = o->plain ? &PLAIN : NULL;
+    if (o->plain || mode->bit & REWINDS)
+        session_keep_all(s);
+    note_context(s, o);
+    if (open_profile(run))
         return -1;
     /* after the profile, because an observed session keeps its number of
      * threads */
     tuning_open(&run->tuning, s);
-    /* a profile measures single tokens unless --lookup is given */
-    guesser_open(&run->guesser, o->lookup >= 0 ? o->lookup
-                                : o->profile   ? 0
-                                               : MAX_LOOKUP);
+    guesser_open(&run->guesser, draft_tokens(o));
     return 0;
+}
+
+/* Opens the file: its model, or only its vocabulary, if that is enough. */
+static int open_file(Model *model, const Options *o, const Mode *mode) {
+    return mode->bit & TAKES_VOCABULARY ? model_open_vocabulary(model, o->model)
+                                        : model_open(model, o->model);
 }
 
 /* Opens everything that the mode needs. Returns 0 or an exit status. */
 static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     Model *model = &run->model;
-    if ((mode->bit & TAKES_VOCABULARY ? model_open_vocabulary
-                                      : model_open)(model, o->model))
+    bool runs_model = mode->bit & RUNS_MODEL;
+    if (open_file(model, o, mode))
         return 1;
     if (mode->bit & RUNS_PASSES && model_share(model))
         return 1;
     if (o->norm && model_swap_norms(model, o->norm))
         return EXIT_BAD_USAGE;
-    TokenizerUse use = o->tokens && mode->bit & RUNS_MODEL
-                           ? TOKENIZER_IF_READABLE
-                           : mode->tokenizer;
+    TokenizerUse use =
+        o->tokens && runs_model ? TOKENIZER_IF_READABLE : mode->tokenizer;
     if (!own_rank && model_open_tokenizer(&run->tokenizer, model, o->model,
                                           o->tokenizer, use) < 0)
         return 1;
-    return mode->bit & RUNS_MODEL && open_session(run, mode) ? 1 : 0;
+    return runs_model && open_session(run, mode) ? 1 : 0;
 }
 
 /* Runs the mode, or the passes of rank 0. */
@@ -95,6 +130,23 @@ static void run_passes(void *run) {
     Run *r = run;
     r->status =
         own_rank ? follow(&r->session, &r->tuning) : r->options->mode->run(r);
+}
+
+/* The exit status after a mode. Ctrl-C may have made it fail. */
+static int exit_status(int status) {
+    if (interrupted)
+        return EXIT_INTERRUPTED;
+    return status < 0 ? EXIT_BAD_INPUT : status;
+}
+
+/* Writes the profile of a mode that ran, also if Ctrl-C ended it. Returns its
+ * exit status. */
+static int report_profile(const Run *run, int status) {
+    const Options *o = run->options;
+    bool ran = status == 0 || status == EXIT_INTERRUPTED;
+    if (!ran || !o->profile || !run->profile)
+        return status;
+    return profile_report(run->profile, o->profile, o->verbose) ? 1 : status;
 }
 
 static int run_mode(const Mode *mode, Options *options) {
@@ -105,29 +157,39 @@ static int run_mode(const Mode *mode, Options *options) {
     int status = options->model ? open_model(&run, mode) : 0;
     if (!status)
         options_advise(options, &run.tokenizer);
-    if (takes_ranks &&
-        !(status = model_agree(status, &run.session, options->norm)))
-        run.session.mirror = follow_mirror();
+    if (takes_ranks) {
+        status = model_agree(status, &run.session, options->norm);
+        if (!status)
+            run.session.mirror = follow_mirror();
+    }
     if (!status) {
         team_keep(run.tuning.max_threads, run_passes, &run);
         status = run.status;
     }
-    if (status < 0)
-        status = EXIT_BAD_INPUT;
-    if (interrupted)
-        status = EXIT_INTERRUPTED; /* which may have caused a failure */
+    status = exit_status(status);
     if (run.session.mirror)
         follow_end(status);
-    if ((!status || status == EXIT_INTERRUPTED) && options->profile &&
-        run.profile &&
-        profile_report(run.profile, options->profile, options->verbose))
-        status = 1;
+    status = report_profile(&run, status);
     profile_close(run.profile);
     free(run.steps.bytes);
     session_close(&run.session);
     tokenizer_close(&run.tokenizer);
     model_close(&run.model);
     return status;
+}
+
+/* Finds the model that is named, or the bundled one. Returns 0 or an exit
+ * status. */
+static int find_model(Options *o, const Mode *mode) {
+    if (!o->model && !(mode->bit & MODEL_OPTIONAL)) {
+        o->model = bundled_model();
+        if (!o->model)
+            return EXIT_BAD_USAGE;
+    }
+    if (!o->model)
+        return o->norm ? bad_usage("--norm needs a model") : 0;
+    o->model = model_find(o->model);
+    return o->model ? 0 : EXIT_BAD_INPUT;
 }
 
 /* The exit status of the program. */
@@ -137,16 +199,12 @@ static int run(char **argv) {
     if (status >= 0)
         return status;
     const Mode *mode = options.mode;
-    if (!options.model && !(mode->bit & MODEL_OPTIONAL) &&
-        !(options.model = bundled_model()))
-        return EXIT_BAD_USAGE;
     if ((options.dump || options.norm_sweep || options.plain) && n_ranks > 1)
         return bad_usage(
             "--dump, --norm-sweep and --plain work on one machine only");
-    if (options.model && !(options.model = model_find(options.model)))
-        return EXIT_BAD_INPUT;
-    if (options.norm && !options.model)
-        return bad_usage("--norm needs a model");
+    status = find_model(&options, mode);
+    if (status)
+        return status;
     handle_signals();
     if (mode->bit & RUNS_MODEL)
         options.threads = start_threads(options.threads);
