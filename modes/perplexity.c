@@ -27,7 +27,7 @@ static int first_token(const Run *run) {
 typedef struct {
     int n;
     const int *tokens; /* [n] */
-    int *inputs; /* [n], owned: the token before each; BOS in a new window */
+    int *inputs; /* [n], owned: the token before each, or a window's BOS */
 } Scored;
 
 /* Scored tokens of a window. */
