@@ -4,6 +4,7 @@
 # Other compilers, machines, flags:  make CC=clang ARCH=x86-64-v3 CFLAGS=-g
 # Cross-compilation:                 make CC=aarch64-linux-gnu-gcc ARCH=cortex-a76
 # Warnings as errors:                make WERROR=1
+# Packagers' flags:                  CPPFLAGS, CFLAGS, LDFLAGS; DESTDIR, PREFIX
 # Show full commands:                make V=1
 #
 # Compiles on all processors unless -j is given.
@@ -21,7 +22,7 @@ Q := $(if $(V),,@)
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-psabi -Wno-pass-failed -Wswitch-enum \
     -Wno-enum-float-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(if $(WERROR),-Werror)
 MACHINE  := $(if $(filter aarch64% arm64%,$(shell $(CC) -dumpmachine)),-mcpu=$(ARCH),-march=$(ARCH))
-FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CFLAGS)
+FLAGS     = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(MACHINE) -fopenmp -fno-math-errno -ffp-contract=fast $(CPPFLAGS) $(CFLAGS)
 LIBS     := -lm
 
 # MPI=1: ranks share a run (docs/distributed.md). MPI's compiler wrapper calls $(CC).
@@ -209,22 +210,29 @@ sizes: ## the words of C by place
 format: ## clang-format all sources
 	clang-format -i $(ALL)
 
-SHARE = $(DESTDIR)$(PREFIX)/share
-INSTALLED = $(DESTDIR)$(PREFIX)/bin/norma $(SHARE)/norma $(SHARE)/man/man1/norma.1 \
-            $(SHARE)/bash-completion/completions/norma $(SHARE)/zsh/site-functions/_norma
-COMPLETIONS = awk -f scripts/completions.awk -v shell
+# Paths of the user reach the recipes in the environment, and are quoted: they may have spaces, quotes or *.
+export PREFIX DESTDIR
+INSTALLED_TO = set -eu; umask 022; root="$${DESTDIR-}$$PREFIX"; \
+    if [ "$$(printf %s "$$root" | wc -l)" -ne 0 ]; then echo 'PREFIX and DESTDIR must not have a newline' >&2; exit 1; fi; \
+    share="$$root/share"; program="$$root/bin/norma"; manual="$$share/man/man1/norma.1"; \
+    bash="$$share/bash-completion/completions/norma"; zsh="$$share/zsh/site-functions/_norma"
+BUNDLED := $(notdir $(wildcard models/*.gguf))
 
 install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page and completions
-	mkdir -p $(dir $(INSTALLED)) $(SHARE)/norma
-	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/norma
-	$(if $(wildcard models/*.gguf),install -m 644 $(wildcard models/*.gguf) $(SHARE)/norma)
+	@$(INSTALLED_TO); \
+	for file in "$$program" "$$manual" "$$bash" "$$zsh" "$$share/norma/model"; do mkdir -p "$${file%/*}"; done; \
+	install -m 755 $(BINARY) "$$program"; \
+	for model in $(BUNDLED); do install -m 644 "models/$$model" "$$share/norma/$$model"; done; \
 	{ printf '.TH NORMA 1\n.SH NAME\nnorma \\- runs LLaMA-style models\n.SH USAGE\n.nf\n'; \
-	  sed -n '/^```/,/^```/ { /^```/d; s/^usage: run/norma/; s/\\/\\e/g; s/-/\\-/g; p; }' docs/options.md; } > $(SHARE)/man/man1/norma.1
-	$(COMPLETIONS)=bash docs/options.md > $(SHARE)/bash-completion/completions/norma
-	$(COMPLETIONS)=zsh docs/options.md > $(SHARE)/zsh/site-functions/_norma
+	  sed -n '/^```/,/^```/ { /^```/d; s/^usage: run/norma/; s/\\/\\e/g; s/-/\\-/g; p; }' docs/options.md; } > "$$manual"; \
+	awk -f scripts/completions.awk -v shell=bash docs/options.md > "$$bash"; \
+	awk -f scripts/completions.awk -v shell=zsh docs/options.md > "$$zsh"
 
 uninstall: ## remove the installed files
-	rm -rf $(INSTALLED)
+	@$(INSTALLED_TO); \
+	rm -f "$$program" "$$manual" "$$bash" "$$zsh"; \
+	for model in $(BUNDLED); do rm -f "$$share/norma/$$model"; done; \
+	[ ! -d "$$share/norma" ] || rmdir "$$share/norma"
 
 book: all ## make the site book/ from the chapters (needs python3-venv, fetches web/requirements.txt; BASE=URL of the sources)
 	@python3 scripts/book/book.py $(if $(BASE),--base '$(BASE)')

@@ -27,7 +27,7 @@ static int first_token(const Run *run) {
 typedef struct {
     int n;
     const int *tokens; /* [n] */
-    int *inputs; /* [n], owned: the token before each, or a window's BOS */
+    int *inputs;       /* [n], owned: the token before each, or BOS */
 } Scored;
 
 /* Scored tokens of a window. */
@@ -50,7 +50,7 @@ static int scored_open(Scored *scored, const Run *run, const Tokens *text) {
 
 /* Fills nll[text->n] with the NLL of each token. The text runs in `layers`,
  * whose x[text->n][dim] may be NULL; without nll it only runs. Ctrl-C shortens
- * the text to the scored tokens. A terminal shows the progress after `shown`. */
+ * the text to the scored tokens. A terminal shows progress after `shown`. */
 static int score(Run *run, Scored *text, LayerRange layers, double *nll,
                  const char *shown) {
     int vocab_size = run->model.config.vocab_size;

@@ -135,8 +135,17 @@ bool test_thorough(void) {
 }
 
 void temporary_folder(char *path, size_t room) {
-    const char *parent = getenv("TMPDIR");
-    snprintf(path, room, "%s/norma-tests-XXXXXX", parent ? parent : "/tmp");
+    const char *named = getenv("TMPDIR"), *parent = named ? named : "/tmp";
+    /* tests hand this path to a shell, and `rm -rf` is one of its commands */
+    if (parent[strspn(parent, "/._-+@0123456789abcdefghijklmnopqrstuvwxyz"
+                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ")]) {
+        fprintf(stderr,
+                "TMPDIR=%s: the tests need a path of letters, digits "
+                "and /._-+@ only\n",
+                parent);
+        exit(1);
+    }
+    snprintf(path, room, "%s/norma-tests-XXXXXX", parent);
     if (mkdtemp(path))
         return;
     perror(path);
