@@ -12,9 +12,11 @@ typedef struct {
     size_t cursor; /* in bytes of the text, between characters */
     char key[16];  /* [n_key]: an incomplete key */
     int n_key;
-    bool pasting, after_return; /* between the marks of a paste; after '\r' */
-    bool begins_pasted;         /* a """ at the begin is the message's own */
-    char bytes[4096];           /* [n_bytes]: what the terminal has sent */
+    bool pasting;       /* between the marks of a paste */
+    Buffer paste;       /* its text so far, owned */
+    bool after_return;  /* the paste's last byte was '\r' */
+    bool begins_pasted; /* a """ at the begin is the message's own */
+    char bytes[4096];   /* [n_bytes]: what the terminal has sent */
     int n_bytes, n_taken;
 } Editor;
 
@@ -26,7 +28,7 @@ int editor_begin(Editor *e);
 
 /* Takes a byte that the terminal has sent. SENT: the message is complete;
  * ENDED, CANCELED, STOPPED: Ctrl-D without a text, Ctrl-C, Ctrl-Z. Unknown keys
- * do nothing. */
+ * do nothing, and within a paste all bytes are text or are dropped. */
 EditorEvent editor_take(Editor *e, char byte);
 
 /* The text, valid until the next editor_take(). */

@@ -13,6 +13,7 @@
 #include "formats/open.h"
 #include "model.h"
 #include "norm.h"
+#include "text/editor.h"
 #include "tokenizer.h"
 
 #include "tests/support/expressions.h"
@@ -520,7 +521,76 @@ static void every_function_has_an_expression(void) {
     free(source);
 }
 
+/* ---- keys ---------------------------------------------------------------- */
+
+/* Steps that an editor takes for n bytes, which `next` yields, drawn now and
+ * then in windows of all sizes. */
+static uint64_t type(char next(size_t i, size_t n), size_t n) {
+    static const int columns[] = {1, 2, 7, 80, 65535};
+    Editor e = {0};
+    Buffer drawn = {0};
+    uint64_t before = steps_taken;
+    bool failed = editor_begin(&e);
+    for (size_t i = 0; i < n && !failed; i++) {
+        EditorEvent event = editor_take(&e, next(i, n));
+        if (event == SENT || event == CANCELED)
+            failed = editor_begin(&e);
+        if (i % (n / 100) == 0) {
+            Screen s = {.rows = 1 + (int)(i % 50),
+                        .columns = columns[i / (n / 100) % COUNT(columns)]};
+            editor_draw(&e, s, i % 2, &drawn);
+            editor_return(&e, s, &drawn);
+            drawn.n = 0;
+        }
+    }
+    uint64_t steps = steps_taken - before;
+    free(drawn.bytes);
+    editor_close(&e);
+    return failed ? 0 : steps;
+}
+
+/* Half of the bytes, Home, and the other half in a paste before them. */
+static char paste_before_text(size_t i, size_t n) {
+    static const char marks[] = "\033[201~\033[H\033[200~";
+    size_t at = i - n / 2;
+    if (i < 6)
+        return "\033[200~"[i];
+    return i >= n / 2 && at < sizeof marks - 1 ? marks[at] : 'a';
+}
+
+/* Any bytes, more often those of keys. */
+static char any_key(size_t i, size_t n) {
+    static const char keys[] = "\033\033\033[[[O123405;;~~ABCDFHab \r\n\t\001"
+                               "\005\013\025\027\177\003\xcc\x81\xe4\xbd\xa0";
+    (void)n;
+    uint64_t random = hash64(54, 1, i);
+    return random % 8 ? keys[random / 8 % sizeof keys] : (char)(random >> 32);
+}
+
+/* Lines that begin with a mark, and Up and Down in them. */
+static char marks_and_arrows(size_t i, size_t n) {
+    return "\xcc\x81x\n\xcc\x81\033[A\033[B\033[B\n"[i % 17 + 0 * n];
+}
+
+static void keys_take_bounded_steps(void) {
+    static const struct {
+        const char *name;
+        char (*next)(size_t i, size_t n);
+    } cases[] = {{"a paste before a text", paste_before_text},
+                 {"any bytes", any_key},
+                 {"marks and arrows", marks_and_arrows}};
+    size_t n = test_thorough() ? 2000000 : 200000;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        uint64_t few = type(cases[i].next, n / 8),
+                 many = type(cases[i].next, n);
+        CHECK(few && many <= 12 * few,
+              "%s: %llu steps for %zu bytes, %llu for 1/8", cases[i].name,
+              (unsigned long long)many, n, (unsigned long long)few);
+    }
+}
+
 void suite_growth(void) {
+    TEST(keys_take_bounded_steps);
     TEST(work_of_templates_is_counted);
     TEST(reading_of_templates_is_counted);
     TEST(every_function_has_an_expression);

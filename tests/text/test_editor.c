@@ -436,13 +436,71 @@ static void a_paste_is_text(void) {
           "an event in a paste");
     CHECK(!strcmp(editor_text(&e)->bytes, expected), "another text");
     CHECK(take(&e, "\r") == SENT, "not sent");
-    /* Ctrl-C ends a paste without an end, and the text can be had again */
-    CHECK(!editor_begin(&e) && take(&e, "\033[200~half\r\003") == CANCELED,
-          "not canceled");
-    CHECK(!editor_begin(&e) && take(&e, "\033[A") == EDITED &&
-              !strcmp(editor_text(&e)->bytes, "half\n") &&
-              take(&e, "\r") == SENT,
-          "'%s'", editor_text(&e)->bytes);
+    editor_close(&e);
+}
+
+/* Every byte of a paste but its end mark is text or is dropped, among them those
+ * that would send, cancel, end or stop. Its text is where the cursor was. */
+static void a_paste_cannot_command(void) {
+    char paste[64], expected[16];
+    for (int byte = 1; byte < 256; byte++) {
+        Editor e = {0};
+        bool is_text = byte == '\t' || (byte >= ' ' && byte < 0x7f);
+        bool ends_line = byte == '\r' || byte == '\n';
+        /* ESC begins a key, which takes the next byte */
+        const char *after = byte == 27 ? "xb" : "b";
+        sprintf(paste, "\033[200~a%c%s\r/bye\r\033[201~", byte, after);
+        sprintf(expected, "<a%.*sb\n/bye\n>", is_text || ends_line,
+                ends_line ? "\n" : (char[]){(char)byte, 0});
+        CHECK(!editor_begin(&e) && take(&e, "<>\002") == EDITED, "no memory");
+        for (const char *s = paste; *s; s++)
+            CHECK(editor_take(&e, *s) == EDITED, "byte %d: an event", byte);
+        CHECK(!strcmp(editor_text(&e)->bytes, expected), "byte %d: '%s'", byte,
+              editor_text(&e)->bytes);
+        CHECK(e.cursor == strlen(expected) - 1, "byte %d: cursor %zu", byte,
+              e.cursor);
+        CHECK(take(&e, "\r") == SENT, "byte %d: not sent after the paste",
+              byte);
+        editor_close(&e);
+    }
+}
+
+/* A combining mark that begins a line, or the text, is a character by itself:
+ * Up, Down, arrows and Backspace stop there. */
+static void a_line_may_begin_with_a_mark(void) {
+    Editor e = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    take(&e, "\xcc\x81x\n\xcc\x81\xcc\x81y\nz");
+    CHECK(take(&e, "\033[A") == EDITED && e.cursor == 8, "Up: cursor %zu",
+          e.cursor);
+    CHECK(take(&e, "\033[D") == EDITED && e.cursor == 4, "Left: cursor %zu",
+          e.cursor);
+    CHECK(take(&e, "\033[D") == EDITED && e.cursor == 3, "Left: cursor %zu",
+          e.cursor);
+    CHECK(take(&e, "\033[A\033[A\033[H") == EDITED && e.cursor == 0,
+          "Up, Home: cursor %zu", e.cursor);
+    CHECK(take(&e, "\033[C\033[C\033[C") == EDITED && e.cursor == 4,
+          "Right: cursor %zu", e.cursor);
+    editor_close(&e);
+}
+
+/* Cells beyond 2^31: lines in a wide window. */
+static void many_lines_in_a_wide_window(void) {
+    enum { LINES = 33000 };
+    Editor e = {0};
+    Screen s = {.rows = 5, .columns = 65535};
+    Buffer drawn = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    take(&e, "\033[200~");
+    for (int i = 0; i < LINES; i++)
+        take(&e, "\n");
+    take(&e, "\033[201~");
+    editor_draw(&e, s, false, &drawn);
+    CHECK(drawn.n < 200, "%zu bytes for 5 empty rows", drawn.n);
+    drawn.n = 0;
+    editor_return(&e, s, &drawn);
+    CHECK(drawn.n < 100, "%zu bytes to go to the first row", drawn.n);
+    free(drawn.bytes);
     editor_close(&e);
 }
 
@@ -466,6 +524,16 @@ static void unknown_keys_do_nothing(void) {
     CHECK(!editor_begin(&e), "no memory");
     take(&e, "ab\033[D");
     CHECK(editor_take(&e, '\0') == EDITED && e.cursor == 1, "by a zero byte");
+    /* sequences with a zero byte, which begin like known keys */
+    static const char *const begins[] = {"\033[", "\033[20", "\033[201",
+                                         "\033[1;5", "\033O"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        take(&e, begins[i]);
+        CHECK(editor_take(&e, '\0') == EDITED && take(&e, "9~") == EDITED &&
+                  e.cursor == 1 && !strcmp(editor_text(&e)->bytes, "ab"),
+              "by '%s' and a zero byte: '%s'", begins[i] + 1,
+              editor_text(&e)->bytes);
+    }
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         CHECK(take(&e, unknown[i]) == EDITED, "an event by '%s'",
               unknown[i] + 1);
@@ -500,6 +568,9 @@ static void keys_end_a_message(void) {
 void suite_editor(void) {
     TEST(any_keys_edit_what_is_shown);
     TEST(a_paste_is_text);
+    TEST(a_paste_cannot_command);
+    TEST(a_line_may_begin_with_a_mark);
+    TEST(many_lines_in_a_wide_window);
     TEST(unknown_keys_do_nothing);
     TEST(keys_end_a_message);
 }
