@@ -439,8 +439,9 @@ static void a_paste_is_text(void) {
     editor_close(&e);
 }
 
-/* Every byte of a paste but its end mark is text or is dropped, among them those
- * that would send, cancel, end or stop. Its text is where the cursor was. */
+/* Every byte of a paste but its end mark is text or is dropped, among them
+ * those that would send, cancel, end or stop. Its text is where the cursor
+ * was. */
 static void a_paste_cannot_command(void) {
     char paste[64], expected[16];
     for (int byte = 1; byte < 256; byte++) {
