@@ -56,12 +56,16 @@ static int argmax(const float *v, int n) {
         for (int j = LANES; j < BLOCK; j += LANES)
             max = vmax(vload(v + i + j), max);
         float largest = vmax_lane(max);
-        if (largest > best)
-            best = largest, start = i;
+        if (largest > best) {
+            best = largest;
+            start = i;
+        }
     }
     for (; i < n; i++)
-        if (v[i] > best)
-            best = v[i], start = i;
+        if (v[i] > best) {
+            best = v[i];
+            start = i;
+        }
     while (start < n - 1 && v[start] != best)
         start++;
     return start;

@@ -185,8 +185,8 @@ static int reserve_chunk(Session *s, Capacity n) {
     lay_out(s, &a, n);
     /* zeroed for an observer, because the first access to a page takes longer
      * than a site */
-    s->chunk.memory =
-        (s->probe ? allocate_zeroed : allocate)((size_t)a.used, 1);
+    size_t bytes = (size_t)a.used;
+    s->chunk.memory = s->probe ? allocate_zeroed(bytes, 1) : allocate(bytes, 1);
     if (!s->chunk.memory)
         return -1;
     a = (Arena){.memory = s->chunk.memory};

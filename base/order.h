@@ -19,12 +19,13 @@ static inline bool heap_before(HeapItem a, HeapItem b) {
 /* Sifts heap[i] of n down. */
 static inline void heap_sift_down(HeapItem *heap, int n, int i) {
     HeapItem moving = heap[i];
-    for (int child; (child = 2 * i + 1) < n; i = child) {
+    for (int child = 2 * i + 1; child < n; child = 2 * i + 1) {
         if (child + 1 < n && heap_before(heap[child + 1], heap[child]))
             child++;
         if (!heap_before(heap[child], moving))
             break;
         heap[i] = heap[child];
+        i = child;
     }
     heap[i] = moving;
 }

@@ -3,12 +3,13 @@
 #include "base/utf8.h"
 
 int utf8_length(uint8_t lead) {
-    return lead < 0x80   ? 1
-           : lead < 0xc2 ? 0
-           : lead < 0xe0 ? 2
-           : lead < 0xf0 ? 3
-           : lead < 0xf5 ? 4
-                         : 0;
+    if (lead < 0x80)
+        return 1;
+    if (lead < 0xc2 || lead >= 0xf5)
+        return 0;
+    if (lead < 0xe0)
+        return 2;
+    return lead < 0xf0 ? 3 : 4;
 }
 
 bool utf8_is_continuation(uint8_t byte) {
@@ -40,7 +41,7 @@ bool utf8_is_printable(uint32_t code) {
 
 int utf8_encode(char *to, uint32_t code) {
     static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    int n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    int n = 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
     for (int i = n - 1; i > 0; i--, code >>= 6)
         to[i] = 0x80 | (code & 0x3f);
     to[0] = (char)(lead[n] | code);

@@ -147,6 +147,16 @@ static void many_tokens(const Task *p, int panel, int n_panels) {
 
 /* ---- products ----------------------------------------------------------- */
 
+/* The panels of one call; for one token several, because a call costs as much
+ * as 200 columns of a panel. */
+static int panels_at_once(const Tensor *w, int n) {
+    if (n > FEW_TOKENS)
+        return TILE_PANELS;
+    if (n > 1)
+        return 1;
+    return w->panels ? FEW_TOKENS : SCRATCH_PANELS;
+}
+
 void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
                  const Input *in, int n, bool add) {
     const InputBuffer *b = in->buffer;
@@ -163,17 +173,13 @@ void matmul_rows(float *y, size_t stride, const Tensor *w, int row, int n_rows,
               .add = add,
               .packed = scratch,
               .unpacked = scratch + b->scratch_bytes / 2};
-    bool few = n <= FEW_TOKENS;
-    /* panels at once; for one token several, because a call costs as much as
-     * 200 columns of a panel */
-    int max = !few        ? TILE_PANELS
-              : n > 1     ? 1
-              : w->panels ? FEW_TOKENS
-                          : SCRATCH_PANELS,
-        end = (row + n_rows - 1) / LANES + 1;
+    int end = (row + n_rows - 1) / LANES + 1, max = panels_at_once(w, n);
     for (int panel = row / LANES; panel < end; panel += max) {
         int n_panels = min_int(end - panel, max);
-        (few ? few_tokens : many_tokens)(&p, panel, n_panels);
+        if (n <= FEW_TOKENS)
+            few_tokens(&p, panel, n_panels);
+        else
+            many_tokens(&p, panel, n_panels);
     }
     for (int t = 0; t < n && w->bias; t++)
         for (int r = row; r < row + n_rows; r++)

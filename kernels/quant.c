@@ -181,9 +181,10 @@ void dequantize_row(float *y, const Tensor *w, int row) {
             y[c] = (int8_t)p[c] * tensor_scale(w, (start + c) / w->group);
         break;
     case TYPE_Q8_0 ... TYPE_IQ4_XS:
-        for (int c = 0; c < n;
-             c += TYPES[w->type].weights, p += TYPES[w->type].bytes)
+        for (int c = 0; c < n; c += TYPES[w->type].weights) {
             dequantize_block(y + c, w->type, p);
+            p += TYPES[w->type].bytes;
+        }
         break;
     }
 }

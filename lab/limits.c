@@ -126,9 +126,12 @@ double read_rate(size_t bytes, int threads) {
 }
 
 double multiply_rate(Type type, int threads) {
-    Loop *loop = !type_takes_int8(type)   ? multiply_floats
-                 : !quads_added(type)     ? multiply_bytes
-                 : quads_added(type) == 2 ? multiply_2_quads
-                                          : multiply_4_quads;
+    Loop *loop = multiply_floats;
+    if (type_takes_int8(type))
+        switch (quads_added(type)) {
+        case 0: loop = multiply_bytes; break;
+        case 2: loop = multiply_2_quads; break;
+        default: loop = multiply_4_quads;
+        }
     return 2 * rate_of(loop, (const float[]){1}, 64 << 20, 0, threads);
 }

@@ -26,10 +26,10 @@ static int parse_tokens(const char *list, int vocab_size, Tokens *out) {
 }
 
 char *run_read(const Options *o, size_t *size) {
-    const char *path = o->prompts ? o->prompts : o->prompt_file,
-               *given = o->tokens   ? o->tokens
-                        : o->prompt ? o->prompt
-                                    : "";
+    const char *path = o->prompts ? o->prompts : o->prompt_file;
+    const char *given = o->tokens ? o->tokens : o->prompt;
+    if (!given)
+        given = "";
     Buffer copy = {0};
     if (!path) {
         *size = strlen(given);

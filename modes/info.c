@@ -19,25 +19,26 @@ enum { LINE = 65 }; /* bytes of a text of the file: SHOWN and a 0 */
 static void show_parts(const Model *m, bool norms, bool json) {
     char name[PART_NAME];
     const char *comma = "";
-    fputs(norms  ? json ? ",\n\"norms\": [" : "\nnorms\n"
-          : json ? "],\n\"tensors\": ["
-                 : "\ntensors (rows = out, columns = in)\n",
-          stdout);
+    if (norms)
+        fputs(json ? ",\n\"norms\": [" : "\nnorms\n", stdout);
+    else
+        fputs(json ? "],\n\"tensors\": ["
+                   : "\ntensors (rows = out, columns = in)\n",
+              stdout);
     PART_EACH(at, m) {
         const Norm *norm = part_norm(&at);
         const Tensor *w = part_weight(&at);
         part_name(name, &at, NAME_NORMA);
         if (norms ? !norm : !w)
             continue;
+        const char *beta = json ? ", \"beta\": true" : ", beta";
         if (norms)
             printf(
                 json
                     ? "%s\n  {\"name\": \"%s\", \"kind\": \"%s\", \"eps\": %g%s}"
                     : "%s  %-24s %-10s eps %g%s\n",
                 comma, name, norm_name(norm->kind), norm->eps,
-                !norm->beta ? ""
-                : json      ? ", \"beta\": true"
-                            : ", beta");
+                norm->beta ? beta : "");
         else
             printf(
                 json

@@ -15,9 +15,10 @@ int mode_logits(Run *run) {
     if (run_tokens(run, true, &tokens))
         return -1;
     int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
-    bool dumps = folder && !status,
-         is_open =
-             !status && !(status = output_open(&out, run->options->output));
+    bool dumps = folder && !status;
+    if (!status)
+        status = output_open(&out, run->options->output);
+    bool is_open = !status;
     if (dumps)
         run->profile->dump = &dump;
     ends_soon = true;

@@ -327,7 +327,8 @@ static const Option *advised(int i) {
 
 /* Finds the mode, and rejects options that it or other options exclude. */
 static int check_options(Options *o, const bool *given) {
-    if (!(o->mode = find_mode(o->mode_name)))
+    o->mode = find_mode(o->mode_name);
+    if (!o->mode)
         return EXIT_BAD_USAGE;
     EACH(const Option, option, OPTIONS, N_OPTIONS) {
         if (!given[option - OPTIONS] || option->modes & o->mode->bit)
@@ -394,7 +395,9 @@ int options_parse(Options *o, char **argv) {
         char argument = *name_end(option);
         if (value && !argument)
             return bad_usage("option '%s' takes no argument; see --help", word);
-        if (!value && argument == ' ' && !(value = *++argv))
+        if (!value && argument == ' ')
+            value = *++argv;
+        if (!value && argument == ' ')
             return bad_usage("option '%s' requires an argument; see --help",
                              word);
         given[option - OPTIONS] = true;

@@ -119,12 +119,13 @@ static int report(const Run *run, const double *nll, int n) {
                     : " +- %.4f (standard error)",
                perplexity * error_of(nll, n, 1));
     bool bos = first_token(run) >= 0;
-    printf(json ? ", \"window\": %d, \"bos\": %s}\n"
-                : "\nwindow               %d tokens, %s\n",
-           run->session.context,
-           json  ? bos ? "true" : "false"
-           : bos ? "the first is BOS"
-                 : "without BOS: the first token of the text is not scored");
+    if (json)
+        printf(", \"window\": %d, \"bos\": %s}\n", run->session.context,
+               bos ? "true" : "false");
+    else
+        printf("\nwindow               %d tokens, %s\n", run->session.context,
+               bos ? "the first is BOS"
+                   : "without BOS: the first token of the text is not scored");
     return stdout_finish();
 }
 

@@ -75,7 +75,9 @@ static int add_steps(Run *run, Text *t) {
 
 /* The stream of t->json_text. NULL and a message if out of memory. */
 static FILE *json_stream(Text *t) {
-    if (!t->json && !(t->json = open_memstream(&t->json_text, &t->json_size)))
+    if (!t->json)
+        t->json = open_memstream(&t->json_text, &t->json_size);
+    if (!t->json)
         fail("out of memory");
     return t->json;
 }
