@@ -51,8 +51,8 @@ SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/
 TESTS   := $(filter-out tests/core.c tests/course.c tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/lab/page_html.o
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
-# Readers of files and texts. The suite `growth` compiles them again, to count their steps (tests/support/steps.c).
-READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o),$(LIBRARY))
+# Readers of files and texts, and the sampler. The suite `growth` compiles them again, to count their steps (tests/support/steps.c).
+READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o sampler.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
 # SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites. TEST: the only test to run.

@@ -118,24 +118,56 @@ static int draw(const float *p, int n, float coin) {
     return n - 1; /* rounding: the probabilities sum to less than coin */
 }
 
+/* Collects the k most likely of n tokens, in any order. While they are
+ * collected, they are a heap with the least likely at the top, by negative
+ * values and ids. Few tokens enter it: in random order about k log(n / k). */
+static void collect_top_k(HeapItem *candidates, const float *p, int n, int k) {
+    for (int i = 0; i < n; i++) {
+        const HeapItem item = {-p[i], -i};
+        if (i < k) {
+            heap_push(candidates, i, item);
+        } else if (item.value < candidates->value) {
+            *candidates = item;
+            heap_sift_down(candidates, k, 0);
+        }
+    }
+    EACH(HeapItem, item, candidates, k)
+        *item = (HeapItem){-item->value, -item->id};
+}
+
+/* Collects the tokens with at least this probability. Returns their number. */
+static int collect_above(HeapItem *candidates, const float *p, int n,
+                         float min) {
+    int n_candidates = 0;
+    for (int i = 0; i < n; i++)
+        if (p[i] >= min)
+            candidates[n_candidates++] = (HeapItem){p[i], i};
+    return n_candidates;
+}
+
 /* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_kept(Sampler *s, float coin) {
     const Sampling *o = &s->options;
     float *p = s->p;
-    int n = s->vocab_size, k = o->top_k > 0 && o->top_k < n ? o->top_k : n;
-    float top_p = o->top_p > 0 && o->top_p < 1 ? o->top_p : INFINITY;
-    if (top_p == INFINITY && o->top_k == 0 && o->min_p == 0) /* all are kept */
+    const int n = s->vocab_size;
+    const bool has_k = o->top_k > 0 && o->top_k < n;
+    const bool has_nucleus = o->top_p > 0 && o->top_p < 1;
+    if (o->top_k == 0 && !has_nucleus && o->min_p == 0) /* all are kept */
         return draw(p, n, coin);
-    /* less likely tokens cannot be in the nucleus of all tokens and stay out of
-     * the heap */
-    float min = k == n ? (1.0f - top_p) / (float)(n - 1) : 0.0f;
-    int n_candidates = 0;
-    for (int i = 0; i < n; i++)
-        if (p[i] >= min)
-            s->candidates[n_candidates++] = (HeapItem){p[i], i};
+    const int best = argmax(p, n);
+    int n_candidates = o->top_k;
+    if (has_k) {
+        collect_top_k(s->candidates, p, n, o->top_k);
+    } else {
+        /* less likely tokens are not in the nucleus of all tokens, or min-p
+         * removes them: they need not be sorted */
+        const float outside = has_nucleus ? (1 - o->top_p) / (float)(n - 1) : 0;
+        n_candidates = collect_above(s->candidates, p, n,
+                                     fmaxf(outside, o->min_p * p[best]));
+    }
     /* top_p < 1 / n and all are about equally likely */
     if (n_candidates == 0)
-        return argmax(p, n);
+        return best;
 
     /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to
      * the end of the array */
@@ -144,11 +176,11 @@ static int draw_kept(Sampler *s, float coin) {
     float popped = 0, sum = 0;
     int n_popped = 0, kept = 0;
     heap_make(s->candidates, n_candidates);
-    while (n_popped < k && n_popped < n_candidates &&
-           !(k == n && popped > top_p))
+    while (n_popped < n_candidates &&
+           !(has_nucleus && !has_k && popped > o->top_p))
         popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
     /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
-    float enough = k < n ? top_p * popped : INFINITY;
+    float enough = has_k && has_nucleus ? o->top_p * popped : INFINITY;
     while (kept < n_popped && !(sum > enough) &&
            !(kept && top[-kept].value < o->min_p * top->value)) {
         p[kept] = top[-kept].value;

@@ -5,6 +5,7 @@
  * search. Basic blocks are counted (support/steps.c), not seconds.
  */
 #include "base/file.h"
+#include "base/memory.h"
 #include "cluster/share.h"
 #include "formats/folder.h"
 #include "formats/jinja.h"
@@ -13,6 +14,7 @@
 #include "formats/open.h"
 #include "model.h"
 #include "norm.h"
+#include "sampler.h"
 #include "text/editor.h"
 #include "tokenizer.h"
 
@@ -589,8 +591,57 @@ static void keys_take_bounded_steps(void) {
     }
 }
 
+/* ---- sampling ------------------------------------------------------------ */
+
+enum { VOCABULARY = 1 << 16 };
+
+/* Steps of choosing one token of a vocabulary. `spread` is the standard
+ * deviation of the logits. */
+static uint64_t sampling_steps(const Sampling *options, double spread) {
+    float *logits = allocate(VOCABULARY, sizeof *logits);
+    Sampler s;
+    if (!logits || sampler_open(&s, options, VOCABULARY))
+        abort();
+    for (unsigned i = 0; i < VOCABULARY; i++) {
+        /* Box-Muller; the order of the tokens is not that of the logits */
+        const double u = (i * 40503 % VOCABULARY + 0.5) / VOCABULARY,
+                     v = fmod(0.618034 * (double)i, 1);
+        logits[i] = (float)(spread * sqrt(-2 * log(u)) * cos(2 * M_PI * v));
+    }
+    const uint64_t before = steps_taken;
+    sampler_next(&s, logits);
+    const uint64_t after = steps_taken;
+    sampler_close(&s);
+    free(logits);
+    return after - before;
+}
+
+/* No combination of sampling options sorts the vocabulary to keep a few of its
+ * tokens. (A nucleus of almost all tokens is sorted, as in llama2.c.) */
+static void sampling_takes_few_steps(void) {
+    static const double spreads[] = {0.01, 1, 4};
+    enum { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8 };
+    for (size_t i = 0; i < COUNT(spreads); i++)
+        for (int set = 0; set < 2 * PENALTY; set++) {
+            /* with about equal logits, 0.05 would keep all */
+            const float min_p = spreads[i] < 1 ? 0.99f : 0.05f;
+            const Sampling options = {.temperature = 1,
+                                      .top_k = set & TOP_K ? 40 : 0,
+                                      .top_p = set & TOP_P ? 0.9f : 0,
+                                      .min_p = set & MIN_P ? min_p : 0,
+                                      .repeat_penalty = set & PENALTY ? 2 : 1,
+                                      .seed = 7};
+            const bool keeps_most = spreads[i] < 4 && (set & ~PENALTY) == TOP_P;
+            const uint64_t steps = sampling_steps(&options, spreads[i]);
+            CHECK(steps <= 12 * VOCABULARY || keeps_most,
+                  "logits spread by %g, options %d: %llu steps", spreads[i],
+                  set, (unsigned long long)steps);
+        }
+}
+
 void suite_growth(void) {
     TEST(keys_take_bounded_steps);
+    TEST(sampling_takes_few_steps);
     TEST(work_of_templates_is_counted);
     TEST(reading_of_templates_is_counted);
     TEST(every_function_has_an_expression);

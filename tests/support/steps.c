@@ -2,9 +2,9 @@
  * texts.
  *
  * The compiler calls the function below at the beginning of each basic block of
- * base/, text/, formats/ and tokenizer.c (Makefile: COUNTED), also in
- * comparisons called by qsort. The C library is not counted, and counts are not
- * exact with several threads.
+ * base/, text/, formats/, tokenizer.c and sampler.c (Makefile: COUNTED), also
+ * in comparisons called by qsort. The C library is not counted, and counts are
+ * not exact with several threads.
  */
 #include "tests/support/steps.h"
 #include "tests/support/test.h"
