@@ -37,6 +37,7 @@ const Tokenizer NO_TOKENIZER = {.pieces = {.unk = -1},
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
+    free(t->ends.ids);
     free(t->chat_template.bytes);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
@@ -147,7 +148,7 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
 }
 
 bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends) {
-    EACH(const int, end, t->ends, t->n_ends)
+    EACH(const int, end, t->ends.ids, t->ends.n)
         if (token == *end)
             return true;
     return token == t->bos || token == t->eot || (token == t->eos && eos_ends);

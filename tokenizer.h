@@ -6,7 +6,7 @@
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 
-enum { MAX_ENDS = 16, MAX_BEFORE = 4 };
+enum { MAX_BEFORE = 4 };
 
 /* Values of the sampler that a model's files recommend. */
 enum {
@@ -47,10 +47,8 @@ typedef struct {
     int eot;      /* ends a turn of a chat; -1 = none */
     /* named by chat templates only: pad, sep, cls and mask; -1 = none */
     int named[4];
-    /* [n_ends] other tokens that end a text: at most MAX_ENDS of the file, a
-     * chat template's */
-    int ends[MAX_ENDS + 1];
-    int n_ends;
+    /* other tokens that end a text: the file's, a chat template's; owned */
+    Tokens ends;
     Buffer chat_template; /* Jinja; no bytes: none */
     /* the template places BOS; else the tokens before a text come first */
     bool chat_has_bos;

@@ -1,7 +1,7 @@
 /* gguf_tokenizer.c: reads the tokenizer in a GGUF file.
  *
  * Owns the metadata keys under tokenizer: pieces, scores or merges,
- * pre-tokenizer, BOS and EOS.
+ * pre-tokenizer, BOS, EOS and the other tokens that end a text.
  * Tests: gguf, bpe, pieces. */
 #include "base/memory.h"
 #include "formats/gguf.h"
@@ -91,6 +91,132 @@ static int get_token(Loader *l, const char *key, int missing) {
     return -1;
 }
 
+#define NAME(text)                                                             \
+    { text, sizeof(text) - 1 }
+
+/* Tokens that end a text because of their names, as in llama.cpp. */
+static const String END_NAMES[] = {
+    NAME("<|eot_id|>"),
+    NAME("<|eom_id|>"),
+    NAME("<|im_end|>"),
+    NAME("<|end|>"),
+    NAME("<|return|>"),
+    NAME("<|call|>"),
+    NAME("<|calls|>"),
+    NAME("<|flush|>"),
+    NAME("<end_of_turn>"),
+    NAME("<|endoftext|>"),
+    NAME("<|end_of_text|>"),
+    NAME("</s>"),
+    NAME("<eos>"),
+    NAME("<EOT>"),
+    NAME("_<EOT>"),
+    NAME("[EOT]"),
+    NAME("[EOS]"),
+    NAME("<end_of_utterance>"),
+    NAME("<turn|>"),
+    NAME("<|tool_response>"),
+    NAME("<｜end▁of▁sentence｜>"),
+    NAME("[e~["),
+};
+
+enum { MAX_NAMES = 5 };
+
+/* Tokens that end a text because a key has their id; without the key because
+ * of the first of these names that the vocabulary has. */
+static const struct KeyedEnd {
+    const char *key;
+    String names[MAX_NAMES];
+} KEYED_ENDS[] = {
+    {.key = "tokenizer.ggml.eom_token_id"}, /* its name is in END_NAMES */
+    {"tokenizer.ggml.fim_pad_token_id",
+     {NAME("<|fim_pad|>"), NAME("<fim-pad>"), NAME("<fim_pad>"), NAME("<PAD>"),
+      NAME("[PAD]")}},
+    {"tokenizer.ggml.fim_rep_token_id",
+     {NAME("<|fim_repo|>"), NAME("<|repo_name|>"), NAME("<fim-repo>"),
+      NAME("<REPO>"), NAME("<reponame>")}},
+    {"tokenizer.ggml.fim_sep_token_id", {NAME("<|file_sep|>")}},
+};
+
+/* Finds tokens by their names in the file: ids[i] gets the last token with the
+ * name names[i], -1 if there is none. */
+static void find_named(const Loader *l, const String *names, int n, int *ids) {
+    const GgufValue *list = gguf_find_value(l->g, "tokenizer.ggml.tokens");
+    const uint8_t *at = list->at;
+    for (int i = 0; i < n; i++)
+        ids[i] = -1;
+    for (int id = 0; id < l->n; id++) {
+        String name = gguf_next_string(list, &at);
+        for (int i = 0; i < n; i++)
+            if (name.n == names[i].n && name.n &&
+                !memcmp(name.text, names[i].text, name.n))
+                ids[i] = id;
+    }
+}
+
+/* The token with this name of END_NAMES; -1 if there is none. */
+static int *named_end(int ids[COUNT(END_NAMES)], const char *name) {
+    size_t i = 0;
+    while (!string_is(END_NAMES[i], name))
+        i++;
+    return &ids[i];
+}
+
+/* Removes the names that end no text in some vocabularies: in OpenAI's Harmony
+ * and in Solar <|end|> ends a message that others may follow; Gemma 4 and PLaMo
+ * have </s> as text. */
+static void remove_other_uses(const Loader *l, int ids[COUNT(END_NAMES)]) {
+    bool calls =
+        *named_end(ids, "<|call|>") >= 0 || *named_end(ids, "<|calls|>") >= 0;
+    bool messages =
+        *named_end(ids, "<|return|>") >= 0 || *named_end(ids, "<|flush|>") >= 0;
+    static const String plamo = NAME("<|plamo:eos|>");
+    int plamo_end;
+    find_named(l, &plamo, 1, &plamo_end);
+    if (calls && messages)
+        *named_end(ids, "<|end|>") = -1;
+    if (*named_end(ids, "<|tool_response>") >= 0 ||
+        (plamo_end >= 0 && plamo_end == l->t->eos))
+        *named_end(ids, "</s>") = -1;
+}
+
+/* Text with such a name matches as a special piece, too, as in llama.cpp. */
+static int add_named_end(Tokenizer *t, int id) {
+    Piece *p = &t->pieces.list[id];
+    if (p->kind == PIECE_TEXT) {
+        p->kind = PIECE_SPECIAL;
+        p->also_merged = true;
+        p->raw = true;
+    }
+    return tokens_add(&t->ends, id);
+}
+
+/* Adds the end tokens besides EOS and EOT. */
+static int fill_ends(Loader *l) {
+    Tokenizer *t = l->t;
+    int ids[COUNT(END_NAMES)];
+    find_named(l, END_NAMES, COUNT(END_NAMES), ids);
+    remove_other_uses(l, ids);
+    for (size_t i = 0; i < COUNT(END_NAMES); i++)
+        if (ids[i] >= 0 && add_named_end(t, ids[i]))
+            return -1;
+    EACH(const struct KeyedEnd, end, KEYED_ENDS, COUNT(KEYED_ENDS)) {
+        int id = get_token(l, end->key, -1);
+        if (id >= 0 && tokens_add(&t->ends, id))
+            return -1;
+        if (gguf_find_value(l->g, end->key))
+            continue;
+        find_named(l, end->names, MAX_NAMES, ids);
+        for (int i = 0; i < MAX_NAMES; i++)
+            if (ids[i] >= 0) {
+                if (add_named_end(t, ids[i]))
+                    return -1;
+                break;
+            }
+    }
+    return 0;
+}
+
 static String get_string(Loader *l, const char *key) {
     return value_string(&l->origin, key, gguf_get(l->g, key));
 }
@@ -133,8 +259,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->pretokenizer = *p;
     if (normalizer.n && !string_is(normalizer, "nfc"))
         refuse_stored(&l->origin, key, gguf_get(l->g, key), "nfc");
-    if (l->origin.status || fill_pieces(l) ||
-        (!scores && fill_merges(&t->pieces, l->g)))
+    if (l->origin.status || fill_pieces(l))
         return -1;
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
@@ -142,6 +267,9 @@ static int fill(Loader *l, const Pretokenizer *p) {
     *t->named = get_token(l, "tokenizer.ggml.padding_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
+    if (fill_ends(l) ||
+        (scores ? pieces_index(&t->pieces) : fill_merges(&t->pieces, l->g)))
+        return -1;
     *t->before = t->bos;
     t->n_before = get_integer(l, "tokenizer.ggml.add_bos_token", INT64_MIN,
                               p->adds_bos) &&
@@ -151,7 +279,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
                               true)
             ? SPACE_ALWAYS
             : SPACE_NEVER;
-    return fill_advice(l) || (scores && pieces_index(&t->pieces)) ? -1 : 1;
+    return fill_advice(l) ? -1 : 1;
 }
 
 static int read_tokenizer(Loader *l, bool needed) {

@@ -375,9 +375,9 @@ static void write_tokenizer(Writer *w) {
     }
     write_piece_types(w, t);
     int eot = t->eot; /* GGUF can store one end token besides EOS */
-    for (int i = 0; i < t->n_ends && eot < 0; i++)
-        if (t->ends[i] != t->eos)
-            eot = t->ends[i];
+    for (int i = 0; i < t->ends.n && eot < 0; i++)
+        if (t->ends.ids[i] != t->eos)
+            eot = t->ends.ids[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
     write_int(w, "tokenizer.ggml.unknown_token_id", p->unk);

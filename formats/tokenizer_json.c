@@ -409,18 +409,34 @@ static int read_config(Loader *l, const Json *root) {
                : 0;
 }
 
+/* Reads an id that ends a text. Published files have ids that no token has,
+ * such as -1: no text ends there. */
+static int read_end(Loader *l, const Json *id) {
+    Tokens *ends = &l->t->ends;
+    int64_t token = -1;
+    if (json_null(id))
+        return 0;
+    if (!json_integer(id, &token))
+        return refuse(l, "eos_token_id", id, "a token's id");
+    if (token >= 0 && token < l->t->pieces.n)
+        return tokens_add(ends, (int)token);
+    note(
+        "%s: eos_token_id is %.20s, and the vocabulary has %d pieces: it ends no text",
+        l->path, json_shown(id), l->t->pieces.n);
+    return 0;
+}
+
 /* Reads the ids that end a text: one, or a list. */
 static int read_ends(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
-    const Json *v = json_get(root, "eos_token_id");
-    if (json_has_kind(v, JSON_ARRAY))
-        v = json_members(v, JSON_ARRAY);
-    for (; v && t->n_ends < MAX_ENDS; v = v->next)
-        if (v->kind != JSON_NULL &&
-            (t->ends[t->n_ends++] = get_id(l, "eos_token_id", v)) < 0)
+    const Json *value = json_get(root, "eos_token_id");
+    if (!json_has_kind(value, JSON_ARRAY) && read_end(l, value))
+        return -1;
+    JSON_EACH(id, value, JSON_ARRAY)
+        if (read_end(l, id))
             return -1;
-    if (t->eos < 0 && t->n_ends)
-        t->eos = t->ends[0];
+    if (t->eos < 0 && t->ends.n)
+        t->eos = t->ends.ids[0];
     return 0;
 }
 
@@ -543,7 +559,7 @@ int tokenizer_open_folder(Tokenizer *t, const char *path, int vocab_size) {
         !read_sibling(t, path, "special_tokens_map.json", read_config) &&
         !read_sibling(t, path, "chat_template.jinja", NULL) &&
         !read_sibling(t, path, "generation_config.json", read_generation) &&
-        (t->n_ends || !read_sibling(t, path, "config.json", read_ends)))
+        (t->ends.n || !read_sibling(t, path, "config.json", read_ends)))
         return 0;
     tokenizer_close(t);
     return -1;

@@ -293,7 +293,8 @@ static int chat(Chat *c) {
     ends_soon = true;
     /* these end an answer, even if they do not end other texts of this model */
     run->model.eos_ends = true;
-    t->ends[t->n_ends++] = c->template.end;
+    if (tokens_add(&t->ends, c->template.end))
+        return -1;
     if (o->prompts)
         return generate_texts(run, &c->template);
     if (sampler_open(&c->text.sampler, &o->sampling,

@@ -481,9 +481,9 @@ static void other_files_of_the_folder_are_read(void) {
               "{\"add_bos_token\":false,\"eos_token\":{\"content\":\"b\"}}",
               "{\"eos_token_id\":[2,1]}"),
           "%s", stderr_text());
-    CHECK(t.n_before && t.eos == 1 && t.n_ends == 2 && t.ends[0] == 2 &&
-              t.ends[1] == 1,
-          "EOS %d, %d ends", t.eos, t.n_ends);
+    CHECK(t.n_before && t.eos == 1 && t.ends.n == 2 && t.ends.ids[0] == 2 &&
+              t.ends.ids[1] == 1,
+          "EOS %d, %d ends", t.eos, t.ends.n);
     tokenizer_close(&t);
     CHECK(
         !open_files(
@@ -507,13 +507,13 @@ static void other_files_of_the_folder_are_read(void) {
               &t, text, NULL,
               "{\"eos_token_id\":[null,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2,3]}"),
           "%s", stderr_text());
-    CHECK(t.eos == 1 && t.n_ends == MAX_ENDS && t.ends[14] == 1 &&
-              t.ends[15] == 2,
-          "%d ends, %d", t.n_ends, t.ends[15]);
+    CHECK(t.eos == 1 && t.ends.n == 17 && t.ends.ids[14] == 1 &&
+              t.ends.ids[16] == 3,
+          "%d ends", t.ends.n);
     tokenizer_close(&t);
     CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":null}") &&
-              t.n_ends == 0 && t.eos < 0,
-          "%d ends", t.n_ends);
+              t.ends.n == 0 && t.eos < 0,
+          "%d ends", t.ends.n);
     tokenizer_close(&t);
     char *name = strstr(text, "SpecialToken");
     memcpy(name, "SpecialToken\":{\"id\":\"a\"  }",
@@ -521,20 +521,22 @@ static void other_files_of_the_folder_are_read(void) {
     CHECK(!open_files(&t, text, "{\"bos_token\":\"b\",\"eos_token\":\"a\"}",
                       "{\"eos_token_id\":2}"),
           "%s", stderr_text());
-    CHECK(*t.before == 0 && t.eos == 0 && t.ends[0] == 2, "BOS %d, EOS %d",
+    CHECK(*t.before == 0 && t.eos == 0 && t.ends.ids[0] == 2, "BOS %d, EOS %d",
           t.bos, t.eos);
     tokenizer_close(&t);
     snprintf(text, sizeof text, json, PIECES);
-    CHECK(open_files(&t, text, NULL, "{\"eos_token_id\":8}") < 0 &&
-              strstr(stderr_text(), "eos_token_id has id 8"),
+    CHECK(!open_files(&t, text, NULL, "{\"eos_token_id\":[8,-1]}") &&
+              strstr(stderr_text(), "eos_token_id is 8, and the vocabulary") &&
+              strstr(stderr_text(), "eos_token_id is -1, and") && t.eos < 0,
           "%s", stderr_text());
+    tokenizer_close(&t);
     CHECK(
         !open_files(
             &t, text, NULL,
             "{\"eos_token_id\":[0,1,2,3,4,5,6,7,0,1,2,3,4,5,6,7,3,3,3,3,3,3,3,3]}"),
         "%s", stderr_text());
-    CHECK(t.n_ends == MAX_ENDS && t.ends[MAX_ENDS - 1] == 7 && t.bos == 3,
-          "%d ends", t.n_ends);
+    CHECK(t.ends.n == 24 && t.ends.ids[15] == 7 && t.bos == 3, "%d ends",
+          t.ends.n);
     tokenizer_close(&t);
     CHECK(open_files(&t, text, "{", NULL) < 0 &&
               strstr(stderr_text(), "t/tokenizer_config.json"),
@@ -663,7 +665,7 @@ static void default_values_are_accepted(void) {
                   t.pieces.fuses_unknown == cases[i].fuses &&
                   t.pretokenizer.whole_words == cases[i].whole,
               "case %zu: <unk> is %d", i, t.pieces.unk);
-        CHECK(!t.n_before && t.chat_has_bos && t.eot == -1 && !t.n_ends &&
+        CHECK(!t.n_before && t.chat_has_bos && t.eot == -1 && !t.ends.n &&
                   !*stderr_text(),
               "case %zu: other fields changed", i);
         tokenizer_close(&t);
@@ -1169,14 +1171,14 @@ static void end_tokens_come_from_two_files(void) {
                                 i == 0 ? "{\"eos_token_id\":[2]}" : "{}");
         remove(inside("t/config.json"));
         if (i == 2) {
-            CHECK(opened < 0 &&
-                      strstr(stderr_text(),
-                             "t/config.json: eos_token_id has id true"),
+            CHECK(opened < 0 && strstr(stderr_text(),
+                                       "t/config.json: eos_token_id is true"),
                   "%s", stderr_text());
             continue;
         }
-        CHECK(!opened && t.n_ends == 1 && t.ends[0] == 2 - i && t.eos == 2 - i,
-              "%d ends, %s", t.n_ends, stderr_text());
+        CHECK(!opened && t.ends.n == 1 && t.ends.ids[0] == 2 - i &&
+                  t.eos == 2 - i,
+              "%d ends, %s", t.ends.n, stderr_text());
         tokenizer_close(&t);
     }
 }
@@ -1206,27 +1208,21 @@ static void paths_of_any_length(void) {
     remove(inside("t/tokenizer_config.json"));
 }
 
-/* Of a longer list only the first MAX_ENDS are used; nothing is written past
- * the array. */
-static void at_most_16_end_tokens(void) {
-    static const char *const lists[] = {
-        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3]",
-        "[0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,2]",
-        "[null,0,1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,null,2,2]"};
-    char json[256], generation[128];
+/* All tokens of a list are ends, however many there are. */
+static void any_number_of_end_tokens(void) {
+    enum { MANY = 1000 };
+    char json[256], generation[4 * MANY], *to = generation;
+    Tokenizer t;
     snprintf(json, sizeof json, "{\"model\":{%s}}", PIECES);
-    for (int i = 0; i < 3; i++) {
-        Tokenizer t;
-        snprintf(generation, sizeof generation, "{\"eos_token_id\":%s}",
-                 lists[i]);
-        CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
-        CHECK(t.n_ends == MAX_ENDS && t.eos == 0, "%s: %d ends", lists[i],
-              t.n_ends);
-        for (int k = 0; k < MAX_ENDS; k++)
-            CHECK(t.ends[k] == k % 4, "%s: end %d is %d", lists[i], k,
-                  t.ends[k]);
-        tokenizer_close(&t);
-    }
+    to += sprintf(to, "{\"eos_token_id\":[null");
+    for (int i = 0; i < MANY; i++)
+        to += sprintf(to, ",%d", i < MANY - 1 ? i % 4 : 5);
+    sprintf(to, "]}");
+    CHECK(!open_files(&t, json, NULL, generation), "%s", stderr_text());
+    CHECK(t.ends.n == MANY && t.eos == 0 && tokenizer_is_end(&t, 5, false) &&
+              !tokenizer_is_end(&t, 4, false),
+          "%d ends", t.ends.n);
+    tokenizer_close(&t);
 }
 
 /* A repeated merge has the rank of its last occurrence: "b c" precedes the
@@ -2365,7 +2361,7 @@ void suite_bpe(void) {
     TEST(older_files_of_the_folder_are_read);
     TEST(end_tokens_come_from_two_files);
     TEST(paths_of_any_length);
-    TEST(at_most_16_end_tokens);
+    TEST(any_number_of_end_tokens);
     TEST(a_repeated_merge_has_its_last_rank);
     TEST(unknown_characters_without_unk);
     TEST(unknown_characters_with_unk);

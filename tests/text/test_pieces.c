@@ -103,6 +103,102 @@ static void user_defined_pieces_match_as_in_the_library(void) {
     model_close(&model);
 }
 
+/* A GGUF file's texts end before the tokens of its keys and before tokens with
+ * one of llama.cpp's names; some names end a text only without others. */
+static void texts_end_where_llama_cpp_ends_them(void) {
+    enum { N = 300, MAX_LAST = 6 };
+    static const HashModel speaking = {16, 16, 1, 2, 1, N, 16, false, 9};
+    static const struct {
+        GgufPiece last[MAX_LAST]; /* N - MAX_LAST, ... */
+        const char *ends;         /* which of them: 1 or 0 */
+        const char *key;          /* NULL: none */
+        int id;                   /* of the key */
+    } cases[] = {
+        {{{"<|eot_id|>", CONTROL},
+          {"<|eom_id|>", NORMAL},
+          {"<end_of_turn>", USER_DEFINED},
+          {"<|return|>", CONTROL},
+          {"<|end|>", CONTROL},
+          {"<|start|>", CONTROL}},
+         "111110",
+         NULL,
+         0},
+        {{{"<|call|>", CONTROL},
+          {"<|return|>", CONTROL},
+          {"<|end|>", CONTROL},
+          {"x", NORMAL},
+          {"<eos>", CONTROL},
+          {"eos", CONTROL}},
+         "110010",
+         "tokenizer.ggml.eom_token_id",
+         -1},
+        {{{"<|calls|>", CONTROL},
+          {"<|flush|>", CONTROL},
+          {"<|end|>", CONTROL},
+          {"_<EOT>", NORMAL},
+          {"<PAD>", CONTROL},
+          {"[PAD]", CONTROL}},
+         "110110",
+         "tokenizer.ggml.eom_token_id",
+         N + 7},
+        {{{"<|flush|>", CONTROL},
+          {"<|end|>", CONTROL},
+          {"a1", NORMAL},
+          {"a2", NORMAL},
+          {"<|fim_pad|>", CONTROL},
+          {"<|file_sep|>", CONTROL}},
+         "111001",
+         "tokenizer.ggml.fim_pad_token_id",
+         N - 4},
+        {{{"<|repo_name|>", CONTROL},
+          {"<EOT", CONTROL},
+          {"<EOT>>", CONTROL},
+          {"<EOT>", NORMAL},
+          {"<EOT>", NORMAL},
+          {"[e~[", CONTROL}},
+         "100011",
+         NULL,
+         0},
+        {{{"a1", NORMAL},
+          {"a2", NORMAL},
+          {"a3", NORMAL},
+          {"a4", NORMAL},
+          {"a5", NORMAL},
+          {"</s>", CONTROL}},
+         "000101",
+         "tokenizer.ggml.eom_token_id",
+         N - 3},
+        {{{"<|tool_response>", CONTROL},
+          {"a2", NORMAL},
+          {"a3", NORMAL},
+          {"a4", NORMAL},
+          {"a5", NORMAL},
+          {"</s>", CONTROL}},
+         "100000",
+         NULL,
+         0},
+    };
+    static GgufFile file;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        Model model;
+        Tokenizer t;
+        gguf_make(&file, &speaking, 0);
+        gguf_add_tokenizer(&file, N, cases[i].last, MAX_LAST);
+        if (cases[i].key)
+            gguf_set_int(&file, cases[i].key, cases[i].id);
+        CHECK(!gguf_reopen(&file, &model, &t), "%s", stderr_text());
+        for (int k = 0; k < MAX_LAST; k++) {
+            int id = N - MAX_LAST + k;
+            CHECK(tokenizer_is_end(&t, id, true) == (cases[i].ends[k] == '1'),
+                  "case %zu: %s", i, cases[i].last[k].text);
+        }
+        CHECK(tokenizer_is_end(&t, 2, true) && !tokenizer_is_end(&t, 0, true),
+              "case %zu: EOS", i);
+        tokenizer_close(&t);
+        model_close(&model);
+    }
+}
+
 /* ---- tokenizer.model ----------------------------------------------------- */
 
 typedef struct {
@@ -669,6 +765,7 @@ void suite_pieces(void) {
     TEST(stories_matches_the_library);
     TEST(llama_2_matches_the_library);
     TEST(user_defined_pieces_match_as_in_the_library);
+    TEST(texts_end_where_llama_cpp_ends_them);
     TEST(tokenizer_model_matches_the_library);
     TEST(tokenizer_config_completes_tokenizer_model);
     TEST(tokenizer_model_is_honoured_or_refused);
