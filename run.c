@@ -154,7 +154,7 @@ static int run_mode(const Mode *mode, Options *options) {
     bool takes_ranks = mode->bit & RUNS_PASSES;
     if (!takes_ranks && own_rank)
         return 0;
-    int status = options->model ? open_model(&run, mode) : 0;
+    int status = open_model(&run, mode);
     if (!status)
         options_advise(options, &run.tokenizer);
     if (takes_ranks) {
@@ -180,14 +180,13 @@ static int run_mode(const Mode *mode, Options *options) {
 
 /* Finds the model that is named, or the bundled one. Returns 0 or an exit
  * status. */
-static int find_model(Options *o, const Mode *mode) {
-    if (!o->model && !(mode->bit & MODEL_OPTIONAL)) {
+static int find_model(Options *o) {
+    if (!o->model) {
+        o->bundled = true;
         o->model = bundled_model();
         if (!o->model)
             return EXIT_BAD_USAGE;
     }
-    if (!o->model)
-        return o->norm ? bad_usage("--norm needs a model") : 0;
     o->model = model_find(o->model);
     return o->model ? 0 : EXIT_BAD_INPUT;
 }
@@ -202,7 +201,7 @@ static int run(char **argv) {
     if ((options.dump || options.norm_sweep || options.plain) && n_ranks > 1)
         return bad_usage(
             "--dump, --norm-sweep and --plain work on one machine only");
-    status = find_model(&options, mode);
+    status = find_model(&options);
     if (status)
         return status;
     handle_signals();

@@ -57,12 +57,19 @@ static void write_row(FILE *out, Phase phase, double work, SiteRow row) {
     fprintf(out, ",%s,%.0f,%.0f,%.10g,%.10g,%.10g,%.10g,%.10g,",
             SITES[row.site].name, r->calls, r->tokens, r->seconds, row.us,
             row.median, row.p95, row.work / work);
-    if (SITES[row.site].is_norm)
-        fprintf(out, "%.10g,%.10g,%.10g,%.10g,%d,%d,%.5g,%.5g,%.5g\n",
-                row.rms_in, row.rms_out, row.mean, r->max_abs, r->max_channel,
-                r->max_position, row.median_x, row.p99_x, row.gamma_mean);
-    else
-        fputs(",,,,,,,,\n", out);
+    if (!SITES[row.site].is_norm) {
+        fputs(",,,,,,,,,,\n", out);
+        return;
+    }
+    fprintf(out, "%.10g,", row.rms_in);
+    if (isfinite(row.rms_first))
+        fprintf(out, "%.10g", row.rms_first);
+    fputc(',', out);
+    if (isfinite(row.rms_later))
+        fprintf(out, "%.10g", row.rms_later);
+    fprintf(out, ",%.10g,%.10g,%.10g,%d,%d,%.5g,%.5g,%.5g\n", row.rms_out,
+            row.mean, r->max_abs, r->max_channel, r->max_position, row.median_x,
+            row.p99_x, row.gamma_mean);
 }
 
 void write_csv(const Profile *p, FILE *out) {
@@ -97,7 +104,7 @@ void write_csv(const Profile *p, FILE *out) {
         write_numbers(out, rms, n);
     }
     fputs(
-        "]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_out,mean_over_rms,"
+        "]}\nphase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,rms_in,rms_in_at_0,rms_in_after_0,rms_out,mean_over_rms,"
         "max_abs,max_channel,max_position,median_abs,p99_abs,gamma_mean_over_gamma_x\n",
         out);
     for (Phase phase = 0; phase < N_PHASES; phase++) {

@@ -2,6 +2,7 @@
  * Tests: profile, norms. */
 #include "lab/estimate.h"
 #include <math.h>
+#include <stddef.h>
 
 /* The interval is between two order statistics, which needs no assumption about
  * the distribution (David and Nagaraja 2003, "Order Statistics", section 7.1).
@@ -12,6 +13,14 @@ Estimate estimate_median(const double *sorted, int n) {
     int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0;
     return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low],
                       sorted[n - 1 - low]};
+}
+
+const char *estimate_unusable(Estimate e, int n) {
+    if (n < MIN_MEASUREMENTS)
+        return "fewer than five rounds";
+    if (!(e.high - e.low <= fabs(e.value)))
+        return "the interval is wider than the value";
+    return NULL;
 }
 
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */

@@ -157,6 +157,10 @@ static void add_input(Record *r, Sizes sizes, const float *x, int dim,
                       int channel, int position) {
     r->squares_in += sizes.squares / dim;
     r->vectors++;
+    if (position == 0) {
+        r->squares_first += sizes.squares / dim;
+        r->vectors_first++;
+    }
     if (sizes.squares > 0)
         r->means += fabs(sizes.sum) / sqrt(sizes.squares * dim);
     if (sizes.max <= r->max_abs)
@@ -340,6 +344,8 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
         sum->squares_in += r->squares_in;
         sum->squares_out += r->squares_out;
         sum->vectors += r->vectors;
+        sum->squares_first += r->squares_first;
+        sum->vectors_first += r->vectors_first;
         sum->means += r->means;
         /* threads share prompts equally */
         if (phase == DECODE && !SITES[row.site].is_norm)
@@ -359,6 +365,9 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
     row.us = 1e6 * sum->seconds /
              profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
     row.rms_in = sqrt(sum->squares_in / sum->vectors);
+    row.rms_first = sqrt(sum->squares_first / sum->vectors_first);
+    row.rms_later = sqrt((sum->squares_in - sum->squares_first) /
+                         (sum->vectors - sum->vectors_first));
     row.rms_out = sqrt(sum->squares_out / sum->vectors);
     row.mean = sum->means / sum->vectors;
     return row;

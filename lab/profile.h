@@ -27,8 +27,11 @@ typedef struct {
     /* norms: sums over vectors of mean(x^2) and of mean(y^2) */
     double squares_in, squares_out;
     double vectors; /* norms: number of normalized vectors (tokens or heads) */
-    double means;   /* norms: sum over vectors of |mean(x)| / RMS(x) */
-    float max_abs;  /* norms: max |x| */
+    /* the part of squares_in and of vectors that is at position 0, whose
+     * elements may be a thousand times the others' */
+    double squares_first, vectors_first;
+    double means;  /* norms: sum over vectors of |mean(x)| / RMS(x) */
+    float max_abs; /* norms: max |x| */
     int max_channel, max_position; /* norms: where max_abs occurred */
     /* norms, samples: every eighth vector of the first thread, from the second
      * on, in other layers from the third, fourth or fifth, so that no pass has
@@ -124,6 +127,9 @@ typedef struct {
     double median, p95;
     double rms_in, rms_out,
         mean; /* norms: RMS of input and output, mean of |mean(x)| / RMS(x) */
+    /* norms: RMS of the input at position 0, and at all later positions; nan:
+     * no such vector */
+    double rms_first, rms_later;
     /* norms, of the samples: quantiles of |x|, mean of
      * |gamma mean(x)| / |gamma x| */
     double median_x, p99_x, gamma_mean;

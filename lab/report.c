@@ -41,11 +41,12 @@ static void write_totals(const Profile *p, Phase phase) {
 
 static void write_layers(const Profile *p, Phase phase) {
     double work = profile_work(p, phase).work;
-    fprintf(stderr,
-            "%5s  %-14s %7s %9s %9s %9s %6s %9s %9s %8s %s %9s %9s %9s\n",
-            "layer", "site", "calls", "us/token", "median", "95 %", "%",
-            "RMS in", "RMS out", "mean/RMS", "|gamma mean|/|gamma x|",
-            "median|x|", "99 % |x|", "max |x| at position, channel");
+    fprintf(
+        stderr,
+        "%5s  %-14s %7s %9s %9s %9s %6s %9s %9s %9s %9s %8s %s %9s %9s %9s\n",
+        "layer", "site", "calls", "us/token", "median", "95 %", "%", "RMS in",
+        "at 0", "after 0", "RMS out", "mean/RMS", "|gamma mean|/|gamma x|",
+        "median|x|", "99 % |x|", "max |x| at position, channel");
     for (int place = 0; place < p->n_places; place++) {
         SiteRow row = profile_row(p, phase, place);
         const Record *r = &row.record;
@@ -57,9 +58,11 @@ static void write_layers(const Profile *p, Phase phase) {
                 100 * row.work / work);
         if (SITES[row.site].is_norm)
             fprintf(
-                stderr, " %9.4g %9.4g %8.3f %22.3f %9.3g %9.3g %9.4g at %d, %d",
-                row.rms_in, row.rms_out, row.mean, row.gamma_mean, row.median_x,
-                row.p99_x, r->max_abs, r->max_position, r->max_channel);
+                stderr,
+                " %9.4g %9.4g %9.4g %9.4g %8.3f %22.3f %9.3g %9.3g %9.4g at %d, %d",
+                row.rms_in, row.rms_first, row.rms_later, row.rms_out, row.mean,
+                row.gamma_mean, row.median_x, row.p99_x, r->max_abs,
+                r->max_position, r->max_channel);
         fputc('\n', stderr);
     }
 }

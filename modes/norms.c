@@ -42,18 +42,49 @@ static void begin_row(const Options *o, int threads) {
         write_about(stdout, &(About){o->model, o->norm, threads});
 }
 
+/* A member of an object: the estimate and, if it says nothing, why. */
+static void write_member(const char *key, Estimate e, int rounds) {
+    const char *why = estimate_unusable(e, rounds);
+    write_estimate(stdout, key, e);
+    if (why)
+        printf(", \"%s_not_measurable\": \"%s\"", key, why);
+}
+
+/* A cell of a table, 15 characters wide. */
+static void write_cell(Estimate e, int rounds) {
+    int digits = e.value < 100 ? 2 : 0;
+    double reach = fmax(e.high - e.value, e.value - e.low);
+    if (estimate_unusable(e, rounds))
+        printf(" %14s", "not measurable");
+    else
+        printf(" %7.*f +-%-4.*f", digits, e.value, digits, reach);
+}
+
 static void end_row(const Options *o, const Column *columns, const Estimate *e,
-                    int n) {
-    for (int i = 0; i < n; i++, e++) {
-        int digits = e->value < 100 ? 2 : 0;
-        double reach = fmax(e->high - e->value, e->value - e->low);
+                    int n, int rounds) {
+    for (int i = 0; i < n; i++)
         if (o->json)
-            write_estimate(stdout, columns[i].key, *e);
+            write_member(columns[i].key, e[i], rounds);
         else
-            printf(" %7.*f +-%-4.*f", digits, e->value, digits, reach);
-    }
+            write_cell(e[i], rounds);
     puts(o->json ? "}" : "");
     fflush(stdout);
+}
+
+/* The reason why one of n estimates is not measurable; NULL: all are. */
+static const char *first_unusable(const Estimate *e, int n, int rounds) {
+    const char *why = NULL;
+    for (int i = 0; i < n && !why; i++)
+        why = estimate_unusable(e[i], rounds);
+    return why;
+}
+
+/* Explains a table's cells "not measurable". */
+static void explain(const Options *o, const char *why) {
+    if (why && !o->json)
+        printf(
+            "not measurable here: %s; use a larger --seconds or a less busy machine\n",
+            why);
 }
 
 /* ---- kernels ------------------------------------------------------------- */
@@ -152,8 +183,10 @@ static int time_kernels(void *context, double *values) {
     return 0;
 }
 
-/* Measures and prints one case. Returns 1 on failure. */
-static int measure_case(const Run *run, int dim, int tokens, double seconds) {
+/* Measures and prints one case. Sets *why if a number is not measurable.
+ * Returns 1 on failure. */
+static int measure_case(const Run *run, int dim, int tokens, double seconds,
+                        const char **why) {
     /* of a measurement, so that starting the threads does not count */
     double min_ns = 1e6;
     const Options *o = run->options;
@@ -185,17 +218,20 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds) {
         begin_row(o, c.threads);
         printf(o->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim,
                tokens, c.threads);
-        end_row(o, KERNEL_COLUMNS, estimates, N_KERNELS);
+        end_row(o, KERNEL_COLUMNS, estimates, N_KERNELS, rounds);
+        const char *unusable = first_unusable(estimates, N_KERNELS, rounds);
+        *why = unusable ? unusable : *why;
     }
     free(x);
     return rounds < 0;
 }
 
 /* Measures the dims of the model's norms (for q_norm and k_norm a head counts
- * as a token), or a range of dims without a model. */
+ * as a token), or a range of dims if no model was named. */
 static int measure_kernels(const Run *run, double seconds) {
     enum { FEW = 8, MANY = 512 /* tokens */ };
-    bool model = run->options->model;
+    bool model = !run->options->bundled;
+    const char *why = NULL;
     int dims[] = {8, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
         n_dims = COUNT(dims);
     if (model) {
@@ -210,12 +246,13 @@ static int measure_kernels(const Run *run, double seconds) {
         write_headings(KERNEL_COLUMNS, N_KERNELS);
     }
     int status = model ? 0
-                       : measure_case(run, 8, 10,
-                                      each); /* the shape used in study notes */
+                       : measure_case(run, 8, 10, each,
+                                      &why); /* the shape used in study notes */
     for (int i = 0; i < n_dims; i++)
         for (int tokens = 1; tokens <= MANY && !status && !interrupted;
              tokens *= FEW)
-            status = measure_case(run, dims[i], tokens, each);
+            status = measure_case(run, dims[i], tokens, each, &why);
+    explain(run->options, why);
     return status;
 }
 
@@ -314,6 +351,13 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
                 estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
             const Estimate *layer =
                 estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
+            const char *why = first_unusable(unchanged, OVER_NONE, rounds);
+            if (why) {
+                printf(
+                    "The share of the norms in the work of %s is not measurable here: %s.",
+                    PHASE_NAMES[phase], why);
+                continue;
+            }
             printf(
                 "Norms take %.2f %% of the work of %s (95 %% in this run: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
                 "removing all norms would save at most %.2f us per token.",
@@ -337,8 +381,9 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
         else
             printf("%-11s", name);
         end_row(o, COST_COLUMNS, estimates + variant * N_COST_COLUMNS,
-                N_COST_COLUMNS);
+                N_COST_COLUMNS, rounds);
     }
+    explain(o, first_unusable(estimates, N_VARIANTS * N_COST_COLUMNS, rounds));
     if (!o->json)
         putchar('\n');
 }
@@ -367,8 +412,8 @@ static int measure_model(Run *run, double seconds) {
 
 int mode_norms(Run *run) {
     const Options *o = run->options;
-    double kernels = o->model ? 0.4 * o->seconds : o->seconds;
-    if (o->model && measure_model(run, o->seconds - kernels))
+    double kernels = 0.4 * o->seconds;
+    if (measure_model(run, o->seconds - kernels))
         return -1;
     ends_soon = true;
     return -(measure_kernels(run, kernels) || stdout_finish());

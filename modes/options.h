@@ -44,7 +44,6 @@ enum {
     /* runs single tokens, so packed weights save time */
     DECODES = WRITES | IN_bench | IN_norms,
     REWINDS = IN_chat, /* beyond a sliding window, to remove a long thought */
-    MODEL_OPTIONAL = IN_norms, /* also works without a model */
     /* also works with a file that contains a vocabulary but no weights */
     TAKES_VOCABULARY = IN_tokenize
 };
@@ -76,6 +75,7 @@ typedef struct {
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer,
         *system, *output, *tokens, *type, *norm, *template, *think,
         *sampling_of;
+    bool bundled; /* no model was named: `model` is the bundled one */
     Sampling sampling;
     /* an option of `sampling` other than the seed is given */
     bool own_sampling;

@@ -5,7 +5,8 @@ import json
 
 COLUMNS = (
     "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,"
-    "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position,median_abs,p99_abs,gamma_mean_over_gamma_x"
+    "rms_in,rms_in_at_0,rms_in_after_0,rms_out,mean_over_rms,max_abs,max_channel,max_position,"
+    "median_abs,p99_abs,gamma_mean_over_gamma_x"
 ).split(",")
 
 

@@ -92,7 +92,8 @@ def time_torch(tokens, dim):
 def time_norma(binary, threads):
     """The same for every shape of `-m norms`: {(tokens, dim): {column: nanoseconds}}."""
     command = [binary, "-m", "norms", "--json", "-j", str(threads)]
-    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["cases"]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = [row for row in map(json.loads, out.splitlines()) if "dim" in row]
     return {(row["tokens"], row["dim"]): {name: row["tokens"] * row[key] for name, key in OURS.items()} for row in rows}
 
 

@@ -41,6 +41,14 @@ MORE_CASES = {
     "rms_apart": ("rms", "pre", "none", "--separate-classifier"),
     "dyt_apart": ("dyt", "pre", "none", "--separate-classifier"),
     "none_apart": ("none", "pre", "none", "--separate-classifier"),
+    "rms_scaled": ("rms", "pre", "none", "--scaled-embeddings"),
+    "post_scaled": ("rms", "post", "none", "--scaled-embeddings"),
+    "sandwich_scaled": ("rms", "sandwich", "none", "--scaled-embeddings"),
+    "olmo2_scaled": ("rms", "inside", "vector", "--scaled-embeddings"),
+    "rms_scaled_cold": ("rms", "pre", "none", "--scaled-embeddings", "--warm-up", "0"),
+    "post_scaled_cold": ("rms", "post", "none", "--scaled-embeddings", "--warm-up", "0"),
+    "sandwich_scaled_cold": ("rms", "sandwich", "none", "--scaled-embeddings", "--warm-up", "0"),
+    "olmo2_scaled_cold": ("rms", "inside", "vector", "--scaled-embeddings", "--warm-up", "0"),
 }
 RATES = 1e-3, 2e-3, 4e-3, 8e-3, 16e-3
 EXPORTED = "rms", "layer", "mixed", "olmo2", "qk"

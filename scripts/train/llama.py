@@ -95,17 +95,21 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """config is a checkpoint.Config. The output classifier is the token embedding, or a separate weight."""
+    """config is a checkpoint.Config. The output classifier is the token embedding, or a separate weight.
 
-    def __init__(self, config, norms="rms", placement="pre", qk_norm="none"):
+    scaled_embeddings multiplies the embeddings by sqrt(dim), as the Transformer of 2017 and Gemma do.
+    """
+
+    def __init__(self, config, norms="rms", placement="pre", qk_norm="none", scaled_embeddings=False):
         super().__init__()
         kinds = ["rms" if norms == "mixed" else norms] * (config.n_layers + 1)
         if norms == "mixed":
             kinds[0] = kinds[-2] = "layer"
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.dim)
-        # without a norm, nothing else enlarges the small initial embeddings
-        self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim))) if norms in ("dyt", "none") else 1
+        self.scale = math.sqrt(config.dim) if scaled_embeddings else 1
+        if norms in ("dyt", "none"):  # nothing else enlarges the small initial embeddings
+            self.scale = nn.Parameter(torch.tensor(math.sqrt(config.dim)))
         self.layers = nn.ModuleList(Layer(config, kind, placement, qk_norm) for kind in kinds[:-1])
         self.final_norm = norm(kinds[-1], config.dim)
         if not config.shared_classifier:

@@ -113,6 +113,7 @@ def main():
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate [0.002]")
     parser.add_argument("--warm-up", type=int, default=WARMUP, help=f"steps until the peak learning rate [{WARMUP}]")
     parser.add_argument("--separate-classifier", action="store_true", help="instead of the token embedding")
+    parser.add_argument("--scaled-embeddings", action="store_true", help="multiply embeddings by sqrt(dim)")
     parser.add_argument("--seed", type=int, default=SEED, help="of initial weights and order of stories [1]")
     parser.add_argument("--float32", action="store_true", help="no bfloat16; for processors that only emulate it")
     parser.add_argument("--threads", type=int, default=2, help="[2]")
@@ -131,14 +132,14 @@ def main():
     train = tokenize(folder, tokenizer, N_STORIES, held_out=False)
     held_out = tokenize(folder, tokenizer, N_HELD_OUT, held_out=True)
 
-    model = Llama(config, args.norm, args.placement, args.qk_norm)
+    model = Llama(config, args.norm, args.placement, args.qk_norm, args.scaled_embeddings)
     matrices = [w for w in model.parameters() if w.dim() == 2]
     vectors = [w for w in model.parameters() if w.dim() < 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, args.lr, BETAS, fused=True)
     first, seconds, history = 0, 0.0, []
     log = folder / "log.csv"
-    named = "norm", "placement", "qk_norm", "batch", "lr", "warm_up", "seed"
+    named = "norm", "placement", "qk_norm", "batch", "lr", "warm_up", "scaled_embeddings", "seed"
     options = {name: value for name, value in vars(args).items() if name in named}
     if (folder / "checkpoint.pt").exists():
         state = torch.load(folder / "checkpoint.pt", weights_only=True)

@@ -567,8 +567,9 @@ typedef struct {
     int layer; /* -1: outside the layers */
     long long calls, tokens;
     double seconds, us_per_token, us_median, us_95, share;
-    double rms_in, rms_out, mean_over_rms, max_abs, max_channel, max_position,
-        median_abs, p99_abs, gamma_mean; /* -1: empty field */
+    double rms_in, rms_first, rms_later, rms_out, mean_over_rms, max_abs,
+        max_channel, max_position, median_abs, p99_abs,
+        gamma_mean; /* -1: empty field */
 } Row;
 
 static Row rows[128];
@@ -589,7 +590,7 @@ static double number(const char *field) {
 static int read_rows(const char *path) {
     static const char header[] =
         "phase,layer,site,calls,tokens,seconds,us_per_token,us_median,us_95,share,"
-        "rms_in,rms_out,mean_over_rms,max_abs,max_channel,max_position,"
+        "rms_in,rms_in_at_0,rms_in_after_0,rms_out,mean_over_rms,max_abs,max_channel,max_position,"
         "median_abs,p99_abs,gamma_mean_over_gamma_x\n";
     char line[1 << 14];
     FILE *in = fopen(path, "r");
@@ -605,7 +606,7 @@ static int read_rows(const char *path) {
         int commas = 0;
         for (const char *c = line; *c; c++)
             commas += *c == ',';
-        if (commas != 18)
+        if (commas != 20)
             break;
         snprintf(r->phase, sizeof r->phase, "%.15s", next_field(&at));
         r->layer = (int)number(next_field(&at));
@@ -613,11 +614,11 @@ static int read_rows(const char *path) {
         r->calls = atoll(next_field(&at));
         r->tokens = atoll(next_field(&at));
         double *const numbers[] = {
-            &r->seconds, &r->us_per_token, &r->us_median,    &r->us_95,
-            &r->share,   &r->rms_in,       &r->rms_out,      &r->mean_over_rms,
-            &r->max_abs, &r->max_channel,  &r->max_position, &r->median_abs,
-            &r->p99_abs, &r->gamma_mean};
-        for (int i = 0; i < 14; i++)
+            &r->seconds,      &r->us_per_token,  &r->us_median, &r->us_95,
+            &r->share,        &r->rms_in,        &r->rms_first, &r->rms_later,
+            &r->rms_out,      &r->mean_over_rms, &r->max_abs,   &r->max_channel,
+            &r->max_position, &r->median_abs,    &r->p99_abs,   &r->gamma_mean};
+        for (int i = 0; i < 16; i++)
             *numbers[i] = number(next_field(&at));
     }
     bool whole = feof(in);
@@ -792,6 +793,13 @@ static void sizes_of_the_residual_stream(void) {
         }
         check_size(find_row("prefill", 0, "attn_norm"), size_of(x, TOKENS),
                    size_of(y, TOKENS));
+        const Row *r = find_row("prefill", 0, "attn_norm");
+        double at_0 = size_of(x, 1).rms,
+               after_0 = size_of(x + 64, TOKENS - 1).rms;
+        CHECK(fabs(r->rms_first / at_0 - 1) < 1e-5 &&
+                  fabs(r->rms_later / after_0 - 1) < 1e-5,
+              "RMS at position 0 %g, expected %g; after it %g, expected %g",
+              r->rms_first, at_0, r->rms_later, after_0);
         StreamSize rest = {0};
         for (int b = 1; b < BUCKETS; b++) {
             rest.squares += profile->streams[0][b].squares;
