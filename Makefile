@@ -131,8 +131,8 @@ $(BUILD)/lab/page_html.o: $(BUILD)/lab/page_html.c
 
 # With more threads than free processors, spinning takes minutes. These settings limit it (libgomp) or disable it (libomp).
 WAITING := OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=300
-test: tests ## build and run all tests in C (SUITES='json bpe': only these suites; TEST=name: only this test)
-	@$(WAITING) $(if $(TEST),NORMA_TEST='$(TEST)') NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
+test: tests ## build and run all tests in C (SUITES='json bpe': only these suites; TEST=name: only this test; V=1: also the slowest)
+	@$(WAITING) $(if $(V),NORMA_SLOWEST=1) $(if $(TEST),NORMA_TEST='$(TEST)') NORMA_RUN=./$(PROGRAM) $(TEST_WRAPPER) $(RUNNER) $(if $(SUITES),$(SUITES))
 	$(if $(MPI),@export $(WAITING); for n in $(TEST_RANKS); do \
 	    echo "$$n ranks:"; $(MPIRUN) -n $$n $(RUNNER) sequences || exit 1; done)
 documents: ## only the suites that compare documents with what they describe

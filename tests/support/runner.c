@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,10 +32,10 @@ typedef struct {
     void (*run)(void); /* NULL: not linked */
     bool chosen;
     pid_t process;
-    double start;
+    double start, processor; /* seconds: when it began; time it took */
 } Suite;
 
-#define SUITE_ROW(name) {#name, suite_##name, false, 0, 0},
+#define SUITE_ROW(suite) {.name = #suite, .run = suite_##suite},
 static Suite suites[] = {SUITE_LIST(SUITE_ROW)};
 enum { N_SUITES = sizeof suites / sizeof *suites, MAX_REASONS = 8 };
 
@@ -107,9 +108,10 @@ static void report(const Suite *s, int state) {
         int n[3];
         line[strcspn(line, "\n")] = '\0';
         if (sscanf(line, "%d passed, %d failed, %d skipped", &n[0], &n[1],
-                   &n[2]) == 3)
-            memcpy(counts, n, sizeof counts), found = true;
-        else if (!strncmp(line, "skipped: ", 9))
+                   &n[2]) == 3) {
+            memcpy(counts, n, sizeof counts);
+            found = true;
+        } else if (!strncmp(line, "skipped: ", 9))
             add_reason(line + 9);
         else if (!strncmp(line, "FAILED  ", 8))
             add_failure(s->name, line + 8);
@@ -129,18 +131,43 @@ static void report(const Suite *s, int state) {
     n_passed += counts[0];
     n_failed += counts[1] + !ended;
     n_skipped += counts[2];
-    printf("%-6s  %-12s %4d tests %6.1f s\n",
+    printf("%-6s  %-12s %4d tests %6.1f s",
            ended && !counts[1] ? "ok" : "FAILED", s->name,
            counts[0] + counts[1], clock_seconds() - s->start);
+    if (counts[2])
+        printf(", %d skipped (why: below)", counts[2]);
+    putchar('\n');
     fflush(stdout);
+}
+
+static double seconds_of(struct timeval t) {
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
 static void wait_for_one(void) {
     int state;
-    pid_t process = wait(&state);
+    struct rusage used;
+    pid_t process = wait4(-1, &state, 0, &used);
     for (Suite *s = suites; s < suites + N_SUITES; s++)
-        if (s->process == process)
+        if (s->process == process) {
+            s->processor =
+                seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
             report(s, state);
+        }
+}
+
+static int by_processor(const void *a, const void *b) {
+    double x = ((const Suite *)a)->processor, y = ((const Suite *)b)->processor;
+    return (x < y) - (x > y);
+}
+
+/* The suites that took most processor time. */
+static void print_slowest(void) {
+    enum { SLOWEST = 10 };
+    qsort(suites, N_SUITES, sizeof *suites, by_processor);
+    puts("\nprocessor time, the ten slowest suites");
+    for (int i = 0; i < SLOWEST && i < N_SUITES && suites[i].chosen; i++)
+        printf("%-12s %6.1f s\n", suites[i].name, suites[i].processor);
 }
 
 static void run_chosen(const char *program) {
@@ -150,8 +177,10 @@ static void run_chosen(const char *program) {
     for (Suite *s = suites; s < suites + N_SUITES; s++) {
         if (!s->chosen)
             continue;
-        if (running == (jobs > 0 ? jobs : 1))
-            wait_for_one(), running--;
+        if (running == (jobs > 0 ? jobs : 1)) {
+            wait_for_one();
+            running--;
+        }
         start(s, program);
         running++;
     }
@@ -189,6 +218,8 @@ int main(int argc, char **argv) {
     temporary_folder(folder, sizeof folder);
     run_chosen(argv[0]);
     folder_remove(folder);
+    if (getenv("NORMA_SLOWEST"))
+        print_slowest();
     for (int i = 0; i < MAX_REASONS && *reasons[i]; i++)
         printf("skipped: %s\n", reasons[i]);
     fputs(failures, stdout);

@@ -53,9 +53,9 @@ void replace_in_file(const char *path, const char *old, const char *new);
 /* The path of a file in the folder NORMA_CHECKPOINTS. NULL if it is missing;
  * the test then calls test_skip(NO_CHECKPOINTS). */
 const char *real_checkpoint(const char *name);
-#define NO_CHECKPOINTS                                                                                            \
-    "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see README.md, Your own " \
-    "models), llama32k.bin, minimind/tokenizer.json"
+#define NO_CHECKPOINTS                                                                                      \
+    "NORMA_CHECKPOINTS=FOLDER runs these on real files: stories260K.bin and tok512.bin (see docs/models.md" \
+    "), llama32k.bin, minimind/tokenizer.json"
 
 /* Between these calls stderr is captured; stderr_show() returns the number of
  * its lines. */
