@@ -1,5 +1,5 @@
 /* family.c: the table of model families, and the table of keys that describe a
- * model. To add a family, add a row to FAMILIES.
+ * model. To add a family, add a row to FAMILIES, anywhere.
  * Tests: families, convert. */
 #include "formats/family.h"
 #include "base/error.h"
@@ -8,87 +8,556 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Traits that several families share. */
-enum {
-    /* optional in GGUF files of LLaMA and its closest relatives */
-    LLAMA = LAYER_NORMS | ODD_HEADS,
-    GEMMA_KEYS =
-        GEMMA | LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | SLIDES | LAYER_TYPES,
-    OLMO_NORMS = NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | WIDE_HEAD_NORMS,
-    QWEN_WINDOW = SLIDES_IF_USED | LAYER_TYPES | WINDOW_ABOVE,
-};
+/* ---- unusual names ------------------------------------------------------ */
 
-/* clang-format off */
+#define IN_LAYER "model.layers.%d."
+/* A list of names. */
+#define NAMES(...) ((const OtherName[]){__VA_ARGS__, {NULL, NULL, false}})
+
+static const OtherName GEMMA_NAMES[] = {
+    {"mlp_norm", IN_LAYER "pre_feedforward_layernorm", false},
+    {NULL, NULL, false}};
+
+/* ---- the families ------------------------------------------------------- */
+
 const ModelFamily FAMILIES[] = {
-    {"olmo", "olmo", LAYER_NORMS | BARE_NORMS | NEIGHBOURS, 0, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
-    {"stablelm", "stablelm", LAYER_NORMS | STORED_OUTPUT, PARTIAL_ROPE, QKV_BIAS_OPTION, 10000, 4096,
-     1e-5f, .rotating = 0.25},
-    {"llama", "llama", NEIGHBOURS, LLAMA | SPARSE | ROPE_FACTORS | BIASES | ALL_WINDOWS,
-     ATTENTION_BIAS | MLP_BIASES, 10000, .context = 2048},
-    {"qwen2", "qwen2", 0, LLAMA, QKV_BIASES | QWEN_WINDOW, 10000, 32768, .window = 4096},
-    {"qwen3", "qwen3", HEAD_NORMS, LLAMA, ATTENTION_BIAS | QWEN_WINDOW, 10000, 32768, .head_size = 128, .window = 4096},
-    {"qwen3moe", "qwen3_moe", HEAD_NORMS | SPARSE, LLAMA, ATTENTION_BIAS | EXPERTS | SLIDES_IF_USED,
-     10000, 32768, .window = 4096},
-    {"qwen2moe", "qwen2_moe", SPARSE | RAW_TOPK | SHARED_EXPERT | STORED_OUTPUT, 0,
-     QKV_BIASES | EXPERTS | QWEN_WINDOW | STRICT, 10000, 32768, .window = 4096},
-    {"smollm3", "smollm3", NEIGHBOURS, ODD_HEADS,
-     TIED_DEFAULT | ATTENTION_BIAS | MLP_BIASES | NO_ROPE_LAYERS | SLIDES_IF_USED | LAYER_TYPES, 2e6, 32768, .period = 4},
-    {"granite", "granite", NEIGHBOURS, SCALES | ROPE_FACTORS | BIASES | ODD_HEADS,
-     ATTENTION_BIAS | MLP_BIASES | GRANITE_KEYS, 10000, .context = 2048},
-    {"phi3", "phi3", FUSED | FUSED_MLP | STORED_WINDOW, PARTIAL_ROPE | ROPE_FACTORS | ALL_WINDOWS, LONGROPE | SLIDES, 10000, 4096,
-     1e-5f, .rotating = 1},
-    {"olmo2", "olmo3", OLMO_NORMS | STORED_OUTPUT | STORED_WINDOW | LOCAL_ROPE, PERIODIC_WINDOWS,
-     ATTENTION_BIAS | SLIDES | LAYER_TYPES, 500000, 2048, 1e-5f, .window = 4096, .period = 4},
-    {"gemma2", "gemma2", POST_NORMS | SCORE_CAP | LOGIT_CAP | TIED | STORED_WINDOW | DEFAULT_WINDOW,
-     PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS, 10000, 8192, .head_size = 256,
-     .window = 4096, .attention_cap = 50, .logit_cap = 30, .period = 2, .special_layers = 46, .activation = ACTIVATION_GELU},
-    {"gemma3", "gemma3_text", POST_NORMS | HEAD_NORMS | LOCAL_ROPE | STORED_WINDOW,
-     LOGIT_CAP | PARTIAL_ROPE | ODD_HEADS | PERIODIC_WINDOWS, GEMMA_KEYS | GEMMA3 | PATTERN, 1e6, 131072,
-     .head_size = 256, .n_heads = 8, .window = 4096, .period = 6, .local_base = 10000, .special_layers = 62,
-     .activation = ACTIVATION_GELU},
-    {"gemma", "gemma", TIED, PARTIAL_ROPE | ODD_HEADS, LESS_ONE | TIED_DEFAULT | ATTENTION_BIAS | OLD_GELU,
-     10000, 8192, .head_size = 256, .special_layers = -1, .activation = ACTIVATION_GELU},
-    {"ernie4_5", "ernie4_5", NEIGHBOURS, ODD_HEADS, USE_BIAS | TIED_DEFAULT | NEIGHBOUR_ROPE, 500000,
-     131072, 1e-5f, .head_size = 128},
-    {"exaone4", "exaone4", NO_PRE_NORMS | POST_NORMS | HEAD_NORMS | ROPE_IN_WINDOWS | STORED_WINDOW, ROPE_FACTORS | PERIODIC_WINDOWS,
-     SLIDES | LAYER_TYPES | PATTERN, 10000, 2048, 1e-5f, .window = 4096, .period = 4},
-    {"glm4", "glm4", POST_NORMS | FUSED_MLP | NEIGHBOURS, PARTIAL_ROPE | ODD_HEADS,
-     GLM | NEIGHBOUR_ROPE, 10000, 131072, 1.5625e-7f, .head_size = 128, .rotating = 0.5},
-    {"mistral3", "ministral3", QUERY_SCALE | NEIGHBOURS, ODD_HEADS, SLIDES, 1e6, 262144, 1e-5f, .head_size = 128},
-    {"seed_oss", "seed_oss", 0, BIASES | ODD_HEADS, SEED | MLP_BIASES, 10000, 524288, .head_size = 128},
-    {"hunyuan-dense", "hunyuan_v1_dense", HEAD_NORMS | LATE_HEAD_NORMS, ODD_HEADS | BIASES,
-     ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
-    {"cohere2", "cohere2", LAYER_NORMS | ROPE_IN_WINDOWS | PARALLEL_SUBLAYERS | NEIGHBOURS | STORED_WINDOW, PERIODIC_WINDOWS,
-     TIED_DEFAULT | NEIGHBOUR_ROPE | SLIDES | LAYER_TYPES | PATTERN | STRICT, 10000, 8192, 1e-5f, .window = 4096, .period = 4},
-    {"arcee", "arcee", NO_GATE | NEIGHBOURS, ROPE_FACTORS | ODD_HEADS, ATTENTION_BIAS | MLP_BIASES,
-     10000, 4096, 1e-5f, .activation = ACTIVATION_RELU2},
-    {"olmoe", "olmoe", HEAD_NORMS | WIDE_HEAD_NORMS | SPARSE | RAW_TOPK | STORED_OUTPUT, 0,
-     ATTENTION_BIAS | WIDE_EXPERTS, 10000, 4096, .eps = 1e-5f},
-    {"granitemoe", "granitemoe", SPARSE | NEIGHBOURS, SCALES | ROPE_FACTORS | ODD_HEADS,
-     ATTENTION_BIAS | GRANITE_EXPERTS | GRANITE_KEYS, 10000, .context = 2048},
-    {NULL, "mistral", 0, 0, SLIDES, 10000, 131072, .window = 4096},
-    {NULL, "mixtral", 0, 0, SLIDES | MIXTRAL_EXPERTS, 1e6, 131072, .eps = 1e-5f},
-    {NULL, "minimind", 0, 0, TIED_DEFAULT | MINIMIND, 1e6, .context = 32768},
-    {NULL, "olmo2", OLMO_NORMS, 0, ATTENTION_BIAS, 10000, 2048, .eps = 1e-5f},
-    {0},
+    /* OLMo 1 */
+    {
+        .norm_form = LAYER_NORMS_BARE,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 2048,
+        .gguf = {.name = "olmo", .neighbours = true},
+        .hf = {.name = "olmo", .attention_bias = BIAS_OF_ATTENTION},
+    },
+    /* StableLM */
+    {
+        .norm_form = LAYER_NORMS,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 4096,
+        .rotates = 0.25,
+        .gguf = {.name = "stablelm", .partial_rope = true, .output = true},
+        .hf = {.name = "stablelm",
+               .use_qkv_bias = true,
+               .partial_rotary_factor = true},
+    },
+    /* Llama; in GGUF files also Mistral, and Mixtral */
+    {
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 2048,
+        .gguf = {.name = "llama",
+                 .neighbours = true,
+                 .window = WINDOW_READ,
+                 .layer_norms = true,
+                 .biases = true,
+                 .experts = true,
+                 .factors = ONE_FACTOR_TENSOR,
+                 .odd_heads = true},
+        .hf = {.name = "llama",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .mlp_bias = true},
+    },
+    /* Qwen 2 */
+    {
+        .windowed = FROM_MAX_WINDOW_LAYERS,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 32768,
+        .window = 4096,
+        .gguf = {.name = "qwen2", .layer_norms = true, .odd_heads = true},
+        .hf = {.name = "qwen2",
+               .qkv_biases = true,
+               .window = WINDOW_IF_USED,
+               .layer_types = true},
+    },
+    /* Qwen 3 */
+    {
+        .head_norms = HEAD_NORMS,
+        .windowed = FROM_MAX_WINDOW_LAYERS,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 32768,
+        .head_size = 128,
+        .window = 4096,
+        .gguf = {.name = "qwen3", .layer_norms = true, .odd_heads = true},
+        .hf = {.name = "qwen3",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .window = WINDOW_IF_USED,
+               .layer_types = true},
+    },
+    /* Qwen 3 with experts */
+    {
+        .head_norms = HEAD_NORMS,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 32768,
+        .window = 4096,
+        .gguf = {.name = "qwen3moe",
+                 .layer_norms = true,
+                 .experts = true,
+                 .odd_heads = true},
+        .hf = {.name = "qwen3_moe",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .window = WINDOW_IF_USED,
+               .experts = EXPERTS_IF_ROUTER,
+               .norm_topk_prob = true},
+    },
+    /* Qwen 2 with experts */
+    {
+        .windowed = EVEN_BELOW_MAX_WINDOW_LAYERS,
+        .shared_expert = true,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 32768,
+        .window = 4096,
+        .gguf = {.name = "qwen2moe",
+                 .names = NAMES({"gate", "blk.%d.ffn_gate_shexp", false},
+                                {"up", "blk.%d.ffn_up_shexp", false},
+                                {"down", "blk.%d.ffn_down_shexp", false}),
+                 .raw_topk = true,
+                 .experts = true,
+                 .output = true},
+        .hf = {.name = "qwen2_moe",
+               .names = NAMES(
+                   {"gate", IN_LAYER "mlp.shared_expert.gate_proj", false},
+                   {"up", IN_LAYER "mlp.shared_expert.up_proj", false},
+                   {"down", IN_LAYER "mlp.shared_expert.down_proj", false}),
+               .qkv_biases = true,
+               .attention_bias = BIAS_REFUSED,
+               .window = WINDOW_IF_USED,
+               .layer_types = true,
+               .experts = EXPERTS_IF_ROUTER,
+               .norm_topk_prob = true,
+               .no_dense_layers = true},
+    },
+    /* SmolLM3 */
+    {
+        .windowed = LAYERS_WITHOUT_ROPE,
+        .rotating = ROPE_BUT_EVERY_PERIODTH,
+        .period = 4,
+        .rope_base = 2e6,
+        .eps = 1e-6f,
+        .context = 32768,
+        .gguf = {.name = "smollm3", .neighbours = true, .odd_heads = true},
+        .hf = {.name = "smollm3",
+               .tied_by_default = true,
+               .attention_bias = BIAS_OF_ATTENTION,
+               .mlp_bias = true,
+               .window = WINDOW_IF_USED,
+               .layer_types = true,
+               .no_rope_layers = true},
+    },
+    /* Granite; in GGUF files also the dense models of Granite 4 */
+    {
+        .scales = true,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 2048,
+        .gguf = {.name = "granite",
+                 .neighbours = true,
+                 .biases = true,
+                 .factors = ONE_FACTOR_TENSOR,
+                 .odd_heads = true,
+                 .finetuned = true,
+                 .hybrid_sizes = true},
+        .hf = {.name = "granite",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .mlp_bias = true},
+    },
+    /* Phi 3 */
+    {
+        .fused_qkv = true,
+        .fused_gate_up = true,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 4096,
+        .gguf = {.name = "phi3",
+                 .names = NAMES({"wq", "blk.%d.attn_qkv", false},
+                                {"wk", "blk.%d.attn_qkv", false},
+                                {"wv", "blk.%d.attn_qkv", false},
+                                {"gate", "blk.%d.ffn_up", false},
+                                {"up", "blk.%d.ffn_up", false}),
+                 .window = WINDOW_STORED,
+                 .factors = LONGROPE_TENSORS,
+                 .partial_rope = true},
+        .hf = {.name = "phi3",
+               .names = NAMES({"wq", IN_LAYER "self_attn.qkv_proj", false},
+                              {"wk", IN_LAYER "self_attn.qkv_proj", false},
+                              {"wv", IN_LAYER "self_attn.qkv_proj", false},
+                              {"gate", IN_LAYER "mlp.gate_up_proj", false},
+                              {"up", IN_LAYER "mlp.gate_up_proj", false}),
+               .window = WINDOW_COUNTS,
+               .partial_rotary_factor = true,
+               .only_longrope = true,
+               .original_context = 4096},
+    },
+    /* OLMo 3; in GGUF files also OLMo 2 */
+    {
+        .norms = NORMS_AFTER,
+        .head_norms = HEAD_NORMS_WIDE,
+        .windowed = ALL_BUT_EVERY_PERIODTH,
+        .rotating = ROPE_LOCAL_IN_WINDOWED_LAYERS,
+        .period = 4,
+        .rope_base = 500000,
+        .eps = 1e-5f,
+        .context = 2048,
+        .window = 4096,
+        .gguf = {.name = "olmo2", .window = WINDOW_STORED, .output = true},
+        .hf = {.name = "olmo3",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .window = WINDOW_COUNTS,
+               .layer_types = true,
+               .needs_window = true,
+               .rounds_yarn = true},
+    },
+    /* Gemma 2 */
+    {
+        .norms = NORMS_AROUND,
+        .windowed = ALL_BUT_EVERY_PERIODTH,
+        .period = 2,
+        .activation = ACTIVATION_GELU,
+        .tied = true,
+        .scales_by_dim = true,
+        .caps_scores = true,
+        .caps_logits = true,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 8192,
+        .head_size = 256,
+        .window = 4096,
+        .attention_cap = 50,
+        .logit_cap = 30,
+        .gguf = {.name = "gemma2",
+                 .window = WINDOW_STORED,
+                 .default_window = true,
+                 .partial_rope = true,
+                 .odd_heads = true,
+                 .layers_of_27b = 46},
+        .hf = {.name = "gemma2",
+               .names = GEMMA_NAMES,
+               .gamma_less_one = true,
+               .tied_by_default = true,
+               .attention_bias = BIAS_OF_ATTENTION,
+               .window = WINDOW_COUNTS,
+               .layer_types = true,
+               .needs_window = true,
+               .hidden_activation = true,
+               .query_pre_attn_scalar = true},
+    },
+    /* Gemma 3 */
+    {
+        .norms = NORMS_AROUND,
+        .head_norms = HEAD_NORMS,
+        .windowed = ALL_BUT_EVERY_PERIODTH,
+        .rotating = ROPE_LOCAL_IN_WINDOWED_LAYERS,
+        .period = 6,
+        .activation = ACTIVATION_GELU,
+        .scales_by_dim = true,
+        .caps_logits = true,
+        .rope_base = 1e6,
+        .local_base = 10000,
+        .eps = 1e-6f,
+        .context = 131072,
+        .head_size = 256,
+        .n_heads = 8,
+        .window = 4096,
+        .gguf = {.name = "gemma3",
+                 .window = WINDOW_STORED,
+                 .partial_rope = true,
+                 .odd_heads = true,
+                 .layers_of_27b = 62},
+        .hf = {.name = "gemma3_text",
+               .names = GEMMA_NAMES,
+               .gamma_less_one = true,
+               .tied_by_default = true,
+               .attention_bias = BIAS_OF_ATTENTION,
+               .window = WINDOW_COUNTS,
+               .layer_types = true,
+               .needs_window = true,
+               .hidden_activation = true,
+               .query_pre_attn_scalar = true,
+               .sliding_window_pattern = true,
+               .rope_local_base_freq = true,
+               .rounds_yarn = true,
+               .no_score_cap = true},
+    },
+    /* Gemma 1 */
+    {
+        .activation = ACTIVATION_GELU,
+        .tied = true,
+        .scales_by_dim = true,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 8192,
+        .head_size = 256,
+        .gguf = {.name = "gemma", .partial_rope = true, .odd_heads = true},
+        .hf = {.name = "gemma",
+               .gamma_less_one = true,
+               .tied_by_default = true,
+               .attention_bias = BIAS_OF_ATTENTION,
+               .gelu_is_tanh = true},
+    },
+    /* ERNIE 4.5 */
+    {
+        .rope_base = 500000,
+        .eps = 1e-5f,
+        .context = 131072,
+        .head_size = 128,
+        .gguf = {.name = "ernie4_5", .neighbours = true, .odd_heads = true},
+        .hf = {.name = "ernie4_5",
+               .tied_by_default = true,
+               .neighbours = true,
+               .use_bias = true},
+    },
+    /* EXAONE 4 */
+    {
+        .norms = NORMS_AFTER,
+        .head_norms = HEAD_NORMS,
+        .windowed = ALL_BUT_EVERY_PERIODTH,
+        .rotating = ROPE_IN_WINDOWED_LAYERS,
+        .period = 4,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 2048,
+        .window = 4096,
+        .gguf = {.name = "exaone4",
+                 .window = WINDOW_STORED,
+                 .factors = ONE_FACTOR_TENSOR},
+        .hf = {.name = "exaone4",
+               .window = WINDOW_COUNTS,
+               .layer_types = true,
+               .sliding_window_pattern = true},
+    },
+    /* GLM-4 */
+    {
+        .norms = NORMS_AROUND,
+        .fused_gate_up = true,
+        .rope_base = 10000,
+        .eps = 1.5625e-7f,
+        .context = 131072,
+        .head_size = 128,
+        .rotates = 0.5,
+        .gguf = {.name = "glm4",
+                 .names = NAMES({"gate", "blk.%d.ffn_up", false},
+                                {"up", "blk.%d.ffn_up", false}),
+                 .neighbours = true,
+                 .partial_rope = true,
+                 .odd_heads = true},
+        .hf = {.name = "glm4",
+               .names = NAMES(
+                   {"attn_post_norm", IN_LAYER "post_self_attn_layernorm",
+                    false},
+                   {"mlp_post_norm", IN_LAYER "post_mlp_layernorm", false},
+                   {"gate", IN_LAYER "mlp.gate_up_proj", false},
+                   {"up", IN_LAYER "mlp.gate_up_proj", false}),
+               .neighbours = true,
+               .attention_bias = BIAS_OF_QKV,
+               .partial_rotary_factor = true},
+    },
+    /* Ministral 3 */
+    {
+        .rope_base = 1e6,
+        .eps = 1e-5f,
+        .context = 262144,
+        .head_size = 128,
+        .gguf = {.name = "mistral3",
+                 .neighbours = true,
+                 .odd_heads = true,
+                 .scaled_queries = true},
+        .hf = {.name = "ministral3", .window = WINDOW_COUNTS},
+    },
+    /* Seed-OSS */
+    {
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 524288,
+        .head_size = 128,
+        .gguf = {.name = "seed_oss",
+                 .names =
+                     NAMES({"mlp_norm", "blk.%d.post_attention_norm", false}),
+                 .biases = true,
+                 .odd_heads = true},
+        .hf = {.name = "seed_oss",
+               .attention_bias = BIAS_OF_QKV,
+               .attention_out_bias = true,
+               .mlp_bias = true},
+    },
+    /* Hunyuan */
+    {
+        .head_norms = HEAD_NORMS_LATE,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 2048,
+        .gguf = {.name = "hunyuan-dense", .biases = true, .odd_heads = true},
+        .hf = {.name = "hunyuan_v1_dense",
+               .names = NAMES(
+                   {"q_norm", IN_LAYER "self_attn.query_layernorm", false},
+                   {"k_norm", IN_LAYER "self_attn.key_layernorm", false}),
+               .attention_bias = BIAS_OF_ATTENTION,
+               .dynamic_alpha = true},
+    },
+    /* Command R7B */
+    {
+        .norms = NORM_SHARED,
+        .norm_form = LAYER_NORMS_BETA_OPTIONAL,
+        .windowed = ALL_BUT_EVERY_PERIODTH,
+        .rotating = ROPE_IN_WINDOWED_LAYERS,
+        .period = 4,
+        .scales_logits = true,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 8192,
+        .window = 4096,
+        .gguf = {.name = "cohere2",
+                 .neighbours = true,
+                 .window = WINDOW_STORED},
+        .hf = {.name = "cohere2",
+               .tied_by_default = true,
+               .neighbours = true,
+               .attention_bias = BIAS_REFUSED,
+               .window = WINDOW_COUNTS,
+               .layer_types = true,
+               .sliding_window_pattern = true},
+    },
+    /* Arcee */
+    {
+        .activation = ACTIVATION_RELU2,
+        .ungated = true,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 4096,
+        .gguf = {.name = "arcee",
+                 .names = NAMES({"gate", "blk.%d.ffn_up", false}),
+                 .neighbours = true,
+                 .factors = ONE_FACTOR_TENSOR,
+                 .odd_heads = true},
+        .hf = {.name = "arcee",
+               .names = NAMES({"gate", IN_LAYER "mlp.up_proj", false}),
+               .attention_bias = BIAS_OF_ATTENTION,
+               .mlp_bias = true},
+    },
+    /* OLMoE */
+    {
+        .head_norms = HEAD_NORMS_WIDE,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 4096,
+        .gguf = {.name = "olmoe",
+                 .raw_topk = true,
+                 .experts = true,
+                 .output = true},
+        .hf = {.name = "olmoe",
+               .attention_bias = BIAS_OF_ATTENTION,
+               .experts = EXPERTS_IN_ALL,
+               .wide_experts = true,
+               .norm_topk_prob = true},
+    },
+    /* Granite with experts */
+    {
+        .scales = true,
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 2048,
+        .gguf = {.name = "granitemoe",
+                 .neighbours = true,
+                 .experts = true,
+                 .factors = ONE_FACTOR_TENSOR,
+                 .odd_heads = true,
+                 .finetuned = true,
+                 .hybrid_sizes = true},
+        .hf = {.name = "granitemoe",
+               .names = NAMES(
+                   {"router", IN_LAYER "block_sparse_moe.router.layer", false},
+                   {"gate", IN_LAYER "block_sparse_moe.input_linear", true},
+                   {"up", IN_LAYER "block_sparse_moe.input_linear", true},
+                   {"down", IN_LAYER "block_sparse_moe.output_linear", true}),
+               .attention_bias = BIAS_OF_ATTENTION,
+               .experts = EXPERTS_IN_ALL,
+               .wide_experts = true,
+               .stacked_experts = true,
+               .n_experts = 8,
+               .n_experts_used = 2,
+               .normalizes_topk = true},
+    },
+    /* Mistral */
+    {
+        .rope_base = 10000,
+        .eps = 1e-6f,
+        .context = 131072,
+        .window = 4096,
+        .hf = {.name = "mistral", .window = WINDOW_COUNTS},
+        .stored_as = "llama",
+    },
+    /* Mixtral */
+    {
+        .rope_base = 1e6,
+        .eps = 1e-5f,
+        .context = 131072,
+        .hf = {.name = "mixtral",
+               .names = NAMES(
+                   {"router", IN_LAYER "block_sparse_moe.gate", false},
+                   {"gate", IN_LAYER "block_sparse_moe.experts.%d.w1", true},
+                   {"up", IN_LAYER "block_sparse_moe.experts.%d.w3", true},
+                   {"down", IN_LAYER "block_sparse_moe.experts.%d.w2", true}),
+               .window = WINDOW_COUNTS,
+               .experts = EXPERTS_IN_ALL,
+               .wide_experts = true,
+               .n_experts = 8,
+               .n_experts_used = 2,
+               .normalizes_topk = true},
+        .stored_as = "llama",
+    },
+    /* MiniMind, dense or with experts */
+    {
+        .head_norms = HEAD_NORMS_IF_STORED,
+        .rope_base = 1e6,
+        .eps = 1e-6f,
+        .context = 32768,
+        .hf = {.name = "minimind",
+               .tied_by_default = true,
+               .experts = EXPERTS_IF_USE_MOE,
+               .norm_topk_prob = true,
+               .normalizes_topk = true},
+        .stored_as = "llama",
+    },
+    /* OLMo 2 */
+    {
+        .norms = NORMS_AFTER,
+        .head_norms = HEAD_NORMS_WIDE,
+        .rope_base = 10000,
+        .eps = 1e-5f,
+        .context = 2048,
+        .hf = {.name = "olmo2", .attention_bias = BIAS_OF_ATTENTION},
+        .stored_as = "olmo2",
+    },
 };
+const int N_FAMILIES = COUNT(FAMILIES);
+
+/* ---- the keys ----------------------------------------------------------- */
 
 /* A field of the header, or of its config (NEEDED: a required one). Its type is
  * the key's kind; the key's names follow. */
-#define AT(name)                                                                                                       \
-    .kind = _Generic(((Header *)NULL)->name, int: KEY_SIZE, int64_t: KEY_INTEGER, float: KEY_FLOAT,                    \
-                     double: KEY_REAL, String: KEY_STRING),                                                            \
+#define AT(name)                                                               \
+    .kind = _Generic(((Header *)NULL)->name, int                               \
+                     : KEY_SIZE, int64_t                                       \
+                     : KEY_INTEGER, float                                      \
+                     : KEY_FLOAT, double                                       \
+                     : KEY_REAL, String                                        \
+                     : KEY_STRING),                                            \
     offsetof(Header, name), .bytes = sizeof(((Header *)NULL)->name)
 #define CONFIG(name)   AT(config.name)
 #define NEEDED(name)   .required = true, CONFIG(name)
 #define FALLBACK(name) .fallback = offsetof(Header, name)
+/* clang-format off */
 const Key KEYS[] = {
     {CONFIG(context), NULL, "max_sequence_length"}, /* LLaMA 1 */
     {NEEDED(vocab_size), "vocab_size", "vocab_size"},
     {NEEDED(context), "context_length", "max_position_embeddings"},
     {NEEDED(dim), "embedding_length", "hidden_size"},
     {NEEDED(hidden_dim), "feed_forward_length", "intermediate_size"},
-    {CONFIG(hidden_dim), "expert_shared_feed_forward_length", "shared_expert_intermediate_size", .needs = SHARED_EXPERT},
+    {CONFIG(hidden_dim), "expert_shared_feed_forward_length", "shared_expert_intermediate_size", .condition = WITH_SHARED_EXPERT},
     {NEEDED(n_layers), "block_count", "num_hidden_layers"},
     {NEEDED(n_heads), "attention.head_count", "num_attention_heads"},
     {CONFIG(n_kv_heads), "attention.head_count_kv", "num_key_value_heads", FALLBACK(config.n_heads)},
@@ -110,131 +579,134 @@ const Key KEYS[] = {
     {CONFIG(expert_dim), "expert_feed_forward_length", FALLBACK(config.hidden_dim)},
     {AT(norm_weights), "expert_weights_norm"},
     {AT(window), "attention.sliding_window", "sliding_window"},
-    {.gguf = "attention.sliding_window_pattern", .needs = PERIODIC_WINDOWS},
-    {CONFIG(local_base), "rope.freq_base_swa", .needs = PERIODIC_WINDOWS},
+    {.gguf = "attention.sliding_window_pattern", .condition = WITH_PERIODIC_WINDOWS},
+    {CONFIG(local_base), "rope.freq_base_swa", .condition = WITH_PERIODIC_WINDOWS},
     {.gguf = "rope.scaling.yarn_ext_factor"},
     {AT(yarn_attn_factor), "rope.scaling.yarn_attn_factor"},
-    {CONFIG(embedding_scale), "embedding_scale", "embedding_multiplier", .needs = SCALES},
-    {CONFIG(residual_scale), "residual_scale", "residual_multiplier", .needs = SCALES},
-    {CONFIG(attention_scale), "attention.scale", "attention_multiplier", .needs = SCALES},
-    {NEEDED(logit_scale), "logit_scale", "logits_scaling", .needs = SCALES, .divides = true},
-    {NEEDED(logit_scale), "logit_scale", "logit_scale", .needs = PARALLEL_SUBLAYERS},
-    {CONFIG(attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .needs = SCORE_CAP},
-    {CONFIG(logit_cap), "final_logit_softcapping", "final_logit_softcapping", .needs = LOGIT_CAP},
+    {CONFIG(embedding_scale), "embedding_scale", "embedding_multiplier", .condition = WITH_SCALES},
+    {CONFIG(residual_scale), "residual_scale", "residual_multiplier", .condition = WITH_SCALES},
+    {CONFIG(attention_scale), "attention.scale", "attention_multiplier", .condition = WITH_SCALES},
+    {NEEDED(logit_scale), "logit_scale", "logits_scaling", .condition = WITH_SCALES, .divides = true},
+    {NEEDED(logit_scale), "logit_scale", "logit_scale", .condition = WITH_LOGIT_SCALE},
+    {CONFIG(attention_cap), "attn_logit_softcapping", "attn_logit_softcapping", .condition = WITH_SCORE_CAP, .is_cap = true},
+    {CONFIG(logit_cap), "final_logit_softcapping", "final_logit_softcapping", .condition = WITH_LOGIT_CAP, .is_cap = true},
     {AT(finetuned), "rope.scaling.finetuned"},
-    {AT(log_multiplier), "rope.scaling.yarn_log_multiplier", .needs = QUERY_SCALE},
-    {AT(query_scale), "attention.temperature_scale", .needs = QUERY_SCALE},
+    {AT(log_multiplier), "rope.scaling.yarn_log_multiplier", .condition = WITH_SCALED_QUERIES},
+    {AT(query_scale), "attention.temperature_scale", .condition = WITH_SCALED_QUERIES},
     {.gguf = "tensor_data_layout"},
     {0},
 };
 
-/* Parts that have other names in families with this trait (not experts), or
- * with this option of config.json. The names are printf formats of the layer
- * and the expert. */
-static const struct OtherName {
-    int trait, option;
-    const char *parts, *gguf, *hf;
-} OTHER_NAMES[] = {
-    {0, GEMMA, "mlp_norm", NULL, "model.layers.%d.pre_feedforward_layernorm"},
-    {FUSED, 0, "wq wk wv", "blk.%d.attn_qkv", "model.layers.%d.self_attn.qkv_proj"},
-    {FUSED_MLP, 0, "gate up", "blk.%d.ffn_up", "model.layers.%d.mlp.gate_up_proj"},
-    {0, SEED, "mlp_norm", "blk.%d.post_attention_norm", NULL},
-    {LATE_HEAD_NORMS, 0, "q_norm", NULL, "model.layers.%d.self_attn.query_layernorm"},
-    {LATE_HEAD_NORMS, 0, "k_norm", NULL, "model.layers.%d.self_attn.key_layernorm"},
-    {NO_GATE, 0, "gate", "blk.%d.ffn_up", "model.layers.%d.mlp.up_proj"},
-    {0, GLM, "attn_post_norm", NULL, "model.layers.%d.post_self_attn_layernorm"},
-    {0, GLM, "mlp_post_norm", NULL, "model.layers.%d.post_mlp_layernorm"},
-    {SHARED_EXPERT, 0, "gate", "blk.%d.ffn_gate_shexp", "model.layers.%d.mlp.shared_expert.gate_proj"},
-    {SHARED_EXPERT, 0, "up", "blk.%d.ffn_up_shexp", "model.layers.%d.mlp.shared_expert.up_proj"},
-    {SHARED_EXPERT, 0, "down", "blk.%d.ffn_down_shexp", "model.layers.%d.mlp.shared_expert.down_proj"},
-    {0, MIXTRAL_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.gate"},
-    {0, MIXTRAL_EXPERTS, "gate", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w1"},
-    {0, MIXTRAL_EXPERTS, "up", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w3"},
-    {0, MIXTRAL_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.experts.%d.w2"},
-    {0, GRANITE_EXPERTS, "router", NULL, "model.layers.%d.block_sparse_moe.router.layer"},
-    {0, GRANITE_EXPERTS, "gate up", NULL, "model.layers.%d.block_sparse_moe.input_linear"},
-    {0, GRANITE_EXPERTS, "down", NULL, "model.layers.%d.block_sparse_moe.output_linear"},
+/* clang-format on */
+
+/* ---- families that norma does not run ----------------------------------- */
+
+#define PER_LAYER      "per-layer embeddings and layers that share keys and values"
+#define RECURRENT      "recurrent layers"
+#define LATENT         "latent attention (MLA)"
+#define QK_NORM_OPTION "an option that norma does not read (use_qk_norm)"
+/* Known families that norma does not run: a name in either format, and what
+ * they have that norma lacks. */
+static const struct Unsupported {
+    const char *name, *has;
+} UNSUPPORTED[] = {
+    {"gemma4", PER_LAYER},          {"gemma4_text", PER_LAYER},
+    {"gemma3n", PER_LAYER},         {"gemma3n_text", PER_LAYER},
+    {"qwen35", RECURRENT},          {"qwen35moe", RECURRENT},
+    {"qwen3_5_text", RECURRENT},    {"qwen3_5_moe_text", RECURRENT},
+    {"qwen3next", RECURRENT},       {"qwen3_next", RECURRENT},
+    {"granitehybrid", RECURRENT},   {"granitemoehybrid", RECURRENT},
+    {"falcon-h1", RECURRENT},       {"falcon_h1", RECURRENT},
+    {"mamba", RECURRENT},           {"mamba2", RECURRENT},
+    {"nemotron_h", RECURRENT},      {"lfm2", "convolutions"},
+    {"lfm2moe", "convolutions"},    {"lfm2_moe", "convolutions"},
+    {"gpt-oss", "attention sinks"}, {"gpt_oss", "attention sinks"},
+    {"bitnet", "ternary weights"},  {"bitnet-b1.58", "ternary weights"},
+    {"deepseek2", LATENT},          {"deepseek_v2", LATENT},
+    {"deepseek_v3", LATENT},        {"minicpm3", LATENT},
+    {"command-r", QK_NORM_OPTION},  {"cohere", QK_NORM_OPTION},
 };
 
-/* Known families that norma does not run, in both formats' names, and what they
- * have that norma lacks. */
-static const struct Unsupported {
-    const char *names, *has;
-} UNSUPPORTED[] = {
-    {" gemma4 gemma4_text gemma3n gemma3n_text ", "per-layer embeddings and layers that share keys and values"},
-    {" qwen35 qwen35moe qwen3_5_text qwen3_5_moe_text qwen3next qwen3_next granitehybrid granitemoehybrid "
-     "falcon-h1 falcon_h1 mamba mamba2 nemotron_h ", "recurrent layers"},
-    {" lfm2 lfm2moe lfm2_moe ", "convolutions"},
-    {" gpt-oss gpt_oss ", "attention sinks"},
-    {" bitnet bitnet-b1.58 ", "ternary weights"},
-    {" deepseek2 deepseek_v2 deepseek_v3 minicpm3 ", "latent attention (MLA)"},
-    {" command-r cohere ", "an option that norma does not read (use_qk_norm)"},
-};
-/* clang-format on */
+/* ---- functions ---------------------------------------------------------- */
+
+static const char *family_name(const ModelFamily *f, Naming naming) {
+    return naming == NAME_GGUF ? f->gguf.name : f->hf.name;
+}
 
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                StoredValue name) {
-    for (const ModelFamily *f = FAMILIES; f->hf; f++) {
-        const char *known = naming == NAME_GGUF ? f->gguf : f->hf;
+    FAMILY_EACH(f) {
+        const char *known = family_name(f, naming);
         if (known && string_is(name.string, known))
             return f;
     }
-    char word[80];
-    snprintf(word, sizeof word, " %.*s ", SHOWN(name.string));
     EACH(const struct Unsupported, u, UNSUPPORTED, COUNT(UNSUPPORTED))
-        if (strstr(u->names, word))
-            o->status = fail("%s: %s is%sand not supported: it has %s", o->path,
-                             key, word, u->has);
+        if (string_is(name.string, u->name))
+            o->status = fail("%s: %s is %s and not supported: it has %s",
+                             o->path, key, u->name, u->has);
     refuse_stored(o, key, name, "one of the families in docs/models.md");
     return NULL;
 }
 
-bool family_has_part(const ModelFamily *f, const Part *part) {
-    return (f->has & part->needs) == part->needs && !(f->has & part->lacks);
+bool family_meets(const ModelFamily *f, Condition condition) {
+    switch (condition) {
+    case ALL_FAMILIES: return true;
+    case WITH_PRE_NORMS: return f->norms != NORMS_AFTER;
+    case WITH_MLP_NORM:
+        return f->norms != NORMS_AFTER && f->norms != NORM_SHARED;
+    case WITH_POST_NORMS:
+        return f->norms == NORMS_AFTER || f->norms == NORMS_AROUND;
+    case WITH_HEAD_NORMS: return f->head_norms != NO_HEAD_NORMS;
+    case WITH_GATES: return !f->ungated;
+    case WITH_SHARED_EXPERT: return f->shared_expert;
+    case WITH_PERIODIC_WINDOWS: return f->windowed == ALL_BUT_EVERY_PERIODTH;
+    case WITH_SCALES: return f->scales;
+    case WITH_LOGIT_SCALE: return f->scales_logits;
+    case WITH_SCORE_CAP: return f->caps_scores;
+    case WITH_LOGIT_CAP: return f->caps_logits;
+    case WITH_SCALED_QUERIES: return f->gguf.scaled_queries;
+    }
+    return false;
 }
 
 bool family_fuses(const ModelFamily *f, const Part *weight) {
-    bool qkv = weight->feed == QKV_FEED,
-         gate_up = weight->owner == OF_MLP && weight->feed == MLP_FEED;
-    return (qkv && f->has & FUSED) || (gate_up && f->has & FUSED_MLP);
+    if (weight->feed == QKV_FEED)
+        return f->fused_qkv;
+    return weight->owner == OF_MLP && weight->feed == MLP_FEED &&
+           f->fused_gate_up;
 }
 
 char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
                        Naming naming) {
+    bool of_experts = at->part->owner == OF_EXPERT;
+    const OtherName *other = naming == NAME_GGUF ? f->gguf.names : f->hf.names;
     part_name(name, at, naming);
-    EACH(const struct OtherName, o, OTHER_NAMES, COUNT(OTHER_NAMES)) {
-        const char *other = naming == NAME_GGUF ? o->gguf : o->hf;
-        if (!other || !strstr(o->parts, at->part->names[NAME_NORMA]))
-            continue;
-        bool by_trait = f->has & o->trait && at->part->owner != OF_EXPERT;
-        if (by_trait || f->options & o->option)
-            snprintf(name, PART_NAME, other, at->layer, at->expert);
-    }
+    for (; other && other->part; other++)
+        if (!strcmp(other->part, at->part->names[NAME_NORMA]) &&
+            other->of_experts == of_experts)
+            snprintf(name, PART_NAME, other->format, at->layer, at->expert);
     return name;
 }
 
 void family_set_formulas(const ModelFamily *f, Config *c) {
-    c->wide_head_norms = f->has & WIDE_HEAD_NORMS;
-    c->late_head_norms = f->has & LATE_HEAD_NORMS;
-    if (!f->special_layers)
-        return;
-    c->embedding_scale = sqrtf((float)c->dim);
-    int head_size = c->dim / c->n_heads;
-    c->attention_scale =
-        c->n_layers == f->special_layers ? 1 / sqrtf((float)head_size) : 0;
+    c->wide_head_norms = f->head_norms == HEAD_NORMS_WIDE;
+    c->late_head_norms = f->head_norms == HEAD_NORMS_LATE;
+    if (f->scales_by_dim)
+        c->embedding_scale = sqrtf((float)c->dim);
 }
 
 void family_set_layer(const ModelFamily *f, int window, bool slides,
                       bool rotates, Layer *layer) {
     layer->window = slides ? window : 0;
-    layer->rope = !rotates || (f->has & ROPE_IN_WINDOWS && window && !slides)
-                      ? ROPE_NONE
-                  : f->has & LOCAL_ROPE && layer->window ? ROPE_LOCAL
-                                                         : ROPE_GLOBAL;
-}
-
-bool family_has_key(const ModelFamily *f, const Key *key) {
-    return !key->needs || (f->has | f->may) & key->needs;
+    bool has_window = layer->window > 0;
+    if (!rotates)
+        layer->rope = ROPE_NONE;
+    else if (f->rotating == ROPE_IN_WINDOWED_LAYERS && window && !slides)
+        layer->rope = ROPE_NONE;
+    else if (f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS && has_window)
+        layer->rope = ROPE_LOCAL;
+    else
+        layer->rope = ROPE_GLOBAL;
 }
 
 const char *key_of(Naming naming, size_t field) {

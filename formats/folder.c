@@ -89,70 +89,86 @@ static const Json *get_list(Reader *r, const char *key) {
 
 static void read_experts(Reader *r) {
     Header *h = &r->header;
-    bool mixtral = r->options & (MIXTRAL_EXPERTS | GRANITE_EXPERTS),
-         switched = r->options & MINIMIND;
-    if (!(r->options & (ALL_EXPERTS | EXPERTS)) ||
+    const FolderFacts *f = &r->family->hf;
+    bool switched = f->experts == EXPERTS_IF_USE_MOE;
+    if (f->experts == NO_EXPERTS ||
         (switched && !get_bool(r, "use_moe", false)))
         return;
     const char *count = get(r, "num_experts").kind > VALUE_NULL
                             ? "num_experts"
                             : "num_local_experts";
-    const char *width = mixtral || r->options & WIDE_EXPERTS
-                            ? "intermediate_size"
-                            : "moe_intermediate_size";
-    /* only with EXPERTS there may be none */
+    const char *width =
+        f->wide_experts ? "intermediate_size" : "moe_intermediate_size";
+    int min = f->experts == EXPERTS_IF_ROUTER ? 0 : 1;
     h->n_experts =
-        value_integer(&r->origin, count, get(r, count), !(r->options & EXPERTS),
-                      MAX_EXPERTS, mixtral ? 8 : REQUIRED);
+        value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS,
+                      f->n_experts ? f->n_experts : REQUIRED);
     if (!h->n_experts)
         return;
     h->n_experts_used =
-        get_int(r, "num_experts_per_tok", 1, mixtral ? 2 : REQUIRED);
+        get_int(r, "num_experts_per_tok", 1,
+                f->n_experts_used ? f->n_experts_used : REQUIRED);
     h->config.expert_dim =
         get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
-    h->norm_weights = mixtral || get_bool(r, "norm_topk_prob", switched);
+    h->norm_weights = f->normalizes_topk;
+    if (f->norm_topk_prob)
+        h->norm_weights = get_bool(r, "norm_topk_prob", f->normalizes_topk);
+}
+
+/* The window of the layers that have it; 0: none. */
+static int read_window(Reader *r) {
+    FolderWindow window = r->family->hf.window;
+    if (window == WINDOW_IGNORED ||
+        (window == WINDOW_IF_USED &&
+         !get_bool(r, "use_sliding_window", false)) ||
+        get(r, "sliding_window").kind == VALUE_NULL)
+        return 0;
+    return get_int(r, "sliding_window", 1, r->family->window);
+}
+
+/* Whether the family gives a layer the window. */
+static bool is_windowed(const ModelFamily *f, int layer, int period, int first,
+                        bool rotates) {
+    switch (f->windowed) {
+    case ALL_LAYERS: return true;
+    case ALL_BUT_EVERY_PERIODTH: return (layer + 1) % period != 0;
+    case FROM_MAX_WINDOW_LAYERS: return layer >= first;
+    case EVEN_BELOW_MAX_WINDOW_LAYERS: return layer % 2 == 0 && layer < first;
+    case LAYERS_WITHOUT_ROPE: return !rotates;
+    }
+    return false;
 }
 
 /* Which layers have the sliding window, and which have RoPE. */
 static void read_layers(Reader *r) {
-    int options = r->options;
-    bool some_without_rope = options & NO_ROPE_LAYERS;
-    const Json *types =
-        options & LAYER_TYPES ? get_list(r, "layer_types") : NULL;
+    const ModelFamily *f = r->family;
+    const Json *types = f->hf.layer_types ? get_list(r, "layer_types") : NULL;
     const Json *ropes =
-        some_without_rope ? get_list(r, "no_rope_layers") : NULL;
-    int period = r->family->period;
-    if (!types && options & PATTERN)
+        f->hf.no_rope_layers ? get_list(r, "no_rope_layers") : NULL;
+    bool some_rotate = f->rotating == ROPE_BUT_EVERY_PERIODTH;
+    bool from_option = f->windowed == FROM_MAX_WINDOW_LAYERS ||
+                       f->windowed == EVEN_BELOW_MAX_WINDOW_LAYERS;
+    int period = f->period;
+    if (!types && f->hf.sliding_window_pattern)
         period = get_int(r, "sliding_window_pattern", 1, period);
-    if (!ropes && some_without_rope)
+    if (!ropes && f->hf.no_rope_layers)
         period = get_int(r, "no_rope_layer_interval", 1, period);
-    int first =
-        options & WINDOW_ABOVE ? get_int(r, "max_window_layers", 0, 28) : 0;
-    bool used = options & SLIDES_IF_USED
-                    ? get_bool(r, "use_sliding_window", false)
-                    : options & SLIDES;
-    int window = 0;
-    if (used && get(r, "sliding_window").kind != VALUE_NULL)
-        window = get_int(r, "sliding_window", 1, r->family->window);
-    bool by_type = types || (period && options & SLIDES &&
-                             !reader_has(r, ROPE_IN_WINDOWS));
+    int first = from_option ? get_int(r, "max_window_layers", 0, 28) : 0;
+    int window = read_window(r);
     EACH(Layer, layer, r->model->layers, r->header.config.n_layers) {
         int l = layer->index;
-        int64_t rope = !period || (l + 1) % period;
-        if (ropes && !json_integer(&ropes[l], &rope))
+        int64_t rotates = !some_rotate || (l + 1) % period;
+        if (ropes && !json_integer(&ropes[l], &rotates))
             refuse_key(r, "no_rope_layers", "whole numbers");
-        bool slides = some_without_rope              ? !rope
-                      : reader_has(r, SHARED_EXPERT) ? l % 2 == 0 && l < first
-                                                     : rope && l >= first;
+        bool slides = is_windowed(f, l, period, first, rotates);
         if (types)
             slides = json_is(&types[l], "sliding_attention");
         if (types && !slides && !json_is(&types[l], "full_attention"))
             refuse_key(r, "layer_types",
                        "full_attention and sliding_attention");
-        if (slides && by_type && !window)
+        if (slides && !window && (types || f->hf.needs_window))
             refuse_key(r, "sliding_window", "a window in use, for some layers");
-        family_set_layer(r->family, window, slides, rope || !some_without_rope,
-                         layer);
+        family_set_layer(f, window, slides, rotates, layer);
     }
 }
 
@@ -192,7 +208,7 @@ static void read_yarn(Reader *r, double context) {
     *y = (Yarn){.context = context,
                 .fast = real_or(r, "beta_fast", 32),
                 .slow = real_or(r, "beta_slow", 1),
-                .fractional = !reader_has(r, LOCAL_ROPE) &&
+                .fractional = !r->family->hf.rounds_yarn &&
                               /* null: false */ !get_bool(
                                   r, "truncate",
                                   get(r, "truncate").kind == VALUE_MISSING)};
@@ -239,7 +255,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     const char *key = json_get(rope, "rope_type") ? "rope_type" : "type";
     StoredValue v = value_of(json_get(rope, key));
     String type = v.string;
-    bool longrope = r->options & LONGROPE, yarn = string_is(type, "yarn");
+    bool longrope = r->family->hf.only_longrope, yarn = string_is(type, "yarn");
     if (v.kind <= VALUE_NULL || string_is(type, "default"))
         return;
     /* older names are accepted */
@@ -254,7 +270,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
         read_yarn(r, original);
     else if (string_is(type, "linear"))
         c->rope.scale = get_real(r, "factor", NAN);
-    else if (string_is(type, "dynamic") && reader_has(r, LATE_HEAD_NORMS))
+    else if (string_is(type, "dynamic") && r->family->hf.dynamic_alpha)
         c->rope.base *=
             pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
@@ -267,11 +283,10 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
 
 /* The number of elements of a head that rotate. */
 static int rotating_dims(Reader *r) {
-    double rotating = r->family->rotating;
-    double partial =
-        get_real(r, "partial_rotary_factor", rotating > 0 ? rotating : 1);
+    double usual = r->family->rotates > 0 ? r->family->rotates : 1;
+    double partial = get_real(r, "partial_rotary_factor", usual);
     int dims = partial <= 1 ? (int)(r->header.config.head_size * partial) : 0;
-    if (rotating == 0 && partial < 1)
+    if (!r->family->hf.partial_rotary_factor && partial < 1)
         refuse_key(r, "partial_rotary_factor", "1");
     if (dims < 2 || dims % 2)
         refuse_key(r, "partial_rotary_factor",
@@ -289,10 +304,11 @@ static void read_local_rope(Reader *r, const Json *sliding) {
     const Json *type = json_get(sliding, "rope_type");
     if (!json_null(type) && !json_is(type, "default"))
         refuse_key(r, "rope_type", "default, in sliding_attention");
-    const char *key = object || !(r->options & GEMMA3) ? "rope_theta"
-                                                       : "rope_local_base_freq";
+    bool has_key = r->family->hf.rope_local_base_freq;
+    const char *key =
+        has_key && !object ? "rope_local_base_freq" : "rope_theta";
     double base = r->header.config.local_base = get_real(r, key, usual);
-    if (!object && !(r->options & GEMMA3) && base != usual)
+    if (!object && !has_key && base != usual)
         refuse_key(
             r, key,
             "rope_theta in sliding_attention, too: transformers' default differs between versions");
@@ -301,7 +317,9 @@ static void read_local_rope(Reader *r, const Json *sliding) {
 /* Newer files have rope_parameters (with LOCAL_ROPE: one object for each type
  * of layer), older files rope_scaling and rope_theta. */
 static void read_rope(Reader *r) {
-    bool local = reader_has(r, LOCAL_ROPE);
+    bool local = r->family->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS;
+    int usual = r->family->hf.original_context;
+    int context = usual ? usual : r->header.config.context;
     const Json *newer = get_object(r, "rope_parameters"),
                *rope = get_object(r, "rope_scaling");
     const Json *full = local ? json_get(newer, "full_attention") : newer;
@@ -322,18 +340,14 @@ static void read_rope(Reader *r) {
      * own */
     if (get(r, key).kind <= VALUE_NULL || (local && rope == full))
         r->inner = rope;
-    double original = fmin(
-        fmax(1,
-             get_real(r, key,
-                      r->options & LONGROPE ? 4096 : r->header.config.context)),
-        INT_MAX);
+    double original = fmin(fmax(1, get_real(r, key, context)), INT_MAX);
     r->inner = rope;
     r->header.config.rope =
         (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
                .scale = 1,
                .amplitude = 1,
                .dims = rotating_dims(r),
-               .halves = !(r->options & NEIGHBOUR_ROPE)};
+               .halves = !r->family->hf.neighbours};
     if (!r->origin.status)
         read_scaling(r, rope, original);
     if (get(r, "llama_4_scaling_beta").kind > VALUE_NULL)
@@ -344,35 +358,75 @@ static void read_rope(Reader *r) {
 
 /* ---- the model ---------------------------------------------------------- */
 
-/* Options that are true or false, for families with one of the options `needs`
- * (0: all families): the groups of weights that have biases if it is true; 0:
- * norma supports only false, -1: only true or 1. */
-static const struct Switch {
-    const char *key;
-    int needs, biases;
-} SWITCHES[] = {
-    {"use_bias", USE_BIAS, QKV_BIAS | OUT_BIAS | MLP_BIAS},
-    {"attention_bias", ATTENTION_BIAS, QKV_BIAS | OUT_BIAS},
-    {"attention_bias", GLM | SEED, QKV_BIAS}, /* true if missing */
-    {"attention_out_bias", SEED, OUT_BIAS},
-    {"use_qkv_bias", QKV_BIAS_OPTION, QKV_BIAS},
-    {"mlp_bias", MLP_BIASES, MLP_BIAS},
-    {"attention_bias", STRICT, 0},
-    {"decoder_sparse_step", STRICT, -1},
-    {"qkv_bias", STRICT, -1},
-    {.key = "clip_qkv"},
-    {.key = "use_parallel_residual"},
-    {.key = "qk_layernorm"},
-    {.key = "use_bidirectional_attention"},
-    {.key = "inference_rope_scaling"},
-    {"attn_logit_softcapping", GEMMA3,
-     0}, /* transformers reads it, but applies no cap */
-};
+/* Options that norma supports only if they are false. */
+static const char *const REFUSED_OPTIONS[] = {
+    "clip_qkv", "use_parallel_residual", "qk_layernorm",
+    "use_bidirectional_attention", "inference_rope_scaling"};
+
+/* Refuses an option that is neither false nor missing. */
+static void refuse_option(Reader *r, const char *key) {
+    StoredValue v = get(r, key);
+    if (v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
+        refuse_key(r, key, "null or false");
+}
+
+/* Refuses an option that is neither true, 1 nor missing. */
+static void require_option(Reader *r, const char *key) {
+    StoredValue v = get(r, key);
+    bool is_number = v.kind == VALUE_BOOL || v.kind == VALUE_INTEGER;
+    if (v.kind > VALUE_NULL && (!is_number || v.integer != 1))
+        refuse_key(r, key, "true or 1");
+}
+
+static void read_biases(Reader *r) {
+    const FolderFacts *f = &r->family->hf;
+    if (f->qkv_biases)
+        r->biases |= QKV_BIAS;
+    if (f->use_bias && get_bool(r, "use_bias", false))
+        r->biases |= QKV_BIAS | OUT_BIAS | MLP_BIAS;
+    if (f->attention_bias == BIAS_OF_ATTENTION &&
+        get_bool(r, "attention_bias", false))
+        r->biases |= QKV_BIAS | OUT_BIAS;
+    if (f->attention_bias == BIAS_OF_QKV && get_bool(r, "attention_bias", true))
+        r->biases |= QKV_BIAS;
+    if (f->attention_out_bias && get_bool(r, "attention_out_bias", false))
+        r->biases |= OUT_BIAS;
+    if (f->use_qkv_bias && get_bool(r, "use_qkv_bias", false))
+        r->biases |= QKV_BIAS;
+    if (f->mlp_bias && get_bool(r, "mlp_bias", false))
+        r->biases |= MLP_BIAS;
+}
+
+/* Refuses options of features that norma lacks. */
+static void check_options(Reader *r) {
+    const FolderFacts *f = &r->family->hf;
+    if (f->attention_bias == BIAS_REFUSED)
+        refuse_option(r, "attention_bias");
+    if (f->no_dense_layers) {
+        require_option(r, "decoder_sparse_step");
+        require_option(r, "qkv_bias");
+    }
+    EACH(const char *const, key, REFUSED_OPTIONS, COUNT(REFUSED_OPTIONS))
+        refuse_option(r, *key);
+    /* transformers reads it, but applies no cap */
+    if (f->no_score_cap)
+        refuse_option(r, "attn_logit_softcapping");
+    if (f->no_dense_layers &&
+        json_members(find(r, "mlp_only_layers"), JSON_ARRAY))
+        refuse_key(r, "mlp_only_layers", "an empty list");
+    const Json *quantization = get_object(r, "quantization_config");
+    if (quantization)
+        refuse_stored(&r->origin, "quantization_config",
+                      value_of(json_get(quantization, "quant_method")),
+                      "none: norma reads F32, F16 and BF16");
+}
 
 static void read_activation(Reader *r) {
-    const char *key = r->options & GEMMA ? "hidden_activation" : "hidden_act";
+    const char *key =
+        r->family->hf.hidden_activation ? "hidden_activation" : "hidden_act";
     const Json *name = find(r, key);
-    if (json_null(name) || (r->options & OLD_GELU && json_is(name, "gelu")))
+    if (json_null(name) ||
+        (r->family->hf.gelu_is_tanh && json_is(name, "gelu")))
         return;
     for (Activation a = 0; a < N_ACTIVATIONS; a++)
         if (json_is(name, ACTIVATIONS[a].hf) ||
@@ -384,29 +438,6 @@ static void read_activation(Reader *r) {
                ACTIVATIONS[r->family->activation].hf);
 }
 
-static void read_switches(Reader *r) {
-    if (r->options & QKV_BIASES)
-        r->biases = QKV_BIAS;
-    EACH(const struct Switch, s, SWITCHES, COUNT(SWITCHES)) {
-        StoredValue v = get(r, s->key);
-        if (s->needs && !(r->options & s->needs))
-            continue;
-        if (s->biases > 0)
-            r->biases |= get_bool(r, s->key, s->needs & GLM) ? s->biases : 0;
-        else if (v.kind > VALUE_NULL && ((int)v.kind > VALUE_BOOL - s->biases ||
-                                         v.integer != -s->biases))
-            refuse_key(r, s->key, s->biases ? "true or 1" : "null or false");
-    }
-    if (r->options & STRICT &&
-        json_members(find(r, "mlp_only_layers"), JSON_ARRAY))
-        refuse_key(r, "mlp_only_layers", "an empty list");
-    const Json *quantization = get_object(r, "quantization_config");
-    if (quantization)
-        refuse_stored(&r->origin, "quantization_config",
-                      value_of(json_get(quantization, "quant_method")),
-                      "none: norma reads F32, F16 and BF16");
-}
-
 static int read_model(Reader *r) {
     Header *h = &r->header;
     const Stored *embedding = reader_find(r, "model.embed_tokens", ".weight");
@@ -414,8 +445,7 @@ static int read_model(Reader *r) {
         family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
     if (!f)
         return -1;
-    r->options = f->options;
-    float scale = f->may & SCALES ? 1.0f : 0; /* default */
+    float scale = f->scales ? 1.0f : 0; /* default */
     *h = (Header){.config = {.attention_scale = scale,
                              .logit_scale = scale,
                              .context = f->context,
@@ -425,25 +455,25 @@ static int read_model(Reader *r) {
                              .vocab_size = embedding ? embedding->dims[1] : 0}};
     /* by FALLBACK in KEYS also the eps of LayerNorms */
     const char *eps =
-        reader_has(r, LAYER_NORMS) ? "layer_norm_eps" : "rms_norm_eps";
-    h->rms_eps = f->eps > 0 ? f->eps : 1e-6f;
-    if (!reader_has(r, BARE_NORMS))
+        f->norm_form == RMS_NORMS ? "rms_norm_eps" : "layer_norm_eps";
+    h->rms_eps = f->eps;
+    if (f->norm_form != LAYER_NORMS_BARE)
         h->rms_eps = value_float(&r->origin, eps, get(r, eps), h->rms_eps);
-    read_switches(r);
+    read_biases(r);
+    check_options(r);
     reader_keys(r);
     read_activation(r);
     read_experts(r);
     const Stored *output = reader_find(r, "lm_head", ".weight");
-    r->model->tied =
-        get_bool(r, "tie_word_embeddings", r->options & TIED_DEFAULT);
+    r->model->tied = get_bool(r, "tie_word_embeddings", f->hf.tied_by_default);
     /* it counts, although the file says that the embedding is the output */
-    if (output && embedding && !reader_has(r, TIED))
+    if (output && embedding && !f->tied)
         r->model->tied &= output->bytes == embedding->bytes &&
                           !memcmp(output->data, embedding->data, output->bytes);
     reader_begin(r);
     if (r->origin.status)
         return -1;
-    if (r->options & GEMMA) {
+    if (f->hf.query_pre_attn_scalar) {
         static const char key[] = "query_pre_attn_scalar";
         h->config.attention_scale =
             1 / sqrtf(value_float(&r->origin, key, get(r, key), 256));

@@ -57,13 +57,13 @@ static void check_key(Reader *r, String key) {
         reader_find(r, "blk.0.ffn_norm", ".weight"))
         return;
     /* a dense Granite 4; tensors of recurrent layers would be refused */
-    if (r->family->options & GRANITE_KEYS &&
+    if (r->family->gguf.hybrid_sizes &&
         (!strncmp(key.text, "ssm.", 4) ||
          string_is(key, "expert_shared_feed_forward_length")))
         return;
     KEY_EACH(known)
         if (known->gguf && string_is(key, known->gguf) &&
-            family_has_key(r->family, known))
+            family_meets(r->family, known->condition))
             return;
     char word[80];
     int n = snprintf(word, sizeof word, " %.*s ", SHOWN(key));
@@ -123,8 +123,8 @@ static void read_local_rope(Reader *r) {
         c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
     if (f->local_base == 0 && c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
-    if (f->has & LOCAL_ROPE && r->header.window > 0 && f->local_base > 0 &&
-        amplitude != 1)
+    if (f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS && r->header.window > 0 &&
+        f->local_base > 0 && amplitude != 1)
         refuse_stored(&r->origin, "rope.scaling.attn_factor",
                       (StoredValue){.real = amplitude}, "1");
 }
@@ -152,13 +152,14 @@ static void read_layers(Reader *r) {
                    c->n_layers);
         return;
     }
-    bool periodic = f->may & PERIODIC_WINDOWS;
+    bool periodic = f->windowed == ALL_BUT_EVERY_PERIODTH;
+    bool all = f->gguf.window != WINDOW_ENDS_CONTEXT;
     EACH(Layer, layer, r->model->layers, c->n_layers) {
         bool usual = pattern ? gguf_element(pattern, layer->index).integer
                              : !f->period || (layer->index + 1) % f->period;
-        family_set_layer(f, window, periodic ? usual : f->may & ALL_WINDOWS,
-                         periodic || usual, layer);
-        if (f->options & GRANITE_KEYS && !h->finetuned)
+        family_set_layer(f, window, periodic ? usual : all, periodic || usual,
+                         layer);
+        if (f->gguf.finetuned && !h->finetuned)
             layer->rope = ROPE_NONE;
     }
 }
@@ -184,11 +185,11 @@ static int read_model(Reader *r) {
         family_find(o, NAME_GGUF, key, gguf_get(g, key));
     if (!f)
         return -1;
-    snprintf(o->prefix, sizeof o->prefix, "%s.", f->gguf);
-    if (f->has & DEFAULT_WINDOW)
+    snprintf(o->prefix, sizeof o->prefix, "%s.", f->gguf.name);
+    if (f->gguf.default_window)
         h->window = f->window;
-    h->norm_weights = !(f->has & RAW_TOPK);
-    h->config.rope.halves = !(f->has & NEIGHBOURS);
+    h->norm_weights = !f->gguf.raw_topk;
+    h->config.rope.halves = !f->gguf.neighbours;
     size_t n = strlen(o->prefix);
     EACH(const GgufValue, v, g->values, g->n_values)
         if (v->key.n > n && !memcmp(v->key.text, o->prefix, n))
@@ -200,13 +201,16 @@ static int read_model(Reader *r) {
     reader_begin(r);
     if (o->status)
         return -1;
+    if (h->config.n_layers == f->gguf.layers_of_27b)
+        h->config.attention_scale =
+            1 / sqrtf((float)(h->config.dim / h->config.n_heads));
     read_rope(r);
     read_local_rope(r);
     if (h->query_scale != 0)
         reader_end_context(r, h->yarn_context, BY_QUERIES);
     /* the file does not say which layers have the window; within the window,
      * all layers are the same */
-    if (!(f->may & (ALL_WINDOWS | PERIODIC_WINDOWS)) && h->window > 0 &&
+    if (f->gguf.window == WINDOW_ENDS_CONTEXT && h->window > 0 &&
         h->window < h->config.context)
         h->config.context = (int)h->window;
     read_layers(r);

@@ -71,12 +71,12 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     if (h.rms_eps == 0)
         h.rms_eps = h.layer_eps;
     EACH(const Layer, layer, model->layers, c->n_layers) {
-        if (layer->window && a->has & STORED_WINDOW)
+        if (layer->window && a->gguf.window == WINDOW_STORED)
             h.window = layer->window;
         else if (layer->window && layer->window < c->context)
             c->context = layer->window;
     }
-    if (!h.window && (a->has & DEFAULT_WINDOW))
+    if (!h.window && a->gguf.default_window)
         h.window = c->context;
     if (c->logit_scale == 0)
         c->logit_scale = 1;
@@ -84,7 +84,7 @@ static Header header_of(const Model *model, const ModelFamily *a) {
         h.yarn_context = model->config.context;
         c->context = model->long_context;
     }
-    if (model->rope_factors && !(a->may & ROPE_FACTORS)) {
+    if (model->rope_factors && a->gguf.factors == NO_FACTOR_TENSORS) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
         h.yarn_context = (int)rope->yarn.context;
@@ -474,7 +474,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
     const Norm *norm = part_norm(&at);
     int dim = part_size(&w->model->config, at.part->cols);
     bool folded = w->form.fold && part_folded(&at);
-    if (w->family->has & BARE_NORMS)
+    if (w->family->norm_form == LAYER_NORMS_BARE)
         return;
     if (w->form.fold && !folded && w->out &&
         at.layer % w->model->config.n_layers == 0)
@@ -483,7 +483,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
         w->row[i] = folded ? 1 : norm->gamma[i];
     write_vector(w, name, ".weight", dim);
     if (norm->kind != NORM_LAYER ||
-        (w->family->has & PARALLEL_SUBLAYERS && !norm->beta))
+        (w->family->norm_form == LAYER_NORMS_BETA_OPTIONAL && !norm->beta))
         return;
     for (int i = 0; i < dim; i++)
         w->row[i] = norm->beta ? norm->beta[i] : 0;
@@ -496,7 +496,7 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
 static int source_row(const Writer *w, const Part *part, int r) {
     const Config *c = &w->model->config;
     int i = r % c->head_size;
-    if (!part->rotates || !c->rope.halves || !(w->family->has & NEIGHBOURS) ||
+    if (!part->rotates || !c->rope.halves || !w->family->gguf.neighbours ||
         i >= c->rope.dims)
         return r;
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
@@ -562,16 +562,16 @@ static void write_factors(Writer *w, const char *name, const double *factors) {
 
 static void write_tensors(Writer *w) {
     const Model *m = w->model;
-    bool longrope = w->family->options & LONGROPE;
+    bool longrope = w->family->gguf.factors == LONGROPE_TENSORS;
     char name[PART_NAME];
     PART_EACH(at, m)
         if (!at.expert)
             (part_norm(&at) ? write_norm : write_weight)(
                 w, family_part_name(w->family, name, &at, NAME_GGUF), at);
     PartAt first = parts_of(m);
-    if (m->tied && w->family->has & STORED_OUTPUT && next_part(&first))
+    if (m->tied && w->family->gguf.output && next_part(&first))
         write_weight(w, "output", first);
-    if (!m->rope_factors || !(w->family->may & ROPE_FACTORS))
+    if (!m->rope_factors || w->family->gguf.factors == NO_FACTOR_TENSORS)
         return;
     write_factors(w, longrope ? "rope_factors_short" : "rope_freqs",
                   m->rope_factors);
@@ -600,10 +600,10 @@ static double number(const Key *key, const void *header) {
 static void write_key(Writer *w, const Key *key) {
     const void *field = (const char *)&w->header + key->field;
     char name[GGUF_KEY_NAME];
-    if (!key->gguf || !family_has_key(w->family, key) ||
+    if (!key->gguf || !family_meets(w->family, key->condition) ||
         !memcmp(field, (char[sizeof(String)]){0}, key->bytes))
         return;
-    snprintf(name, sizeof name, "%s.%s", w->family->gguf, key->gguf);
+    snprintf(name, sizeof name, "%s.%s", w->family->gguf.name, key->gguf);
     if (key->kind == KEY_STRING) {
         const String *text = field;
         write_name(w, name, text->text, text->n);
@@ -631,7 +631,7 @@ static void copy_keys(Writer *w) {
         const char *begin = key.text - sizeof(uint64_t);
         size_t n = (const char *)v->at + v->bytes - begin;
         bool own = !strncmp(key.text, given.text, given.n),
-             kept = string_is(given, w->family->gguf) &&
+             kept = string_is(given, w->family->gguf.name) &&
                     (!string_contains(key, ".rope.scaling.") ||
                      string_contains(key, ".finetuned"));
         if (!string_contains(key, "split.") &&
@@ -647,7 +647,7 @@ static void copy_keys(Writer *w) {
 }
 
 static void write_metadata(Writer *w) {
-    write_text(w, "general.architecture", w->family->gguf);
+    write_text(w, "general.architecture", w->family->gguf.name);
     write_int(w, "general.file_type", TYPES[w->form.type].file);
     write_int(w, "general.quantization_version", 2);
     KEY_EACH(key)
@@ -677,9 +677,9 @@ static bool same_part(const ModelFamily *f, const PartAt *a, const PartAt *b) {
     if (b->part != part || part_is_there(b) != is_there || wrong)
         return false;
     if (w)
-        return !w->bias || part->bias == QKV_BIAS || f->may & BIASES;
+        return !w->bias || part->bias == QKV_BIAS || f->gguf.biases;
     return !is_there || (norm->kind == back->kind && norm->eps == back->eps &&
-                         (!(f->has & BARE_NORMS) ||
+                         (f->norm_form != LAYER_NORMS_BARE ||
                           !memcmp(norm->gamma, back->gamma,
                                   part_size(c, part->cols) * sizeof(float))));
 }
@@ -743,13 +743,13 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
            : a.late_head_norms != b.late_head_norms    ? "head norms after RoPE"
            : a.n_experts && a.norm_topk != b.norm_topk ? "norm_topk_prob"
            : a.rope.halves < b.rope.halves ? "RoPE that pairs neighbours"
-           : a.rope.dims != a.head_size && !(f->may & PARTIAL_ROPE)
+           : a.rope.dims != a.head_size && !f->gguf.partial_rope
                ? "rope.dimension_count"
-           : a.head_size * a.n_heads != a.dim && !(f->may & ODD_HEADS)
+           : a.head_size * a.n_heads != a.dim && !f->gguf.odd_heads
                ? "a head size that is not dim / n_heads"
-           : a.n_experts && !((f->has | f->may) & SPARSE) ? "expert_count"
-           : !m->tied && f->has & TIED                    ? "a tied output"
-                                                          : NULL;
+           : a.n_experts && !f->gguf.experts ? "expert_count"
+           : !m->tied && f->tied             ? "a tied output"
+                                             : NULL;
 }
 
 /* What of a tokenizer differs in the file; NULL: nothing that changes
@@ -829,15 +829,17 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
  * none. */
 static int choose_family(Writer *w) {
     const char *name = w->model->family ? w->model->family : "llama";
-    const ModelFamily *own = FAMILIES;
+    const ModelFamily *own = NULL;
     char path[PATH_MAX];
-    while (strcmp(own->gguf, name))
-        own++;
+    FAMILY_EACH(f)
+    if (f->gguf.name && !strcmp(f->gguf.name, name))
+        own = f;
     snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
              w->source, name);
     hold_messages(true);
     int status = write_head(w, own, path);
-    for (const ModelFamily *f = FAMILIES; status && f->gguf; f++)
+    FAMILY_EACH(f)
+    if (status && f->gguf.name)
         status = write_head(w, f, path);
     hold_messages(false);
     return status ? write_head(w, own, path) : 0;
@@ -852,7 +854,7 @@ static int write_file(Writer *w, const char *path) {
     if (context < w->model->config.context)
         note(
             "GGUF's %s cannot store windows; the file's context is %d, the shortest window",
-            w->family->gguf, context);
+            w->family->gguf.name, context);
     if (!w->tokenizer && !gguf_find_value(&w->given, "tokenizer.ggml.tokens"))
         note("no tokenizer found to write");
     w->out = file.stream;

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/map.h"
-#include "formats/traits.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -44,7 +43,7 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
     [LAYERS] =
         {
             {LAYER(attn_norm, "attn_norm", "input_layernorm"),
-             NORM("attn", DIM, QKV_FEED), .lacks = NO_PRE_NORMS},
+             NORM("attn", DIM, QKV_FEED), .condition = WITH_PRE_NORMS},
             {LAYER(wq, "attn_q", "self_attn.q_proj"),
              WEIGHT(QUERIES, DIM, QKV_FEED, QKV_BIAS), .rotates = true},
             {LAYER(wk, "attn_k", "self_attn.k_proj"),
@@ -52,28 +51,27 @@ static const Part PARTS[N_TABLES][MAX_ROWS] = {
             {LAYER(wv, "attn_v", "self_attn.v_proj"),
              WEIGHT(KEYS, DIM, QKV_FEED, QKV_BIAS)},
             {LAYER(q_norm, "attn_q_norm", "self_attn.q_norm"),
-             NORM("q", Q_NORM, NO_FEED), .needs = HEAD_NORMS},
+             NORM("q", Q_NORM, NO_FEED), .condition = WITH_HEAD_NORMS},
             {LAYER(k_norm, "attn_k_norm", "self_attn.k_norm"),
-             NORM("k", K_NORM, NO_FEED), .needs = HEAD_NORMS},
+             NORM("k", K_NORM, NO_FEED), .condition = WITH_HEAD_NORMS},
             {LAYER(wo, "attn_output", "self_attn.o_proj"),
              WEIGHT(DIM, QUERIES, NO_FEED, OUT_BIAS)},
             {LAYER(attn_post_norm, "post_attention_norm", POST_ATTENTION),
-             NORM("attn_post", DIM, NO_FEED), .needs = POST_NORMS},
+             NORM("attn_post", DIM, NO_FEED), .condition = WITH_POST_NORMS},
             {LAYER(mlp_norm, "ffn_norm", POST_ATTENTION),
-             NORM("mlp", DIM, MLP_FEED),
-             .lacks = NO_PRE_NORMS | PARALLEL_SUBLAYERS},
+             NORM("mlp", DIM, MLP_FEED), .condition = WITH_MLP_NORM},
             {LAYER(mlp_post_norm, "post_ffw_norm",
                    "post_feedforward_layernorm"),
-             NORM("mlp_post", DIM, NO_FEED), .needs = POST_NORMS},
+             NORM("mlp_post", DIM, NO_FEED), .condition = WITH_POST_NORMS},
             {LAYER(router, "ffn_gate_inp", "mlp.gate"),
              WEIGHT(EXPERTS, DIM, MLP_FEED), .routes = true},
             {LAYER(mlp.weight, "ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
              WEIGHT(ONE, DIM, MLP_FEED), .routes = true,
-             .needs = SHARED_EXPERT},
+             .condition = WITH_SHARED_EXPERT},
             {MLP(gate, "ffn_gate", "gate_proj"),
              WEIGHT(HIDDEN, DIM, MLP_FEED, MLP_BIAS)},
             {MLP(up, "ffn_up", "up_proj"),
-             WEIGHT(HIDDEN, DIM, MLP_FEED, MLP_BIAS), .lacks = NO_GATE},
+             WEIGHT(HIDDEN, DIM, MLP_FEED, MLP_BIAS), .condition = WITH_GATES},
             {MLP(down, "ffn_down", "down_proj"),
              WEIGHT(DIM, HIDDEN, NO_FEED, MLP_BIAS)},
         },

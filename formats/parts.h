@@ -32,6 +32,23 @@ typedef enum { QKV_BIAS = 1, OUT_BIAS = 2, MLP_BIAS = 4 } PartBias;
 /* Norms that can be folded, and the weights that follow them. */
 typedef enum { NO_FEED, QKV_FEED, MLP_FEED, OUT_FEED } PartFeed;
 
+/* Which families have a part, or a key. */
+typedef enum {
+    ALL_FAMILIES,
+    WITH_PRE_NORMS,
+    WITH_MLP_NORM, /* a norm before the MLP */
+    WITH_POST_NORMS,
+    WITH_HEAD_NORMS,
+    WITH_GATES, /* the MLP has gate and up */
+    WITH_SHARED_EXPERT,
+    WITH_PERIODIC_WINDOWS,
+    WITH_SCALES,
+    WITH_LOGIT_SCALE, /* and no other scales */
+    WITH_SCORE_CAP,
+    WITH_LOGIT_CAP,
+    WITH_SCALED_QUERIES
+} Condition;
+
 typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
 
 typedef struct {
@@ -43,10 +60,8 @@ typedef struct {
     PartFeed feed;
     PartBias bias;
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    /* traits (traits.h): only families with `needs` have the part, and none
-     * with one of `lacks` */
-    int needs, lacks;
-    bool rotates; /* RoPE rotates the weight's outputs */
+    Condition condition; /* of the families that have the part (family.h) */
+    bool rotates;        /* RoPE rotates the weight's outputs */
     /* weighs experts: float32 in GGUF files; every rank has all rows */
     bool routes;
 } Part;

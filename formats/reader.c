@@ -21,7 +21,7 @@
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
     StoredValue v = r->get(r, name);
-    bool no_cap = v.kind == VALUE_NULL && key->needs & (SCORE_CAP | LOGIT_CAP);
+    bool no_cap = v.kind == VALUE_NULL && key->is_cap;
     int *size = field;
     int64_t *integer = field;
     double *real = field;
@@ -61,7 +61,7 @@ void reader_keys(Reader *r) {
     c->logit_cap = f->logit_cap;
     KEY_EACH(key) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
-        if (name && family_has_key(f, key) &&
+        if (name && family_meets(f, key->condition) &&
             !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
     }
@@ -120,7 +120,8 @@ void reader_begin(Reader *r) {
         c->logit_scale = 0;
     family_set_formulas(r->family, c);
     r->model->config = *c;
-    r->model->family = r->family->gguf;
+    r->model->family =
+        r->family->gguf.name ? r->family->gguf.name : r->family->stored_as;
     size_t n = 0; /* floats of all norms and biases */
     EACH(const Stored, t, r->tensors, r->n_tensors) {
         size_t cols = t->dims[2];
@@ -200,38 +201,47 @@ void reader_end_context(Reader *r, double original, const char *why) {
 
 /* ---- parts -------------------------------------------------------------- */
 
-/* Whether the model has this part. */
+/* Whether all layers have experts, if the model has experts. */
+static bool has_no_dense_layers(const Reader *r) {
+    ExpertLayers experts = r->family->hf.experts;
+    return r->naming == NAME_HF &&
+           (experts == EXPERTS_IN_ALL || experts == EXPERTS_IF_USE_MOE);
+}
+
+/* Whether the model has this part. A layer without a router is dense. */
 static bool is_there(const Reader *r, const PartAt *at, const char *name) {
     const Layer *layer = &r->model->layers[at->layer];
     if (part_weight(at) == &layer->router)
         return r->model->config.n_experts &&
-               (r->options & ALL_EXPERTS || reader_find(r, name, ".weight"));
-    if (at->part->needs != HEAD_NORMS || !(r->options & MINIMIND))
-        return family_has_part(r->family, at->part);
-    return part_norm(at) == &layer->q_norm
-               ? reader_find(r, name, ".weight") != NULL
-               : layer->q_norm.gamma != NULL;
+               (has_no_dense_layers(r) || reader_find(r, name, ".weight"));
+    if (at->part->condition == WITH_HEAD_NORMS &&
+        r->family->head_norms == HEAD_NORMS_IF_STORED)
+        return part_norm(at) == &layer->q_norm
+                   ? reader_find(r, name, ".weight") != NULL
+                   : layer->q_norm.gamma != NULL;
+    return family_meets(r->family, at->part->condition);
 }
 
 /* Reads a norm. A norm with a bias is a LayerNorm; in GGUF files of some
  * families the bias is optional. */
 static void read_norm(Reader *r, const PartAt *at, const char *name) {
     int n = part_size(&r->model->config, at->part->cols);
-    bool bare = reader_has(r, BARE_NORMS), layer = reader_has(r, LAYER_NORMS);
-    bool may_be_layer =
-        layer || (r->naming == NAME_GGUF && r->family->may & LAYER_NORMS);
+    NormForm form = r->family->norm_form;
+    bool bare = form == LAYER_NORMS_BARE, is_layer_norm = form != RMS_NORMS;
+    bool gguf = r->naming == NAME_GGUF;
+    bool less_one = !gguf && r->family->hf.gamma_less_one;
+    bool may_have_beta = is_layer_norm || (gguf && r->family->gguf.layer_norms);
     Norm *norm = part_norm(at);
     float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
     for (int i = 0; gamma && i < n; i++)
         if (bare)
             gamma[i] = 1;
-        else if (r->options & LESS_ONE)
+        else if (less_one)
             gamma[i] += 1;
     norm->gamma = gamma;
-    if (may_be_layer && !bare)
-        norm->beta = reader_vector(
-            r, name, ".bias", layer && !reader_has(r, PARALLEL_SUBLAYERS), n);
-    norm->kind = layer || norm->beta ? NORM_LAYER : NORM_RMS;
+    if (may_have_beta && !bare)
+        norm->beta = reader_vector(r, name, ".bias", form == LAYER_NORMS, n);
+    norm->kind = is_layer_norm || norm->beta ? NORM_LAYER : NORM_RMS;
     norm->eps =
         norm->kind == NORM_LAYER ? r->header.layer_eps : r->header.rms_eps;
     if (!(norm->eps > 0) && !r->origin.status)
@@ -252,7 +262,7 @@ static void read_weight(Reader *r, const PartAt *at, const char *name) {
     snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
     bool newer = expert && !gguf && reader_find(r, stack, ""),
-         stacked = expert && (gguf || newer || r->options & GRANITE_EXPERTS);
+         stacked = expert && (gguf || newer || r->family->hf.stacked_experts);
     bool fused = family_fuses(r->family, at->part);
     PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =

@@ -16,7 +16,6 @@ struct Reader {
     Naming naming;    /* NAME_GGUF or NAME_HF */
     Model *model;
     const ModelFamily *family;
-    int options; /* the family's; 0: a GGUF file */
     StoredValue (*get)(const Reader *r,
                        const char *key); /* the value of one of KEYS */
     const void *source;                  /* of get() */
@@ -32,10 +31,6 @@ struct Reader {
     float *vectors; /* where the next norm or bias goes */
     float *ones;    /* [widest], gamma of norms without stored parameters */
 };
-
-static inline bool reader_has(const Reader *r, int trait) {
-    return r->family->has & trait;
-}
 
 /* Refuses the value of a key, for the given reason. */
 #define refuse_key(r, key, ...)                                                \
