@@ -3,21 +3,9 @@
 #pragma once
 
 #include "formats/folder.h"
+#include "formats/jinja_limits.h"
 #include <stdbool.h>
 #include <stddef.h>
-
-enum {
-    JINJA_TEMPLATE = 1 << 20, /* max bytes of a template */
-    /* max steps: bytes, characters, items, names and symbols that are compared
-     * or read, and blocks of 64 bytes that are copied */
-    JINJA_STEPS = 100000000,
-    /* max nesting of statements, calls, parentheses and lists */
-    JINJA_DEPTH = 64,
-    JINJA_OUTPUT =
-        16 << 20, /* max bytes of text that is being written, with its marks */
-    JINJA_MEMORY =
-        64 << 20 /* max bytes of all values, with as many bytes of marks */
-};
 
 /* Text whose bytes have an origin: mark i is true if byte i comes from the
  * template or the program, false if it comes from a message. */
@@ -40,16 +28,23 @@ typedef struct {
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;
-    bool drops_space;  /* of answers: the space before the first word */
     bool opens_answer; /* the text ends with the beginning of an answer */
-    const char *think; /* "on", "off"; NULL: undefined */
+    /* "on", "off": enable_thinking and thinking; NULL: undefined */
+    const char *think;
+    struct JinjaReport *report; /* what to set; NULL: not needed */
 } JinjaInput;
 
-/* The steps of the last rendering. */
-extern size_t jinja_steps;
+/* About a rendering. */
+typedef struct JinjaReport {
+    size_t steps; /* see JINJA_STEPS */
+    /* where the last byte of the last message's content ends in the text; 0:
+     * the template does not write it */
+    size_t last_end;
+} JinjaReport;
 
 /* Renders a conversation as transformers' apply_chat_template does, and sets
- * *out to the text. The template is hostile: the limits above hold. One
- * template runs at a time. Returns -1 and a message with the template's line on
- * failure. Else the caller frees out->text. */
+ * *out to the text. The template is hostile: the limits of jinja_limits.h
+ * hold. Returns -1
+ * and a message with the template's line on failure; after Ctrl-C -1 without a
+ * message. Else the caller frees out->text. */
 int jinja_render(const JinjaInput *in, JinjaText *out);

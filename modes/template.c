@@ -155,7 +155,6 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .system = talk->system,
                      .messages = talk->messages + talk->first,
                      .n = talk->n - talk->first,
-                     .drops_space = t->space_prefix != SPACE_NEVER,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
     int ids[N_TOKEN_NAMES] = {t->bos, t->eos, t->pieces.unk};

@@ -284,7 +284,14 @@ def write_sources(paths):
 # norma as WebAssembly: these sources and web/page.c; web/app/norma.js answers the calls of WASI's C library. Without FMA, as ARCH=x86-64, whose bits it has.
 WASM_SOURCES = "*.c", "kernels/*.c", "text/*.c", "formats/*.c", "lab/norm_spec.c", "lab/norm_backward.c", "web/page.c"
 WASM_BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "utf8"
-WASM_WITHOUT = "run.c", "formats/jinja.c", "formats/gguf_write.c"
+WASM_WITHOUT = (
+    "run.c",
+    "formats/gguf_write.c",
+    "formats/jinja.c",
+    "formats/jinja_expressions.c",
+    "formats/jinja_functions.c",
+    "formats/jinja_values.c",
+)
 WASM_EXPORTS = "malloc", "free", "model_swap_norms", "norm_token", "norm_backward", "sum_squares"
 WASM_FLAGS = (
     "-target wasm32-wasi -mexec-model=reactor -msimd128 -O3 -std=gnu11 -D_GNU_SOURCE -I. -fno-math-errno -Ibuild/book "

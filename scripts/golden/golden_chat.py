@@ -4,7 +4,7 @@ python3 scripts/golden/golden_chat.py
 python3 scripts/golden/golden_chat.py FOLDER    # only FOLDER/rendered.json, from the templates in the folder
 
 For each template in tests/golden/chat: the text of 1 to 3 turns, with and without a system prompt, with and without the
-start of an answer, and with each value of enable_thinking. The templates of published models are unchanged; their
+start of an answer, and with each value of enable_thinking and thinking. The templates of published models are unchanged; their
 licenses are Apache 2.0 or MIT. "text" is null if the template raises an exception. The date is 26 July 2024.
 
 jinja.json has small templates, one for each rule of the language, with the text of a conversation of three messages.
@@ -72,6 +72,46 @@ a {%- if true -%} b {%- endif -%} c {{- ' d ' -}} e {# comment -#}  f {%+ if tru
 {{ 'x' if 'a' in 'abc' and not ('d' in 'abc') else 'y' }} {{ [1, 2,][1] }} {{ {'a': 1,}['a'] }} {{ {'a':{'b':{}}}['a']['b']|length }}
 {{ strftime_now is defined }} {{ raise_exception is defined }} {{ 1 if range else 0 }}
 {{ raise_exception('stop') }}
+{% macro f(a) %}{{ a }}{% if kwargs %}K{{ kwargs.z }}{% endif %}{% if varargs %}V{{ varargs|join }}{% endif %}{% endmacro %}{{ f('x', 'y', 'w') }}{{ f('x', z=1) }}{{ f(a='b') }}
+{% macro f(a) %}{{ a }}{% endmacro %}{{ f('x', 'y') }}
+{% macro f(a) %}{{ a }}{% endmacro %}{{ f('x', b='y') }}
+{% macro f(a) %}{{ a }}{% endmacro %}{{ f('x', a='y') }}
+{% macro f(a) %}{% macro g() %}{{ varargs|length }}{% endmacro %}{{ a }}{{ g(1, 2) }}{% endmacro %}{{ f('x', 'y') }}
+{% macro f(a, b='c') %}{{ a }}{{ b }}{{ varargs|length }}{% endmacro %}{{ f('x', 'y') is string }}
+{% macro f() %}{{ 1 }}{% endmacro %}{{ f is callable }}{{ range is callable }}{{ 1 is callable }}
+{% if namespace() %}yes{% else %}no{% endif %}{% if {} %}yes{% else %}no{% endif %}{{ namespace() is mapping }}{{ {} is mapping }}
+{% set n = namespace({'a': 1}, b=2) %}{{ n.a }}{{ n.b }}{{ dict(a=1).a }}
+{% set a = {'b': 1} %}{% set a.b = 2 %}
+{% for k, v in {'b': 1, 'A': 3, 'c': 2}|dictsort %}{{ k }}{{ v }} {% endfor %}{% for k, v in {'b': 1, 'A': 3}|dictsort(true) %}{{ k }}{% endfor %}
+{% for k, v in {'b': 1, 'a': 3, 'c': 2, 'd': 0}|dictsort(by='value', reverse=true) %}{{ k }}{{ v }} {% endfor %}{{ {}|dictsort|length }}
+{% for k, v in {0: 0, 512: 128, 16: 4}|dictsort %}{{ k }}:{{ v }} {% endfor %}{% for k, v in {1: 2}.items() %}{{ k + v }}{% endfor %}
+{% for k, v in {'a': 1}|items %}{{ k }}{{ v }}{% endfor %}{{ {'a': 1}.keys()|join }}{{ {'a': 1}.values()|join }}{% for (a, b), c in [((1, 2), 3)] %}{{ a }}{{ b }}{{ c }}{% endfor %}
+{{ '12'|int }} {{ ' -7 '|int }} {{ 'x'|int }} {{ 'x'|int(5) }} {{ 3.9|int }} {{ -3.9|int }} {{ '3.9'|int }} {{ 'ff'|int(0, 16) }} {{ none|int }} {{ true|int }} {{ 'x'|int(default=7) }}
+{{ '1.5'|float }} {{ 2|float }} {{ 'x'|float }} {{ -2|abs }} {{ -2.5|abs }}
+{{ '%s-%d-%s%%'|format('a', 3, none) }} {{ '%s' % 'a' }} {{ '%s %s' % ('a', 1) }} {{ 'a{}b{}'.format(1, 'x') }} {{ '{1}{0}{{}}{k}'.format('a', 'b', k=2) }}
+{{ 1.5 }} {{ 1.0 }} {{ 0.1 + 0.2 }} {{ 1e16 }} {{ 1e15 }} {{ 1.5e-5 }} {{ 0.0001 }} {{ 7 / 2 }} {{ 4 / 2 }} {{ 1e300 * 1e10 }} {{ 100.0 }} {{ 1_000 }} {{ 123456.789 }} {{ 2.5 * 2 }}
+{{ 7 // 2 }} {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 2 ** 3 }} {{ 2 ** -1 }} {{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ 2 ** 0.5 }} {{ 0 ** 0 }} {{ 1.5 == 1.5 }} {{ 1 == 1.0 }} {{ 1 < 1.5 }}
+{{ 'abcdef'[::2] }} {{ 'abcdef'[1::-1] }} {{ 'abcdef'[::-1] }} {{ 'abcdef'[4:1:-2] }} {{ 'aé€b'[::-1] }} {{ [1, 2, 3, 4][1::2]|join }} {{ [1, 2, 3][::-2]|join }} {{ 'abc'[-9:9:2] }} {{ 'abc'[9:-9:-1] }} {{ ''[::-1] }}
+{% set a, b = 1, 2 %}{{ a }}{{ b }}{% set (c, d) = [3, 4] %}{{ c }}{{ d }}{% set e = 5, 6 %}{{ e|length }}{% set a, b = b, a %}{{ a }}{{ b }}
+{% for x in 1, 2 %}{{ x }}{% endfor %}{% for a, b in [[1, 2], 'xy'] if a %}{{ a }}{{ b }}{{ loop.index }}{% endfor %}
+{% set a, b = [1] %}
+{% for a, b in [[1, 2, 3]] %}{% endfor %}
+{{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 3 > 2 >= 2 != 1 }} {{ 1 in [1] in [true] }} {{ 1 == 1 not in [2] }} {{ 'a' < 'b' }} {{ 'a' < 'B' }} {{ 'ab' > 'a' }}
+{{ [1, 'a'] == [1, 'a'] }} {{ [1] == [2] }} {{ {'a': 1, 'b': 2} == {'b': 2, 'a': 1} }} {{ {'a': 1} == {'a': 2} }} {{ [1] in [[1]] }} {{ messages[0] == messages[0] }} {{ [] == '' }}
+{{ 'a' * 3 }}{{ 2 * 'b' }}{{ ([1] * 2)|length }}{{ 'a' * 0 }}{{ 'a' * -1 }} {{ '\x41\u00e9\101\a\q' }} {{ + 1 }} {{ - - 1 }}
+{% raw %}{{ a }} {% if %}{% endraw %} b {%- raw -%}  c  {%- endraw %} d
+{{ 'a b  c'.split() | join('-') }} {{ ' a '.split()|length }} {{ 'aa'.replace('a', 'b', 1) }} {{ messages|join(',', attribute='role') }} {{ messages|map(attribute='role')|join }} {{ none|default('x', boolean=true) }} {{ ''|default(boolean=true, default_value='a') }} {{ 'abc'|join('-') }} {{ 'abc'|reverse }} {{ [1, 2]|reverse|join }} {{ 'a'|d }} {{ x|d('b') }} {{ [1]|count }}
+{{ 1 is number }} {{ 1.5 is number }} {{ true is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.5 is float }} {{ 1 is float }} {{ true is boolean }} {{ 3 is odd }} {{ 3 is even }} {{ 4 is divisibleby 2 }} {{ 1 is in [1] }} {{ 'a' is eq 'a' }} {{ 'a' is ne 'a' }} {{ 1 is not in([2]) }}
+{{ 'a'|upper(1) }}
+{{ 'a'.upper(1) }}
+{{ 'a'|strip }}
+{{ 1.upper() }}
+{{ range() }}
+{{ 'a' in 1 }}
+{{ 1 in 'a' }}
+{{ 'a' < 1 }}
+{% if tools %}{{ x[1:2:3][y](z=[{'a': '}}'}]) }}{% set a %}b{% endset %}{% set c = d == e %}{% for x in [1] %}{% else %}{% endfor %}{% macro m(a, b=')') %}{% endmacro %}{% endif %}q
+{% if true %}a{% elif x.y.z %}b{% endif %}{% for x in [] if x.y %}{% else %}c{% endfor %}{{ 'x' if true else nothing.x.y // 0 }}{{ false and 1 // 0 }}
 {{ nothing.x }}
 {{ 'a' + 1 }}
 {{ messages.x.y }}
@@ -193,7 +233,7 @@ def render(template, case):
             messages.append({"role": "assistant", "content": ANSWERS[i]})
     variables = {"bos_token": "<s>", "eos_token": "</s>"}
     if case["think"] is not None:
-        variables["enable_thinking"] = case["think"]
+        variables |= {"enable_thinking": case["think"], "thinking": case["think"]}
     try:
         texts, _ = chat_template_utils.render_jinja_template(
             [messages], chat_template=template, add_generation_prompt=case["open"], **variables
