@@ -39,7 +39,7 @@ static void embed(Session *s, int n) {
         float *x = s->chunk.x + (size_t)t * c->dim;
         if (s->chunk.layers.first == 0) {
             dequantize_row(x, &s->model->embedding, s->chunk.steps[t].token);
-            for (int i = 0; c->embedding_scale != 0 && i < c->dim; i++)
+            for (int i = 0; c->embedding_scale != 1 && i < c->dim; i++)
                 x[i] *= c->embedding_scale;
         }
         for (int r = 0; r < N_ROPES; r++)
@@ -84,7 +84,7 @@ static const float *norm_site(Session *s, int layer, Site site,
 /* logits = cap tanh(scale logits / cap), in models with a scale or a cap. */
 static void cap_logits(const Session *s) {
     const Config *c = &s->model->config;
-    float scale = c->logit_scale != 0 ? c->logit_scale : 1;
+    float scale = c->logit_scale;
     int64_t n = (int64_t)s->chunk.n_requested * c->vocab_size;
     if (scale == 1 && c->logit_cap == 0)
         return;
@@ -139,7 +139,7 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
                          float *x, const float *xn, Site site,
                          const Norm *post) {
     const Config *c = &s->model->config;
-    float scale = c->residual_scale != 0 ? c->residual_scale : 1;
+    float scale = c->residual_scale;
     int n = s->chunk.n;
     int64_t size = (int64_t)n * c->dim;
     float *branch = s->chunk.branch;

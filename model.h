@@ -35,12 +35,14 @@ typedef struct {
     bool wide_head_norms;  /* q_norm and k_norm normalize all heads jointly */
     bool late_head_norms;  /* they come after rotation */
     Activation activation; /* of the MLP */
-    float embedding_scale; /* multiplies embeddings */
-    float residual_scale;  /* multiplies a sublayer's output before the sum */
     float attention_scale; /* multiplies scores; 0: 1 / sqrt(head_size) */
     float attention_cap;   /* a score z becomes cap tanh(z / cap) */
-    float logit_scale;     /* multiplies logits, before the cap */
     float logit_cap;       /* a logit z becomes cap tanh(z / cap) */
+
+    /* Scales; 1: not scaled. */
+    float embedding_scale; /* multiplies embeddings */
+    float residual_scale;  /* multiplies a sublayer's output before the sum */
+    float logit_scale;     /* multiplies logits, before the cap */
 } Config;
 
 enum { MAX_EXPERTS = 1024 };

@@ -83,11 +83,6 @@ static void softmax(double *p, int n) {
         p[i] /= sum;
 }
 
-/* + A scale that only some models have; the others have `usual`. */
-static double scale_or(double scale, double usual) {
-    return scale != 0 ? scale : usual;
-}
-
 /* + Gemma 2: keeps z between -cap and cap, and small z nearly as they are. */
 static double limit(double z, double cap) {
     return cap != 0 ? cap * tanh(z / cap) : z;
@@ -152,6 +147,10 @@ static void attend_head(const Token *token, const Layer *layer, int h) {
     int t = token->pos, d = c->head_size, group = c->n_heads / c->n_kv_heads;
     const double *q = token->q + h * d;
     double *a = token->a + h * d, *p = token->p;
+    /* a sum of d products grows with sqrt(d), and would saturate softmax */
+    double scale = 1 / sqrt(d);
+    if (c->attention_scale != 0)
+        scale = c->attention_scale; /* + Gemma */
     int first = 0;
     if (layer->window && t >= layer->window)
         first = t - layer->window + 1; /* + Mistral: the last ones only */
@@ -160,9 +159,7 @@ static void attend_head(const Token *token, const Layer *layer, int h) {
         p[s] = 0;
         for (int i = 0; i < d; i++)
             p[s] += q[i] * k[i];
-        /* a sum of d products grows with sqrt(d), and would saturate softmax */
-        p[s] *= scale_or(c->attention_scale, 1 / sqrt(d)); /* + Gemma */
-        p[s] = limit(p[s], c->attention_cap);              /* + Gemma 2 */
+        p[s] = limit(scale * p[s], c->attention_cap); /* + Gemma 2 */
     }
     softmax(p + first, t + 1 - first);
     for (int i = 0; i < d; i++) {
@@ -264,7 +261,7 @@ static void add(const Token *token, double *x, double *y, const Norm *post) {
     const Config *c = token->config;
     norm_plain(y, y, post, c->dim); /* + Gemma 2, OLMo 2; absent: y stays */
     for (int i = 0; i < c->dim; i++)
-        x[i] += scale_or(c->residual_scale, 1) * y[i]; /* + Granite */
+        x[i] += c->residual_scale * y[i]; /* + Granite */
 }
 
 /* x += self_attention(norm(x)), x += feed_forward(norm(x)). */
@@ -287,9 +284,9 @@ static void run_layer(const Token *token, const Layer *layer) {
 /* x = E[id], of E[vocab_size][dim]. */
 static void embed(const Token *token, int id) {
     dequantize_row(token->row, &token->model->embedding, id);
-    double scale = scale_or(token->config->embedding_scale, 1); /* + Gemma */
     for (int i = 0; i < token->config->dim; i++)
-        token->x[i] = token->row[i] * scale;
+        token->x[i] =
+            token->config->embedding_scale * token->row[i]; /* + Gemma */
 }
 
 /* logits = Wout norm(x). Their softmax is the probability of each token of the
@@ -298,9 +295,10 @@ static void compute_logits(const Token *token, float *logits) {
     const Config *c = token->config;
     norm_plain(token->xn, token->x, &token->model->final_norm, c->dim);
     matmul(token, token->logits, &token->model->output, token->xn);
-    double scale = scale_or(c->logit_scale, 1); /* + Granite */
-    for (int i = 0; i < c->vocab_size; i++)     /* + Gemma 2: a cap */
-        logits[i] = (float)limit(scale * token->logits[i], c->logit_cap);
+    for (int i = 0; i < c->vocab_size; i++) {
+        double z = c->logit_scale * token->logits[i]; /* + Granite */
+        logits[i] = (float)limit(z, c->logit_cap);    /* + Gemma 2 */
+    }
 }
 
 /* The decoder. Its logits are computed only if they are requested. Ctrl-C ends

@@ -445,9 +445,7 @@ static int read_model(Reader *r) {
         family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
     if (!f)
         return -1;
-    float scale = f->scales ? 1.0f : 0; /* default */
-    *h = (Header){.config = {.attention_scale = scale,
-                             .logit_scale = scale,
+    *h = (Header){.config = {.attention_scale = f->scales ? 1 : 0,
                              .context = f->context,
                              .head_size = f->head_size,
                              .n_heads = f->n_heads,

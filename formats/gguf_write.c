@@ -78,8 +78,6 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     }
     if (!h.window && a->gguf.default_window)
         h.window = c->context;
-    if (c->logit_scale == 0)
-        c->logit_scale = 1;
     if (model->long_factors) {
         h.yarn_context = model->config.context;
         c->context = model->long_context;

@@ -63,6 +63,7 @@ static int read_header(Checkpoint *r) {
             r->path, r->tried, v[0], v[1], v[2], v[3], v[4], v[VOCAB_SIZE],
             v[6]);
     c->head_size = c->dim / c->n_heads;
+    c->embedding_scale = c->residual_scale = c->logit_scale = 1;
     c->rope = (Rope){
         .base = 10000.0, .scale = 1.0, .amplitude = 1.0, .dims = c->head_size};
     if (shared > 1)

@@ -59,6 +59,10 @@ void reader_keys(Reader *r) {
     c->activation = f->activation;
     c->attention_cap = f->attention_cap;
     c->logit_cap = f->logit_cap;
+    c->embedding_scale = c->residual_scale = c->logit_scale = 1;
+    /* a required key; a Granite folder may lack it */
+    if (f->scales_logits || (f->scales && r->naming == NAME_GGUF))
+        c->logit_scale = 0;
     KEY_EACH(key) {
         const char *name = r->naming == NAME_GGUF ? key->gguf : key->hf;
         if (name && family_meets(f, key->condition) &&
@@ -110,14 +114,6 @@ void reader_begin(Reader *r) {
     check_experts(r);
     if (r->origin.status)
         return;
-    /* scales of 1 become 0 (not used), except attention_scale: its 0 is the
-     * default */
-    if (c->embedding_scale == 1)
-        c->embedding_scale = 0;
-    if (c->residual_scale == 1)
-        c->residual_scale = 0;
-    if (c->logit_scale == 1)
-        c->logit_scale = 0;
     family_set_formulas(r->family, c);
     r->model->config = *c;
     r->model->family =

@@ -58,6 +58,9 @@ typedef struct {
 /* A field of the config, by its name. */
 #define FIELD(name)                                                            \
     { #name, NULL, c->name }
+/* A scale. 1 does not apply. */
+#define SCALE(name)                                                            \
+    { #name, NULL, c->name == 1 ? 0 : c->name }
 
 static void show_facts(bool json, const Fact *facts, size_t n) {
     char text[PATH_MAX];
@@ -132,10 +135,10 @@ int mode_info(Run *run) {
         {"window", NULL, window}, FIELD(local_base),
         {"rope_base", NULL, c->rope.base},
         {"activation", ACTIVATIONS[c->activation].name, 0},
-        FIELD(embedding_scale), FIELD(residual_scale),
+        SCALE(embedding_scale), SCALE(residual_scale),
         {"score_scale", NULL, c->attention_scale},
         {"score_cap", NULL, c->attention_cap},
-        FIELD(logit_scale), FIELD(logit_cap),
+        SCALE(logit_scale), FIELD(logit_cap),
         FIELD(n_experts), FIELD(n_experts_used), FIELD(expert_dim),
         /* clang-format on */
         {"group_size", NULL, m->embedding.group},

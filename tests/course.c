@@ -36,6 +36,7 @@ int main(int argc, char **argv) {
                           .vocab_size = abs(head[5]), .context = head[6]}};
     Config *c = &m.config;
     int dim = c->dim, L = c->n_layers;
+    c->embedding_scale = c->residual_scale = c->logit_scale = 1;
     c->head_size = dim / c->n_heads;
     c->rope = (Rope){10000, 1, 1, .dims = c->head_size};
     int kv_dim = c->n_kv_heads * c->head_size;

@@ -311,7 +311,7 @@ static void plant_window(Model *m, bool back) {
     m->layers[1].window = back ? 0 : 7;
 }
 static void plant_scale(Model *m, bool back) {
-    m->config.logit_scale = back ? 0 : 1.5f;
+    m->config.logit_scale = back ? 1 : 1.5f;
 }
 
 static void failures_name_the_place(void) {
