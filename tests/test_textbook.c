@@ -914,13 +914,15 @@ static int profile_of(StorySite *sites, int max_sites, const char *on) {
                    : fopen(csv, "r");
     int n = 0;
     while (in && n < max_sites && fgets(line, sizeof line, in)) {
-        char *column[14], *at = line;
-        for (int i = 0; i < 14; i++)
+        /* columns of the CSV file */
+        enum { PHASE, SITE = 2, RMS_IN = 10, MEAN = 14, MAX_ABS, N_COLUMNS };
+        char *column[N_COLUMNS], *at = line;
+        for (int i = 0; i < N_COLUMNS; i++)
             column[i] = at ? strsep(&at, ",") : line;
-        if (strcmp(column[0], "prefill") || !strstr(column[2], "_norm"))
+        if (strcmp(column[PHASE], "prefill") || !strstr(column[SITE], "_norm"))
             continue;
-        sites[n++] =
-            (StorySite){atof(column[10]), atof(column[12]), atof(column[13])};
+        sites[n++] = (StorySite){atof(column[RMS_IN]), atof(column[MEAN]),
+                                 atof(column[MAX_ABS])};
     }
     if (in)
         fclose(in);
@@ -1452,6 +1454,7 @@ static void the_experiment_adds_up(void) {
 static const char *const NAMES[] = {"L2",
                                     "Float32",
                                     "float16",
+                                    "int8",
                                     "float32",
                                     "float64",
                                     "bf16",

@@ -6,6 +6,7 @@ Owns the measurements; published.py has the forward pass, in numpy.
     python scripts/measure/norms_published.py parts gemma-3-270m.gguf
     python scripts/measure/norms_published.py sites gemma-3-270m.gguf
     python scripts/measure/norms_published.py int8 MODEL.gguf
+    python scripts/measure/norms_published.py outliers MODEL.gguf ...
     python scripts/measure/norms_published.py golden MODEL.gguf ...    # JSON, for scripts/check/check_published.py
 """
 
@@ -230,9 +231,59 @@ def int8(model, _):
             print(f"  {n} tokens, {name:<26} {middle:.3f} ({low:.3f} to {high:.3f})", flush=True)
 
 
+def outliers(model, texts):
+    """Three predictions about the five channels with the largest share of the mean square: they set the scale, they
+    hardly contribute to the output, and gamma decides what int8 activations lose."""
+    massive, _, plain = massive_channels(model, texts)
+    chosen = np.zeros(model.dim, bool)
+    chosen[massive] = True
+    shares = {"input": [], "output": []}
+
+    def see(site, layer, x, gamma):
+        if site in PRE_SITES:
+            for name, y in ("input", x.astype(np.float64)), ("output", (gamma * x).astype(np.float64)):
+                shares[name].append(np.square(y[:, chosen]).sum(-1) / np.square(y).sum(-1))
+
+    for tokens in texts:
+        model.forward(tokens, see=see, rows=np.array([0]))
+    print(f"{model.path}, {len(texts)} texts, channels {massive}: {mean_and_error(plain)} nats")
+    for name, found in shares.items():
+        print(f"  share of the mean square of the {name}: median {np.median(np.concatenate(found)):.4f}")
+
+    def gamma_free(x, l, part):
+        """Inputs of the products after a norm, rounded before gamma instead of after it."""
+        site = {"attn_q": "attn", "attn_k": "attn", "attn_v": "attn", "ffn_gate": "mlp", "ffn_up": "mlp"}.get(part)
+        if not site:
+            return x
+        gamma = gamma_of(model, site, l)
+        safe = np.where(gamma == 0, 1, gamma)
+        return to_int8(x / safe) * gamma
+
+    after_norms = "attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"
+    forms = {
+        "scale without the five": (swap(lambda x, gamma, eps: x / rms(x * ~chosen, eps) * gamma), None),
+        "output without the five": (swap(lambda x, gamma, eps: rms_norm(x, gamma, eps) * ~chosen), None),
+        "int8 after gamma": (swap(rms_norm), lambda x, l, part: to_int8(x) if part in after_norms else x),
+        "int8 before gamma": (swap(rms_norm), gamma_free),
+    }
+    exact = model.before
+    for name, (kind, before) in forms.items():
+        model.before = before or exact
+        nats = [model.nll(t, kind, rows_of(t)) for t in texts]
+        model.before = exact
+        increase = [n.mean() - p for n, p in zip(nats, plain, strict=True)]
+        change = [np.abs(n - model.nll(t, rows=rows_of(t))).mean() for n, t in zip(nats, texts, strict=True)]
+        print(
+            "  {:<24} {:7.3f} +- {:.3f}   |change| of a token {:.3f} +- {:.3f}".format(
+                name, *mean_and_error(increase), *mean_and_error(change)
+            ),
+            flush=True,
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("channels", "parts", "sites", "int8", "golden"))
+    parser.add_argument("what", choices=("channels", "parts", "sites", "int8", "outliers", "golden"))
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--texts", type=int, default=16, help="number of texts [%(default)s]")
     parser.add_argument("--tokens", type=int, default=128, help="of each text [%(default)s]")
