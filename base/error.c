@@ -5,7 +5,9 @@
 #include "base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void make_printable(char *text) {
     char *to = text;
@@ -34,6 +36,11 @@ void print_failures_as_notes(bool as_notes) {
     failures_are_notes = as_notes;
 }
 
+bool may_style(void) {
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    return term && strcmp(term, "dumb") && !(no_color && *no_color);
+}
+
 void print_message(const char *kind, const char *format, ...) {
     char line[LINE];
     va_list args;
@@ -43,8 +50,10 @@ void print_message(const char *kind, const char *format, ...) {
     make_printable(line);
     if (failures_are_notes)
         kind = "note";
+    const bool is_dim = kind && may_style() && isatty(STDERR_FILENO) == 1;
     if (!holds)
-        fprintf(stderr, "%s: %s\n", kind ? kind : program_name(), line);
+        fprintf(stderr, "%s%s: %s%s\n", is_dim ? DIM : "",
+                kind ? kind : program_name(), line, is_dim ? NOT_DIM : "");
     else if (!kind)
         strcpy(held, line);
 }

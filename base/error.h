@@ -6,6 +6,12 @@
 /* Exit statuses. 130, after Ctrl-C, is in process.h. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
+/* Whether a terminal may show dim text: not with NO_COLOR or TERM=dumb. */
+bool may_style(void);
+
+#define DIM     "\033[2m"
+#define NOT_DIM "\033[0m"
+
 /* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL
  * for failures: the program's name. */
 void print_message(const char *kind, const char *format, ...)

@@ -46,6 +46,14 @@ size_t list_files(const char *folder, const char *pattern, char *paths) {
     return found.gl_pathc;
 }
 
+void private_folders(char *path) {
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
 int folder_create(const char *path) {
     return mkdir(path, 0777) ? fail("%s: %s", path, strerror(errno)) : 0;
 }
@@ -223,6 +231,11 @@ static char *follow_links(const char *path) {
         strcpy(end ? end + 1 : at, link);
     }
     return strdup(at);
+}
+
+void output_private(const OutputFile *out) {
+    if (out->temporary)
+        fchmod(fileno(out->stream), 0600);
 }
 
 int output_open(OutputFile *out, const char *path) {

@@ -29,6 +29,9 @@ size_t list_files(const char *folder, const char *pattern, char *paths);
 /* Returns -1 and a message on failure, as for a folder that exists. */
 int folder_create(const char *path);
 
+/* Makes the folders of a file's path that do not exist, for their owner. */
+void private_folders(char *path);
+
 /* Maps a regular, non-empty file. The caller unmaps it. */
 int file_map(File *file, const char *path);
 void file_unmap(File *file);
@@ -67,6 +70,9 @@ typedef struct {
 
 /* Returns -1 and a message on failure; then no file is open. */
 int output_open(OutputFile *out, const char *path);
+
+/* Lets only its owner read the file, unless it is a pipe or a device. */
+void output_private(const OutputFile *out);
 
 /* Closes the file: renames it if `keep`, else removes it. Returns -1 if
  * a write failed. */

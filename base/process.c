@@ -163,6 +163,11 @@ int terminal_read(char *bytes, int room) {
     return (int)read(STDIN_FILENO, bytes, room);
 }
 
+bool terminal_sends(void) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    return poll(&input, 1, 0) > 0;
+}
+
 Screen terminal_size(void) {
     struct winsize size = {0};
     ioctl(STDIN_FILENO, TIOCGWINSZ, &size);

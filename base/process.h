@@ -52,6 +52,9 @@ void terminal_close(void);
  * bytes; 0 or -1 if the terminal is gone, or after a signal. */
 int terminal_read(char *bytes, int room);
 
+/* Whether the terminal has sent more. */
+bool terminal_sends(void);
+
 /* The size of this terminal; 24 by 80 if it does not say. */
 typedef struct {
     int rows, columns;

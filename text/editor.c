@@ -1,485 +1,553 @@
 /* editor.c: a message that is edited at the prompt of a terminal.
  *
- * Owns the keys, the messages sent before, and the layout of a text on the
- * screen. The text is drawn as a whole after every key, so that the screen
- * shows the message whatever the keys did. Only editor_read() knows a terminal:
- * elsewhere bytes come in, and bytes go out.
+ * Owns what each key does, and the layout of a text on the screen. The text is
+ * drawn as a whole after every key, so that the screen shows the message
+ * whatever the keys did. Only editor_read() knows a terminal: elsewhere bytes
+ * come in, and bytes go out.
  * Tests: editor, chat.
  */
 #include "text/editor.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/grapheme.h"
 #include "text/pretokenize.h"
-#include "text/width.h"
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char prompt[] = "User: ";
+/* A yank makes no message longer than this, or than it was: each Ctrl-Y after
+ * Ctrl-U could double it. */
+enum { MAX_YANKED = 1 << 16 };
 
-enum { CTRL_C = 3, CTRL_D = 4, CTRL_Z = 26, ESCAPE = 27 };
-
-Buffer *editor_text(const Editor *e) {
-    return e->texts + e->at;
+Buffer *editor_text(Editor *e) {
+    return draft_text(&e->draft);
 }
 
-static uint32_t code_at(const Buffer *text, size_t at, size_t *n) {
-    return utf8_read(text->bytes + at, text->n - at, n);
-}
-
-static int columns_of(uint32_t code) {
-    return value_in(WIDTH_RUNS, COUNT(WIDTH_RUNS), code);
+static void forget_edited(Editor *e) {
+    for (int i = 0; e->edited && i < e->n_edited; i++)
+        free(e->edited[i]);
+    free(e->edited);
+    e->edited = NULL;
 }
 
 int editor_begin(Editor *e) {
-    Buffer *texts = realloc(e->texts, (e->n + 1) * sizeof *texts), *last;
-    if (!texts)
-        return fail("out of memory: messages: %d", e->n);
-    e->texts = texts;
-    last = texts + e->n;
-    if (e->at < e->n - 1) { /* an earlier message was sent again */
-        last[-1].n = 0;
-        buffer_append(last - 1, texts[e->at].bytes, texts[e->at].n);
-    }
-    *last = (Buffer){0};
-    buffer_append(last, "", 0); /* `bytes` is not NULL */
-    e->at = e->n++;
-    e->cursor = 0;
-    e->n_key = 0;
-    e->pasting = false;
-    e->begins_pasted = false;
-    e->paste.n = 0;
-    buffer_append(&e->paste, "", 0); /* `bytes` is not NULL */
-    return last->failed || e->paste.failed ? -1 : 0;
+    forget_edited(e);
+    draft_set(&e->draft, "", 0);
+    e->at = e->history.n;
+    e->n_edited = e->at + 1;
+    e->keys = (KeyReader){0};
+    e->last = KEY_NONE;
+    e->searching = e->begins_pasted = false;
+    return e->draft.text.failed ? -1 : 0;
 }
 
 void editor_close(Editor *e) {
-    EACH(Buffer, text, e->texts, e->n)
-        free(text->bytes);
-    free(e->texts);
-    free(e->paste.bytes);
+    forget_edited(e);
+    draft_close(&e->draft);
+    ring_close(&e->ring);
+    history_close(&e->history);
+    free(e->query.bytes);
+    free(e->prompt.bytes);
+    free(e->candidates.bytes);
 }
 
-/* ---- keys --------------------------------------------------------------- */
-
-/* Where a key moves the cursor. */
-typedef enum {
-    NOWHERE,
-    LINE_BEGIN,
-    LINE_END,
-    LEFT,
-    RIGHT,
-    WORD_LEFT,
-    WORD_RIGHT,
-    UP,
-    DOWN
-} Motion;
-
-/* What a key does; MOVE and DELETE have a motion. */
-typedef enum { MOVE, DELETE, SEND, NEW_LINE, PASTE_BEGIN, PASTE_END } Action;
-
-typedef struct {
-    const char *bytes;
-    Action action;
-    Motion motion;
-} Key;
-
-/* What keys send, xterm and its relatives. */
-static const Key KEYS[] = {
-    {"\1", MOVE, LINE_BEGIN},
-    {"\5", MOVE, LINE_END},
-    {"\2", MOVE, LEFT},
-    {"\6", MOVE, RIGHT},
-    {"\20", MOVE, UP},
-    {"\16", MOVE, DOWN},
-    {"\r", SEND, NOWHERE},
-    {"\n", NEW_LINE, NOWHERE},
-    {"\4", DELETE, RIGHT},
-    {"\b", DELETE, LEFT},
-    {"\177", DELETE, LEFT},
-    {"\13", DELETE, LINE_END},
-    {"\25", DELETE, LINE_BEGIN},
-    {"\27", DELETE, WORD_LEFT},
-    {"\033b", MOVE, WORD_LEFT},
-    {"\033f", MOVE, WORD_RIGHT},
-    {"\033d", DELETE, WORD_RIGHT},
-    {"\033\b", DELETE, WORD_LEFT},
-    {"\033\177", DELETE, WORD_LEFT},
-    {"\033\r", NEW_LINE, NOWHERE},
-    {"\033\n", NEW_LINE, NOWHERE},
-    {"\033[D", MOVE, LEFT},
-    {"\033[C", MOVE, RIGHT},
-    {"\033[A", MOVE, UP},
-    {"\033[B", MOVE, DOWN},
-    {"\033[H", MOVE, LINE_BEGIN},
-    {"\033[F", MOVE, LINE_END},
-    {"\033[1~", MOVE, LINE_BEGIN},
-    {"\033[4~", MOVE, LINE_END},
-    {"\033[7~", MOVE, LINE_BEGIN},
-    {"\033[8~", MOVE, LINE_END},
-    {"\033[3~", DELETE, RIGHT},
-    {"\033OD", MOVE, LEFT},
-    {"\033OC", MOVE, RIGHT},
-    {"\033OA", MOVE, UP},
-    {"\033OB", MOVE, DOWN},
-    {"\033OH", MOVE, LINE_BEGIN},
-    {"\033OF", MOVE, LINE_END},
-    {"\033[1;3D", MOVE, WORD_LEFT},
-    {"\033[1;3C", MOVE, WORD_RIGHT},
-    {"\033[1;5D", MOVE, WORD_LEFT},
-    {"\033[1;5C", MOVE, WORD_RIGHT},
-    {"\033[200~", PASTE_BEGIN, NOWHERE},
-    {"\033[201~", PASTE_END, NOWHERE},
-};
-
-/* Whether key[n], which begins with ESC, is complete: one more byte, or "[" or
- * "O", parameters, and a letter or "~". */
-static bool is_sequence_complete(const char *key, int n) {
-    char last = key[n - 1];
-    if (n < 3)
-        return n == 2 && last != '[' && last != 'O';
-    return last >= '@' && !(n == 3 && last == '[');
-}
-
-/* Adds a byte to e->key. Returns the length of the key that it completes, 0 if
- * it completes none. */
-static int read_key(Editor *e, char byte) {
-    bool continues = e->n_key > 0 && byte != ESCAPE &&
-                     (e->key[0] == ESCAPE || utf8_is_continuation(byte));
-    if (!continues)
-        e->n_key = 0; /* what has begun is no key */
-    if (e->n_key == sizeof e->key - 1)
-        e->n_key--; /* too long to be known: keeps its first bytes */
-    e->key[e->n_key++] = byte;
-    int n = e->n_key;
-    bool complete = e->key[0] == ESCAPE ? is_sequence_complete(e->key, n)
-                                        : n >= utf8_length(e->key[0]);
-    if (!complete)
-        return 0;
-    e->key[n] = '\0';
-    e->n_key = 0;
-    return n;
-}
-
-/* The known key of these bytes, or NULL. */
-static const Key *find_key(const char *bytes, int n) {
-    EACH(const Key, key, KEYS, COUNT(KEYS))
-        if (strlen(key->bytes) == (size_t)n && !memcmp(key->bytes, bytes, n))
-            return key;
-    return NULL;
-}
-
-/* ---- the text ----------------------------------------------------------- */
-
-/* Whether the character at `at` combines with the one before it. A newline
- * takes no marks: one that begins a line is a character by itself. */
-static bool is_mark(const Buffer *t, size_t at) {
-    size_t n;
-    return at > 0 && at < t->n && t->bytes[at - 1] != '\n' &&
-           columns_of(code_at(t, at, &n)) == 0;
-}
-
-/* The place after, or before, a character with its combining marks. */
-static size_t step(const Buffer *t, size_t at, bool back) {
-    size_t n, end = back ? 0 : t->n;
-    while (at != end) {
-        if (back) {
-            at -= utf8_before(t->bytes + at, t->bytes);
-        } else {
-            code_at(t, at, &n);
-            at += n;
-        }
-        if (!is_mark(t, at))
-            break;
-    }
-    return at;
-}
+/* ---- motions ------------------------------------------------------------ */
 
 static size_t line_begin(const Buffer *t, size_t at) {
-    while (at > 0 && t->bytes[at - 1] != '\n')
-        at--;
-    return at;
+    const char *newline = memrchr(t->bytes, '\n', at);
+    return newline ? newline + 1 - t->bytes : 0;
 }
 
 static size_t line_end(const Buffer *t, size_t at) {
-    while (at < t->n && t->bytes[at] != '\n')
-        at++;
-    return at;
+    const char *newline = memchr(t->bytes + at, '\n', t->n - at);
+    return newline ? (size_t)(newline - t->bytes) : t->n;
 }
 
-/* The end of the next word, or the begin of the previous one. */
-static size_t step_word(const Buffer *t, size_t at, bool back) {
+/* The end of the next word, or the begin of the word before. */
+static size_t word_edge(const Buffer *t, size_t at, bool back) {
     bool in_word = false;
-    for (;;) {
-        size_t n, next = step(t, at, back);
-        if (next == at)
-            return at;
-        bool is_space = is_white_space(code_at(t, min_size(at, next), &n));
-        if (in_word && is_space)
-            return at;
-        in_word |= !is_space;
-        at = next;
-    }
-}
-
-/* Where a motion within the text leads to. */
-static size_t target(const Buffer *t, size_t at, Motion motion) {
-    switch (motion) {
-    case LINE_BEGIN: return line_begin(t, at);
-    case LINE_END: return line_end(t, at);
-    case LEFT: return step(t, at, true);
-    case RIGHT: return step(t, at, false);
-    case WORD_LEFT: return step_word(t, at, true);
-    case WORD_RIGHT: return step_word(t, at, false);
-    case UP:
-    case DOWN:
-    case NOWHERE: break;
+    while (at != (back ? 0 : t->n)) {
+        size_t from = at, n;
+        if (back)
+            from -= utf8_before(t->bytes + at, t->bytes);
+        bool is_space =
+            is_white_space(utf8_read(t->bytes + from, t->n - from, &n));
+        if (is_space && in_word)
+            break;
+        in_word = !is_space;
+        at = back ? from : from + n;
     }
     return at;
 }
 
-/* Moves to the line above or below, in it as many characters from its begin, or
+/* Where a key of a motion within a line or by a word leads to. */
+static size_t target(const Buffer *t, size_t at, Key key) {
+    switch ((int)key) { /* few of all keys */
+    case KEY_LEFT:
+    case KEY_DELETE_LEFT: return grapheme_before(t->bytes, t->n, at);
+    case KEY_RIGHT:
+    case KEY_DELETE_RIGHT:
+        return at < t->n ? grapheme_next(t->bytes, t->n, at) : at;
+    case KEY_LINE_BEGIN:
+    case KEY_KILL_LINE_BEGIN: return line_begin(t, at);
+    case KEY_LINE_END:
+    case KEY_KILL_LINE_END: return line_end(t, at);
+    case KEY_WORD_LEFT:
+    case KEY_KILL_WORD_LEFT: return word_edge(t, at, true);
+    case KEY_WORD_RIGHT:
+    case KEY_KILL_WORD_RIGHT: return word_edge(t, at, false);
+    default: return at;
+    }
+}
+
+/* Shows another entry of the history, or the new message; the edited text of
+ * this one is kept until a message is sent. */
+static void show_entry(Editor *e, int to) {
+    const Buffer *t = editor_text(e);
+    if (to < 0 || to > e->history.n || to == e->at)
+        return;
+    if (!e->edited)
+        e->edited = calloc(e->n_edited, sizeof *e->edited);
+    char *text = e->edited ? strdup(t->bytes) : NULL;
+    if (!text)
+        return;
+    free(e->edited[e->at]);
+    e->edited[e->at] = text;
+    e->at = to;
+    if (e->edited[to])
+        text = e->edited[to];
+    else
+        text = to < e->history.n ? e->history.entries[to] : "";
+    draft_set(&e->draft, text, strlen(text));
+}
+
+/* Moves to the line above or below, in it as many clusters from its begin, or
  * else to the end of the message sent before or after. */
 static void move_vertically(Editor *e, bool up) {
     const Buffer *t = editor_text(e);
-    size_t begin = line_begin(t, e->cursor), end = line_end(t, e->cursor);
-    if (up ? begin > 0 : end < t->n) {
-        int characters = 0;
-        for (size_t at = begin; at < e->cursor; at = step(t, at, false))
-            characters++;
-        size_t at = up ? line_begin(t, begin - 1) : end + 1;
-        size_t last = line_end(t, at);
-        for (; characters > 0 && at < last; characters--)
-            at = step(t, at, false);
-        e->cursor = at;
-    } else if (up ? e->at > 0 : e->at < e->n - 1) {
-        e->at += up ? -1 : 1;
-        e->cursor = editor_text(e)->n;
-    }
-}
-
-/* Replaces the text between two places by bytes[n], and moves after it. */
-static void replace(Editor *e, size_t from, size_t to, const char *bytes,
-                    size_t n) {
-    Buffer *t = editor_text(e);
-    size_t rest = t->n - to;
-    buffer_append(t, bytes, n); /* makes room */
-    if (t->failed)
+    const size_t cursor = e->draft.cursor, begin = line_begin(t, cursor),
+                 end = line_end(t, cursor);
+    if (up ? !begin : end == t->n) {
+        show_entry(e, up ? e->at - 1 : e->at + 1);
         return;
-    memmove(t->bytes + from + n, t->bytes + to, rest);
-    memcpy(t->bytes + from, bytes, n);
-    e->cursor = from + n;
-    t->n = e->cursor + rest;
-    t->bytes[t->n] = '\0';
+    }
+    size_t to = up ? line_begin(t, begin - 1) : end + 1, from = begin;
+    const size_t stop = line_end(t, to);
+    while (from < cursor && to < stop) {
+        from = grapheme_next(t->bytes, t->n, from);
+        to = grapheme_next(t->bytes, t->n, to);
+    }
+    draft_move(&e->draft, to);
 }
 
-static void insert(Editor *e, const char *bytes, size_t n) {
-    replace(e, e->cursor, e->cursor, bytes, n);
+/* ---- kills -------------------------------------------------------------- */
+
+static bool is_kill(Key key) {
+    return key >= KEY_KILL_WORD_LEFT && key <= KEY_KILL_LINE_END;
 }
 
-static void move(Editor *e, Motion motion) {
-    if (motion == UP || motion == DOWN)
-        move_vertically(e, motion == UP);
-    else
-        e->cursor = target(editor_text(e), e->cursor, motion);
+/* Removes up to where a motion leads; of a kill, the ring keeps it. Kills
+ * without another key between them are one. */
+static void erase(Editor *e, Key key) {
+    const Buffer *t = editor_text(e);
+    const size_t at = e->draft.cursor, to = target(t, at, key);
+    const bool before = to < at;
+    const size_t from = before ? to : at, end = before ? at : to;
+    if (is_kill(key) && from < end) {
+        if (is_kill(e->last))
+            ring_extend(&e->ring, t->bytes + from, end - from, before);
+        else
+            ring_add(&e->ring, t->bytes + from, end - from);
+    }
+    draft_remove(&e->draft, from, end);
 }
 
-/* Deletes up to where a motion leads. */
-static void delete_to(Editor *e, Motion motion) {
-    size_t at = e->cursor, to = target(editor_text(e), at, motion);
-    if (to < at)
-        replace(e, to, at, "", 0);
-    else
-        replace(e, at, to, "", 0);
+/* Inserts a kill, if there is one that fits. */
+static void insert_kill(Editor *e, const Buffer *kill) {
+    const Buffer *t = editor_text(e);
+    e->yanked = e->draft.cursor;
+    if (!kill)
+        return;
+    const bool fits =
+        t->n + kill->n <= MAX_YANKED || t->n + kill->n <= e->draft.longest;
+    if (fits)
+        draft_insert(&e->draft, kill->bytes, kill->n);
 }
+
+/* Replaces the text that was just brought back by an older one. */
+static void yank_older(Editor *e) {
+    editor_text(e);
+    if (e->last != KEY_YANK)
+        return;
+    draft_remove(&e->draft, e->yanked, e->draft.cursor);
+    insert_kill(e, ring_older(&e->ring));
+}
+
+/* ---- search ------------------------------------------------------------- */
+
+static bool has_found(const Editor *e) {
+    return e->found >= 0 && e->found < e->history.n;
+}
+
+/* The place of the query in the entry that is found. */
+static size_t place_found(const Editor *e) {
+    const char *entry = e->history.entries[e->found],
+               *place = strstr(entry, e->query.bytes);
+    return place ? place - entry : 0;
+}
+
+/* Ends the search with the entry that it found. */
+static void accept_found(Editor *e) {
+    e->searching = false;
+    if (!has_found(e))
+        return;
+    size_t place = place_found(e);
+    show_entry(e, e->found);
+    if (place <= editor_text(e)->n)
+        draft_move(&e->draft, place);
+}
+
+/* Takes a key of a search. Returns whether it belonged to it. */
+static bool search(Editor *e, Key key) {
+    Buffer *query = &e->query;
+    if (key == KEY_SEARCH && !e->searching) {
+        e->searching = true;
+        e->found = e->history.n;
+        query->n = 0;
+        buffer_append(query, "", 0);
+    } else if (!e->searching) {
+        return false;
+    } else if (key == KEY_TEXT) {
+        buffer_append(query, e->keys.bytes, e->keys.n);
+        e->found = history_find(&e->history, query->bytes, e->history.n);
+    } else if (key == KEY_DELETE_LEFT) {
+        query->n = grapheme_before(query->bytes, query->n, query->n);
+        query->bytes[query->n] = '\0';
+        e->found = history_find(&e->history, query->bytes, e->history.n);
+    } else if (key == KEY_SEARCH) {
+        int older = history_find(&e->history, query->bytes, e->found);
+        e->found = older >= 0 ? older : e->found;
+    } else if (key == KEY_ABORT || key == KEY_CANCEL) {
+        e->searching = false;
+    } else if (key != KEY_NONE) {
+        accept_found(e);
+        return false;
+    }
+    return true;
+}
+
+/* ---- completion --------------------------------------------------------- */
+
+/* The number of bytes that all candidates begin with: whole characters. */
+static size_t common_size(const Buffer *candidates) {
+    const char *first = candidates->bytes, *end = first + candidates->n;
+    size_t n = strlen(first), same;
+    for (const char *c = first; c < end; c += strlen(c) + 1) {
+        for (same = 0; same < n && c[same] == first[same]; same++)
+            continue;
+        n = same;
+    }
+    while (n && utf8_is_continuation(first[n]))
+        n--;
+    return n;
+}
+
+/* Completes a command up to the cursor. */
+static EditorEvent complete(Editor *e) {
+    const Buffer *t = editor_text(e);
+    const size_t cursor = e->draft.cursor;
+    Buffer *candidates = &e->candidates;
+    candidates->n = 0;
+    size_t from = e->completer(t->bytes, cursor, candidates);
+    if (!candidates->n || candidates->failed)
+        return EDITED;
+    const size_t n = common_size(candidates);
+    const char *text = candidates->bytes;
+    if (from + n == cursor && !memcmp(t->bytes + from, text, n))
+        return strlen(text) + 1 < candidates->n ? LISTED : EDITED;
+    draft_remove(&e->draft, from, cursor);
+    draft_insert(&e->draft, text, n);
+    return EDITED;
+}
+
+/* ---- keys --------------------------------------------------------------- */
 
 bool is_quote_open(const Buffer *t) {
     return !strncmp(t->bytes, "\"\"\"", 3) &&
            (t->n < 6 || strcmp(t->bytes + t->n - 3, "\"\"\""));
 }
 
-/* Whether a character that was typed or pasted becomes text. */
-static bool is_text(const char *bytes, int n) {
-    size_t length;
-    uint32_t code = utf8_read(bytes, n, &length);
-    return code == '\t' || utf8_is_printable(code);
-}
-
-/* A byte within a paste. Whatever it is, it is text, or is dropped: a paste can
- * send no message and end no chat. The text is inserted at once at its end, so
- * that a long paste before a long text takes as many steps as it has bytes. */
-static void take_pasted(Editor *e, char byte) {
-    bool second = e->after_return && byte == '\n'; /* of "\r\n" */
-    int n = read_key(e, byte);
-    const Key *key = n ? find_key(e->key, n) : NULL;
-    e->after_return = byte == '\r';
-    if (key && key->action == PASTE_END) {
-        insert(e, e->paste.bytes, e->paste.n);
-        e->paste.n = 0;
-        e->pasting = false;
-    } else if (key && (key->action == SEND || key->action == NEW_LINE)) {
-        if (!second)
-            buffer_append(&e->paste, "\n", 1);
-    } else if (n && is_text(e->key, n)) {
-        buffer_append(&e->paste, e->key, n);
-    }
-}
-
-EditorEvent editor_take(Editor *e, char byte) {
-    const Buffer *t = editor_text(e);
-    if (e->pasting) {
-        take_pasted(e, byte);
-        return EDITED;
-    }
-    int n = read_key(e, byte);
-    if (n == 0)
-        return EDITED;
-    if (e->key[0] == CTRL_C)
-        return CANCELED;
-    if (e->key[0] == CTRL_Z)
-        return STOPPED;
-    if (e->key[0] == CTRL_D && t->n == 0)
-        return ENDED;
-    const Key *key = find_key(e->key, n);
-    if (!key) {
-        if (is_text(e->key, n))
-            insert(e, e->key, n);
-        return EDITED;
-    }
-    switch (key->action) {
-    case SEND:
-        if (e->begins_pasted || !is_quote_open(t))
-            return t->n ? SENT : EDITED;
-        insert(e, "\n", 1);
+/* Takes a key that inserts or moves. */
+static EditorEvent edit(Editor *e, Key key) {
+    Draft *d = &e->draft;
+    switch ((int)key) { /* few of all keys */
+    case KEY_TEXT: draft_insert(d, e->keys.bytes, e->keys.n); break;
+    case KEY_ENTER:
+    case KEY_NEW_LINE: draft_insert(d, "\n", 1); break;
+    case KEY_COMPLETE:
+        if (e->completer && *editor_text(e)->bytes == '/')
+            return complete(e);
+        draft_insert(d, "\t", 1);
         break;
-    case NEW_LINE: insert(e, "\n", 1); break;
-    case PASTE_BEGIN:
-        e->pasting = true;
-        e->after_return = false;
-        e->begins_pasted |= t->n == 0;
-        break;
-    case PASTE_END: break;
-    case MOVE: move(e, key->motion); break;
-    case DELETE: delete_to(e, key->motion); break;
+    case KEY_UP:
+    case KEY_DOWN: move_vertically(e, key == KEY_UP); break;
+    case KEY_DELETE_LEFT:
+    case KEY_DELETE_RIGHT:
+    case KEY_KILL_WORD_LEFT:
+    case KEY_KILL_WORD_RIGHT:
+    case KEY_KILL_LINE_BEGIN:
+    case KEY_KILL_LINE_END: erase(e, key); break;
+    case KEY_YANK: insert_kill(e, ring_newest(&e->ring)); break;
+    case KEY_YANK_OLDER: yank_older(e); break;
+    case KEY_UNDO: draft_undo(d); break;
+    default: {
+        const Buffer *t = editor_text(e);
+        draft_move(d, target(t, d->cursor, key));
+    }
     }
     return EDITED;
 }
 
-/* ---- the screen --------------------------------------------------------- */
-
-/* Cells are counted from the first of the prompt, row after row; a text of many
- * lines in a wide window has more than an int can count. Returns the cell of
- * the byte text[end]. Appends to `out`, unless it is NULL, what stands before
- * it in a screen of rows from `first` on; the terminal wraps full rows. */
-static int64_t lay_out(const Editor *e, Screen s, size_t end, int64_t first,
-                       Buffer *out) {
-    const Buffer *t = editor_text(e);
-    int64_t cell = sizeof prompt - 1;
-    for (size_t at = 0, n = 0;; at += n) {
-        uint32_t code = at < t->n ? code_at(t, at, &n) : ' ';
-        int width = columns_of(code);
-        int left = s.columns - (int)(cell % s.columns);
-        bool ends = code == '\n';
-        /* a newline after a full row only leaves this row */
-        bool is_full = ends && left == s.columns && t->bytes[at - 1] != '\n';
-        if (width > left)
-            cell++; /* too wide for the last column */
-        if (at == end)
-            return cell;
-        int64_t row = cell / s.columns - is_full - first;
-        if (out && row >= 0 && row + ends < s.rows)
-            buffer_append(out, code == '\t' ? " " : t->bytes + at, n);
-        if (!ends)
-            cell += width;
-        else if (!is_full)
-            cell += left;
+static EditorEvent act(Editor *e, Key key) {
+    if (search(e, key))
+        return EDITED;
+    switch ((int)key) { /* few of all keys */
+    case KEY_NONE:
+    case KEY_ABORT:
+    case KEY_PASTE_END: return EDITED;
+    case KEY_PASTE_BEGIN: e->begins_pasted |= !editor_text(e)->n; return EDITED;
+    case KEY_CANCEL: return CANCELED;
+    case KEY_STOP: return STOPPED;
+    case KEY_CLEAR_SCREEN: return CLEARED;
+    case KEY_END_OF_INPUT:
+        return editor_text(e)->n ? edit(e, KEY_DELETE_RIGHT) : ENDED;
+    case KEY_ENTER:
+        if (e->begins_pasted || !is_quote_open(editor_text(e)))
+            return editor_text(e)->n ? SENT : EDITED;
+        return edit(e, KEY_NEW_LINE);
+    default: return edit(e, key);
     }
 }
 
+EditorEvent editor_take(Editor *e, char byte) {
+    Key key = key_take(&e->keys, byte);
+    EditorEvent event = act(e, key);
+    if (key != KEY_NONE && key != KEY_YANK_OLDER)
+        e->last = key;
+    return event;
+}
+
+/* ---- the screen --------------------------------------------------------- */
+
+/* A text that is laid out on a screen. Cells are counted from the first of the
+ * prompt, row after row; the terminal wraps full rows. */
+typedef struct {
+    int columns;
+    int64_t cell;
+    bool after_cluster;  /* not after a newline */
+    int64_t first, rows; /* the rows that are written */
+    Buffer *out;         /* NULL: nothing is written */
+} Layout;
+
+static int columns_of(const char *s, size_t n) {
+    return *s == '\n' ? 1 : grapheme_columns(s, n);
+}
+
+/* Moves to the next row if a cluster of this width does not fit in this one. */
+static void make_room(Layout *l, int width) {
+    const int columns = l->columns, left = columns - (int)(l->cell % columns);
+    if (width > left && left < columns)
+        l->cell += left;
+}
+
+static void lay_cluster(Layout *l, const char *s, size_t n) {
+    const int columns = l->columns, width = columns_of(s, n);
+    const bool ends_row = *s == '\n';
+    make_room(l, width);
+    /* a newline after a full row only leaves this row */
+    const bool is_full = ends_row && l->cell % columns == 0 && l->after_cluster;
+    const int64_t row = l->cell / columns - is_full - l->first;
+    if (l->out && row >= 0 && row + ends_row < l->rows)
+        buffer_append(l->out, *s == '\t' ? " " : s, n);
+    if (!ends_row)
+        l->cell += width;
+    else if (!is_full)
+        l->cell += columns - l->cell % columns;
+    l->after_cluster = !ends_row;
+}
+
+/* Lays out the first `end` bytes of s[n]. Returns the cell of what follows. */
+static int64_t lay_out(Layout *l, const char *s, size_t n, size_t end) {
+    size_t at = 0, next;
+    for (; at < end; at = next) {
+        next = grapheme_next(s, n, at);
+        lay_cluster(l, s + at, next - at);
+    }
+    Layout after = *l;
+    if (at < n)
+        make_room(&after, columns_of(s + at, grapheme_next(s, n, at) - at));
+    return after.cell;
+}
+
+/* What is shown: the message, or the entry that a search has found. */
+typedef struct {
+    const char *prompt, *text;
+    size_t n, cursor; /* of the text */
+} View;
+
+static View view_of(Editor *e) {
+    const Buffer *t = editor_text(e);
+    View v = {"User: ", t->bytes, t->n, e->draft.cursor};
+    if (!e->searching)
+        return v;
+    Buffer *prompt = &e->prompt;
+    const char *before = e->found < 0 ? "(not found: " : "(search: ";
+    prompt->n = 0;
+    buffer_append(prompt, before, strlen(before));
+    buffer_append(prompt, e->query.bytes, e->query.n);
+    buffer_append(prompt, ") ", 2);
+    v.prompt = prompt->bytes;
+    if (has_found(e)) {
+        v.text = e->history.entries[e->found];
+        v.n = strlen(v.text);
+        v.cursor = place_found(e);
+    }
+    return v;
+}
+
+/* The cell of the cursor. */
+static int64_t cursor_cell(const View *v, Screen s) {
+    Layout l = {.columns = s.columns};
+    size_t n = strlen(v->prompt);
+    lay_out(&l, v->prompt, n, n);
+    return lay_out(&l, v->text, v->n, v->cursor);
+}
+
 /* Appends what moves the terminal's cursor up, and to a column. */
-static void go(Buffer *out, int64_t rows_up, int column) {
-    char text[16];
-    for (; rows_up > 0; rows_up--)
-        buffer_append(out, "\033[A", 3);
+static void go(Buffer *out, int rows_up, int column) {
+    char text[32];
+    if (rows_up)
+        buffer_append(out, text,
+                      snprintf(text, sizeof text, "\033[%dA", rows_up));
     buffer_append(out, text,
                   snprintf(text, sizeof text, "\033[%dG", column + 1));
 }
 
-/* The first row on the screen if the cursor is in `row`. */
-static int64_t first_row(int64_t row, Screen s) {
-    return row < s.rows ? 0 : row - (s.rows - 1);
+/* Rows of the text above the cursor's that a screen shows. */
+static int rows_above(int64_t cursor_row, Screen s) {
+    return cursor_row < s.rows ? (int)cursor_row : s.rows - 1;
 }
 
-void editor_return(const Editor *e, Screen s, Buffer *out) {
-    int64_t row = lay_out(e, s, e->cursor, 0, NULL) / s.columns;
-    go(out, row - first_row(row, s), 0);
+void editor_return(Editor *e, Screen s, Buffer *out) {
+    View v = view_of(e);
+    go(out, rows_above(cursor_cell(&v, s) / s.columns, s), 0);
 }
 
-void editor_draw(const Editor *e, Screen s, bool whole, Buffer *out) {
-    int64_t cursor = lay_out(e, s, e->cursor, 0, NULL),
-            row = cursor / s.columns;
-    if (whole)
-        s.rows = INT_MAX;
-    int64_t first = first_row(row, s);
+void editor_draw(Editor *e, Screen s, bool whole, Buffer *out) {
+    View v = view_of(e);
+    const size_t n_prompt = strlen(v.prompt);
+    const int64_t cursor = cursor_cell(&v, s), row = cursor / s.columns;
+    Layout l = {.columns = s.columns,
+                .rows = whole ? INT64_MAX : s.rows,
+                .first = whole ? 0 : row - rows_above(row, s),
+                .out = out};
     buffer_append(out, "\r\033[J", 4);
-    if (first == 0)
-        buffer_append(out, prompt, sizeof prompt - 1);
-    int64_t end = lay_out(e, s, editor_text(e)->n, first, out),
-            last = end / s.columns;
-    if (last > first + s.rows - 1)
-        last = first + s.rows - 1;
+    if (e->styled)
+        buffer_append(out, DIM, strlen(DIM));
+    lay_out(&l, v.prompt, n_prompt, n_prompt);
+    if (e->styled)
+        buffer_append(out, NOT_DIM, strlen(NOT_DIM));
+    const int64_t end = lay_out(&l, v.text, v.n, v.n);
     if (whole) {
         buffer_append(out, "\n", 1);
         return;
     }
+    int64_t last = end / s.columns, bottom = l.first + s.rows - 1;
+    if (last > bottom)
+        last = bottom;
     /* after a full row the terminal waits for the next character */
     if (end == last * s.columns)
         buffer_append(out, " \r\033[K", 5);
-    go(out, last - row, (int)(cursor % s.columns));
+    go(out, (int)(last - row), (int)(cursor % s.columns));
 }
 
 /* ---- reading ------------------------------------------------------------ */
 
+/* Shows the candidates of a completion. */
+static void list(const Buffer *candidates) {
+    const char *end = candidates->bytes + candidates->n;
+    for (const char *c = candidates->bytes; c < end; c += strlen(c) + 1)
+        fprintf(stderr, "%s  ", c);
+    fputc('\n', stderr);
+}
+
+/* Takes what the terminal sends, up to an event or a pause. Appends to `out`
+ * what moves the terminal's cursor back to where the message begins. */
+static EditorEvent take_keys(Editor *e, Buffer *out) {
+    EditorEvent event = EDITED;
+    bool is_first = true;
+    while (event == EDITED) {
+        if (e->n_taken == e->n_bytes) {
+            e->n_taken = 0;
+            e->n_bytes = terminal_read(e->bytes, sizeof e->bytes);
+        }
+        if (is_first) /* the window may have another size now */
+            editor_return(e, terminal_size(), out);
+        is_first = false;
+        if (e->n_bytes <= 0)
+            return ENDED;
+        while (event == EDITED && e->n_taken < e->n_bytes)
+            event = editor_take(e, e->bytes[e->n_taken++]);
+        /* a paste is drawn at its end, and keys that come together once */
+        if (!e->keys.pasting && !terminal_sends())
+            break;
+    }
+    return event;
+}
+
+/* Does what an event other than EDITED and SENT asks for. Returns 0 to go on, 1
+ * to leave, -1 on failure. *asked: whether to leave. */
+static int follow(Editor *e, EditorEvent event, bool *asked) {
+    switch ((int)event) {
+    case STOPPED: raise(SIGTSTP); return 0;
+    case LISTED: list(&e->candidates); return 0;
+    case CLEARED: fputs("\033[H\033[2J", stderr); return 0;
+    case CANCELED:
+        if (editor_text(e)->n) {
+            *asked = false;
+            return editor_begin(e);
+        }
+        if (!*asked) {
+            note("again, or /bye, to leave");
+            *asked = true;
+            return 0;
+        }
+        interrupted = 1;
+        return 1;
+    default: return 1;
+    }
+}
+
 int editor_read(Editor *e) {
     Buffer out = {0};
     EditorEvent event = EDITED;
-    bool asked = false; /* whether to leave */
+    bool asked = false;
     int status = editor_begin(e);
-    while (!status) {
-        bool draws = event != EDITED || !e->pasting; /* a paste at its end */
-        if (draws) {
-            editor_draw(e, terminal_size(), event != EDITED, &out);
-            write_whole(fileno(stdin), out.bytes, out.n);
-            out.n = 0;
-        }
-        if (event == SENT)
-            break;
-        if (event == STOPPED)
-            raise(SIGTSTP);
-        if (event == CANCELED && editor_text(e)->n) {
-            status = editor_begin(e);
-            asked = false;
-        } else if (event == CANCELED && !asked) {
-            note("again, or /bye, to leave");
-            asked = true;
-        } else if (event == CANCELED || event == ENDED) {
-            interrupted |= event == CANCELED;
-            status = 1;
-        } else if (event == EDITED) {
-            if (e->n_taken == e->n_bytes) {
-                e->n_taken = 0;
-                e->n_bytes = terminal_read(e->bytes, sizeof e->bytes);
-            }
-            event = e->n_bytes > 0 ? EDITED : ENDED;
-            if (draws) /* the window may have another size now */
-                editor_return(e, terminal_size(), &out);
-            while (event == EDITED && e->n_taken < e->n_bytes)
-                event = editor_take(e, e->bytes[e->n_taken++]);
+    while (!status && event != SENT) {
+        editor_draw(e, terminal_size(), false, &out);
+        write_whole(fileno(stdin), out.bytes, out.n);
+        out.n = 0;
+        event = take_keys(e, &out);
+        if (event == EDITED)
             continue;
-        }
-        event = EDITED;
+        editor_draw(e, terminal_size(), true, &out);
+        write_whole(fileno(stdin), out.bytes, out.n);
+        out.n = 0;
+        if (event != SENT)
+            status = follow(e, event, &asked);
     }
+    if (!status)
+        history_add(&e->history, editor_text(e)->bytes);
     terminal_open(false);
     free(out.bytes);
     return status;

@@ -1,9 +1,10 @@
-"""Writes text/unicode.h, text/nfc.h and text/width.h, norma's tables of characters.
+"""Writes text/unicode.h, text/nfc.h, text/width.h and text/clusters.h, norma's tables of characters.
 
 unicode.h has letters by case, marks, numbers, white space, punctuation and symbols, as the tokenizers library's regular expressions classify
 each character. They are Oniguruma's, which follow Unicode 16.0. nfc.h has the characters that decompose and compose in
 normalization form C, from Python's unicodedata, limited to those that the library's normalizer knows, which follows
-Unicode 9.0. width.h has the columns of characters on a terminal, from the wcwidth library.
+Unicode 9.0. width.h has the columns of characters on a terminal, and clusters.h the properties that decide where one
+grapheme cluster ends (UAX 29), both from the wcwidth library.
 """
 
 import unicodedata
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import tokenizers
 import wcwidth
+import wcwidth.table_grapheme as grapheme
 from tokenizers import Regex
 from tokenizers.normalizers import NFC, NFD
 from tokenizers.pre_tokenizers import Split
@@ -26,6 +28,23 @@ CLASSES = {  # in the order of CharacterClass
     "LOWER": r"\p{Ll}",
     "PUNCTUATION": r"\p{P}",
     "SYMBOL": r"\p{S}",
+}
+CLUSTER_CLASSES = {  # in the order of ClusterClass; later rows overwrite
+    "CONTROL": [grapheme.GRAPHEME_CONTROL, grapheme.GRAPHEME_CR, grapheme.GRAPHEME_LF],
+    "EXTEND": [grapheme.GRAPHEME_EXTEND],
+    "INDIC_EXTEND": [grapheme.INCB_EXTEND],
+    "LINKER": [grapheme.INCB_LINKER],
+    "CONSONANT": [grapheme.INCB_CONSONANT],
+    "JOINER": [grapheme.GRAPHEME_ZWJ],
+    "PREPEND": [grapheme.GRAPHEME_PREPEND],
+    "SPACING": [grapheme.GRAPHEME_SPACINGMARK],
+    "HANGUL_L": [grapheme.GRAPHEME_L],
+    "HANGUL_V": [grapheme.GRAPHEME_V],
+    "HANGUL_T": [grapheme.GRAPHEME_T],
+    "HANGUL_LV": [grapheme.GRAPHEME_LV],
+    "HANGUL_LVT": [grapheme.GRAPHEME_LVT],
+    "REGIONAL": [grapheme.GRAPHEME_REGIONAL_INDICATOR],
+    "PICTOGRAPHIC": [grapheme.EXTENDED_PICTOGRAPHIC],
 }
 AT_ONCE = 4096  # characters per string: the library is slow for one string with all characters
 
@@ -94,6 +113,31 @@ static const uint32_t WIDTH_RUNS[] = {{
 /* clang-format on */
 """
 
+CLUSTERS_HEAD = """/* clusters.h: the characters that join others to a grapheme cluster (Unicode {version}).
+ *
+ * Owns this table, which scripts/developer/make_unicode.py generates; grapheme.c searches it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* clang-format off */
+
+/* Grapheme_Cluster_Break, Extended_Pictographic and Indic_Conjunct_Break of UAX 29 in one value. EXTEND: marks without
+ * Indic_Conjunct_Break; INDIC_EXTEND, LINKER: marks with it. JOINER: ZWJ. */
+typedef enum {{
+    SINGLE,
+{names}
+}} ClusterClass;
+
+/* Runs of characters of the same class, ascending: first code << 8 | class. */
+static const uint32_t CLUSTER_RUNS[] = {{
+{runs}
+}};
+
+/* clang-format on */
+"""
+
 
 def in_lines(items):
     lines, line = [], "   "
@@ -150,6 +194,22 @@ def write_widths():
     print(f"wcwidth {wcwidth.__version__}: {len(runs)} runs")
 
 
+def write_clusters():
+    classes, taken = {}, {"LINKER": {"EXTEND", "INDIC_EXTEND"}, "INDIC_EXTEND": {"EXTEND"}, "JOINER": {"INDIC_EXTEND"}}
+    names = list(CLUSTER_CLASSES)
+    for number, (name, tables) in enumerate(CLUSTER_CLASSES.items(), 1):
+        for first, last in (run for table in tables for run in table):
+            for code in range(first, last + 1):
+                if code in classes and names[classes[code] - 1] not in taken.get(name, ()):
+                    raise SystemExit(f"U+{code:04X} is {names[classes[code] - 1]} and {name}")
+                classes[code] = number
+    runs = list(runs_of(lambda code: classes.get(code, 0)))
+    listed = in_lines(f"{name}," for name in CLUSTER_CLASSES).rstrip(",")
+    text = CLUSTERS_HEAD.format(version=wcwidth.list_versions()[-1], names=listed, runs=in_lines(runs))
+    (TOP / "text/clusters.h").write_text(text)
+    print(f"{len(runs)} runs of clusters")
+
+
 def members(pattern):
     """Code points of the characters that the library's regular expression matches."""
     split = Split(Regex(pattern), "removed")
@@ -170,6 +230,7 @@ def main():
     print(f"tokenizers {tokenizers.__version__}: {counts}, {len(runs)} runs")
     write_nfc()
     write_widths()
+    write_clusters()
 
 
 if __name__ == "__main__":

@@ -645,9 +645,106 @@ static void sampling_takes_few_steps(void) {
         }
 }
 
+/* ---- the keyboard -------------------------------------------------------- */
+
+/* Takes n times the keys, then draws. Returns the steps. */
+static uint64_t type_keys(Editor *e, const char *keys, int n) {
+    Buffer out = {0};
+    uint64_t before = steps_taken;
+    for (int i = 0; i < n; i++)
+        for (const char *key = keys; *key; key++)
+            editor_take(e, *key);
+    editor_draw(e, (Screen){24, 65535}, false, &out);
+    uint64_t taken = steps_taken - before;
+    bytes += strlen(keys) * (size_t)n;
+    free(out.bytes);
+    return taken;
+}
+
+/* Text typed or pasted before as much text, and keys in what was typed. */
+static void typing_grows_with_the_keys(void) {
+    static const char *const keys[][2] = {
+        {"word \n", "more\t\n"},
+        {"\033[200~pasted\r\n\033[201~", "\033[200~and \033[201~"},
+        {"\u200b", "\u0301"},
+        {"\n", "\n"},
+        {"a ", "\027"},
+        {"a\n", "\033[A"},
+        {"\xe4\xbd\xa0", "\033[D"},
+        {"a", "\177"},
+        {"ab \n", "\037"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        uint64_t taken[2];
+        for (int k = 0; k < 2; k++) {
+            Editor e = {0};
+            bytes = 0;
+            CHECK(!editor_begin(&e), "no memory");
+            const int n = (k + 1) * 20000;
+            taken[k] = type_keys(&e, keys[i][0], n);
+            if (i < 4)
+                type_keys(&e, "\001", 1); /* then before this text */
+            taken[k] += type_keys(&e, keys[i][1], n);
+            editor_close(&e);
+        }
+        check_growth(keys[i][0], 60, taken[0], taken[1]);
+    }
+}
+
+/* 2,000,000 bytes of any keys and characters in windows of any width: messages
+ * stay short enough, so each byte takes few steps. */
+static void any_keys_end(void) {
+    static const char *const parts[] = {
+        "a",          "word ",     "\u200b",   "e\u0301",   "\u4f60",
+        "\U0001f468", "\u200d",    "\ufe0f",   "\u0915",    "\u094d",
+        "\U0001f1e9", "\n",        "\t",       "\r",        "\033\r",
+        "\033[A",     "\033[B",    "\033[C",   "\033[D",    "\033[H",
+        "\033[F",     "\001",      "\002",     "\005",      "\006",
+        "\013",       "\025",      "\027",     "\031",      "\037",
+        "\022",       "\007",      "\010",     "\177",      "\004",
+        "\014",       "\033y",     "\033d",    "\033b",     "\033f",
+        "\033[3~",    "\033[201~", "\003",     "\032",      "\033",
+        "\033[",      "\xff",      "\xe4",     "\033[200~", "\"\"\"",
+        "\033[20",    "\xe2\x80",  "\033[201", "~"};
+    static const int columns[] = {1, 2, 20, 80, 65535};
+    enum { N = 2000000, N_PARTS = sizeof parts / sizeof *parts };
+    Editor e = {0};
+    Buffer out = {0};
+    uint64_t before = steps_taken;
+    CHECK(!editor_begin(&e), "no memory");
+    bytes = 0;
+    for (uint64_t i = 0; bytes < N; i++) {
+        const uint64_t any = hash64(71, 3, i);
+        for (const char *c = parts[any % N_PARTS]; *c; c++)
+            switch (editor_take(&e, *c)) {
+            case SENT: history_add(&e.history, editor_text(&e)->bytes);
+            /* fallthrough */
+            case CANCELED:
+            case ENDED: CHECK(!editor_begin(&e), "no memory"); break;
+            case EDITED:
+            case STOPPED:
+            case LISTED:
+            case CLEARED: break;
+            }
+        bytes += strlen(parts[any % N_PARTS]);
+        if (i % 50)
+            continue;
+        Screen s = {24, columns[any / N_PARTS % 5]};
+        out.n = 0;
+        editor_draw(&e, s, any % 7 == 0, &out);
+        editor_return(&e, s, &out);
+    }
+    const uint64_t steps = steps_taken - before;
+    CHECK(steps < 1000 * (uint64_t)N, "%llu steps", (unsigned long long)steps);
+    free(out.bytes);
+    editor_close(&e);
+}
+
 void suite_growth(void) {
     TEST(keys_take_bounded_steps);
     TEST(sampling_takes_few_steps);
+    TEST(typing_grows_with_the_keys);
+    TEST(any_keys_end);
     TEST(work_of_templates_is_counted);
     TEST(reading_of_templates_is_counted);
     TEST(every_function_has_an_expression);

@@ -30,7 +30,7 @@ enum { MAX_ROWS = 400, MAX_COLUMNS = 200 };
 static struct {
     int rows, columns, row, column, n; /* n: rows in use */
     bool waits;                        /* in the last column */
-    char cells[MAX_ROWS][MAX_COLUMNS][16];
+    char cells[MAX_ROWS][MAX_COLUMNS][32];
     bool follows[MAX_ROWS]; /* this row continues the previous one */
 } screen;
 
@@ -57,6 +57,24 @@ static void erase(int row, int column) {
         *screen.cells[row][column] = '\0';
 }
 
+/* Emoji of several code points: a terminal shows each in two columns. */
+#define FAMILY "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+#define FLAG   "\U0001f1e9\U0001f1ea"
+#define THUMB  "\U0001f44d\U0001f3fd"
+#define HEART  "\u2764\ufe0f"
+
+/* The bytes of a character as the terminal shows it. */
+static int size_shown(const char *s) {
+    static const char *const many[] = {FAMILY, FLAG, THUMB, HEART};
+    int n = 1;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        if (!strncmp(s, many[i], strlen(many[i])))
+            return (int)strlen(many[i]);
+    while ((s[n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
 /* Columns of the characters that these tests use. */
 static int width(const char *s, int n) {
     return n == 1 ? 1 : n == 2 && *s == '\xcc' ? 0 : n == 2 ? 1 : 2;
@@ -73,7 +91,7 @@ static void put(const char *s, int n) {
     }
     if (screen.waits || screen.column + w > screen.columns)
         next_row(true);
-    char(*cell)[16] = &screen.cells[screen.row][screen.column];
+    char(*cell)[32] = &screen.cells[screen.row][screen.column];
     snprintf(cell[0], sizeof *cell, "%.*s", n, s);
     if (w == 2)
         *cell[1] = '\0';
@@ -116,9 +134,7 @@ static void show(Buffer *out) {
             i++;
         } else {
             CHECK((uint8_t)*s >= ' ', "a control character: %d", *s);
-            int n = 1;
-            while ((s[n] & 0xc0) == 0x80)
-                n++;
+            int n = size_shown(s);
             put(s, n);
             i += (size_t)n;
         }
@@ -149,11 +165,16 @@ static const char *text_on_screen(void) {
 
 /* ---- a model of the editor ---------------------------------------------- */
 
-enum { MAX_CHARACTERS = 2000, MAX_TEXTS = 8 };
+enum { MAX_CHARACTERS = 2000, MAX_TEXTS = 4 };
 
+/* Of each message the characters as they are edited, and as they were sent. */
 static struct {
-    const char *texts[MAX_TEXTS][MAX_CHARACTERS]; /* characters */
-    int n[MAX_TEXTS], n_texts, at, cursor;
+    const char *texts[MAX_TEXTS][MAX_CHARACTERS];
+    const char *sent[MAX_TEXTS][MAX_CHARACTERS];
+    int n[MAX_TEXTS], n_sent[MAX_TEXTS], n_texts, at, cursor;
+    const char *killed[MAX_CHARACTERS]; /* the last kill */
+    int n_killed;
+    bool kills; /* the last key was a kill */
 } model;
 
 static const char **characters(void) {
@@ -233,7 +254,31 @@ static const struct {
     {'E', {"\013"}},
     {'B', {"\027", "\033\177"}},
     {'F', {"\033d"}},
+    {'y', {"\031"}},
 };
+
+/* Removes characters and keeps them, with those that the last key killed. */
+static void kill_characters(int from, int to) {
+    bool before = from < model.cursor;
+    size_t one = sizeof *model.killed, n = (size_t)(to - from);
+    if (from == to)
+        return;
+    if (!model.kills)
+        model.n_killed = 0;
+    if (before)
+        memmove(model.killed + n, model.killed, (size_t)model.n_killed * one);
+    memcpy(model.killed + (before ? 0 : model.n_killed), characters() + from,
+           n * one);
+    model.n_killed += to - from;
+    remove_characters(from, to);
+}
+
+static void add_character(const char *character);
+
+static void yank(void) {
+    for (int i = 0; i < model.n_killed; i++)
+        add_character(model.killed[i]);
+}
 
 static void act(char action) {
     int at = model.cursor, n = model.n[model.at];
@@ -246,12 +291,14 @@ static void act(char action) {
     case 'f': model.cursor = word_after(at); break;
     case 'L': remove_characters(at ? at - 1 : 0, at); break;
     case 'R': remove_characters(at, at < n ? at + 1 : n); break;
-    case 'H': remove_characters(line_start(at), at); break;
-    case 'E': remove_characters(at, line_stop(at)); break;
-    case 'B': remove_characters(word_before(at), at); break;
-    case 'F': remove_characters(at, word_after(at)); break;
+    case 'H': kill_characters(line_start(at), at); break;
+    case 'E': kill_characters(at, line_stop(at)); break;
+    case 'B': kill_characters(word_before(at), at); break;
+    case 'F': kill_characters(at, word_after(at)); break;
+    case 'y': yank(); break;
     default: up_or_down(action == 'u');
     }
+    model.kills = strchr("HEBF", action);
 }
 
 static void add_character(const char *character) {
@@ -285,6 +332,10 @@ static const char *const typed[] = {"a",
                                     "\xe4\xbd\xa0",
                                     "\xe5\xa5\xbd",
                                     "\xf0\x9f\x98\x80",
+                                    FAMILY,
+                                    FLAG,
+                                    THUMB,
+                                    HEART,
                                     "\n"};
 
 static EditorEvent take(Editor *e, const char *bytes) {
@@ -292,6 +343,34 @@ static EditorEvent take(Editor *e, const char *bytes) {
     while (*bytes && event == EDITED)
         event = editor_take(e, *bytes++);
     return event;
+}
+
+/* Begins a message: the ones before are as they were sent. */
+static void begin_message(void) {
+    memcpy(model.texts, model.sent, sizeof model.sent);
+    memcpy(model.n, model.n_sent, sizeof model.n);
+    model.at = model.n_texts++;
+    model.n[model.at] = model.cursor = 0;
+    model.kills = false;
+}
+
+/* Keeps the message, unless it begins with a space or repeats the last one. */
+static void send_message(void) {
+    int last = model.n_texts - 1, n = model.n[model.at];
+    size_t size = (size_t)n * sizeof *characters();
+    bool repeats = last && model.n_sent[last - 1] == n &&
+                   !memcmp(model.sent[last - 1], characters(), size);
+    if (repeats || !strcmp(*characters(), " ")) {
+        model.n_texts--;
+        return;
+    }
+    memcpy(model.sent[last], characters(), size);
+    model.n_sent[last] = n;
+}
+
+static size_t cursor_of(Editor *e) {
+    editor_text(e); /* inserts what was typed */
+    return e->draft.cursor;
 }
 
 /* Types a random key, or characters. */
@@ -307,6 +386,7 @@ static void type_any(Editor *e) {
                                                  : "d");
         else
             add_character(s);
+        model.kills = false;
         CHECK(take(e, strcmp(s, "\n") || any(2) ? s : "\033\r") == EDITED,
               "an event");
     } else {
@@ -320,15 +400,15 @@ static void type_any(Editor *e) {
 
 /* Compares text, cursor and screen with the model. Returns what differs, or
  * NULL. */
-static const char *difference(const Editor *e, Screen s) {
+static const char *difference(Editor *e, Screen s) {
     static char found[1 << 18];
     const Buffer *text = editor_text(e);
     const char *whole = model_text(model.n[model.at]),
                *before = model_text(model.cursor);
     if (strcmp(text->bytes, whole) || text->n != strlen(whole) ||
-        e->cursor != strlen(before)) {
+        e->draft.cursor != strlen(before)) {
         sprintf(found, "text '%s', cursor %zu, expected '%s', %zu", text->bytes,
-                e->cursor, whole, strlen(before));
+                e->draft.cursor, whole, strlen(before));
         return found;
     }
     const char *seen = text_on_screen(), *empty_rows = whole + strlen(whole);
@@ -365,9 +445,7 @@ static void any_keys_edit_what_is_shown(void) {
         Screen s = sizes[i % 4];
         memset(&model, 0, sizeof model);
         for (int text = 0; text < 3; text++) {
-            model.n_texts = text + 1;
-            model.at = text;
-            model.cursor = 0;
+            begin_message();
             CHECK(!editor_begin(&e), "no memory");
             open_screen(s.rows, s.columns);
             for (int key = 0; key < (text == 2 ? 100 : 10); key++) {
@@ -391,11 +469,8 @@ static void any_keys_edit_what_is_shown(void) {
                       !strncmp(seen + strlen(seen) - n - 1, whole, n),
                   "columns %d, sent '%s', on the screen '%s'", s.columns, whole,
                   seen);
-            /* a text sent again is the last one, too */
-            if (model.at < text) {
-                memcpy(model.texts[text], characters(), sizeof *model.texts);
-                model.n[text] = model.n[model.at];
-            }
+            history_add(&e.history, editor_text(&e)->bytes);
+            send_message();
         }
         free(out.bytes);
         editor_close(&e);
@@ -458,8 +533,8 @@ static void a_paste_cannot_command(void) {
             CHECK(editor_take(&e, *s) == EDITED, "byte %d: an event", byte);
         CHECK(!strcmp(editor_text(&e)->bytes, expected), "byte %d: '%s'", byte,
               editor_text(&e)->bytes);
-        CHECK(e.cursor == strlen(expected) - 1, "byte %d: cursor %zu", byte,
-              e.cursor);
+        CHECK(cursor_of(&e) == strlen(expected) - 1, "byte %d: cursor %zu",
+              byte, cursor_of(&e));
         CHECK(take(&e, "\r") == SENT, "byte %d: not sent after the paste",
               byte);
         editor_close(&e);
@@ -472,16 +547,16 @@ static void a_line_may_begin_with_a_mark(void) {
     Editor e = {0};
     CHECK(!editor_begin(&e), "no memory");
     take(&e, "\xcc\x81x\n\xcc\x81\xcc\x81y\nz");
-    CHECK(take(&e, "\033[A") == EDITED && e.cursor == 8, "Up: cursor %zu",
-          e.cursor);
-    CHECK(take(&e, "\033[D") == EDITED && e.cursor == 4, "Left: cursor %zu",
-          e.cursor);
-    CHECK(take(&e, "\033[D") == EDITED && e.cursor == 3, "Left: cursor %zu",
-          e.cursor);
-    CHECK(take(&e, "\033[A\033[A\033[H") == EDITED && e.cursor == 0,
-          "Up, Home: cursor %zu", e.cursor);
-    CHECK(take(&e, "\033[C\033[C\033[C") == EDITED && e.cursor == 4,
-          "Right: cursor %zu", e.cursor);
+    CHECK(take(&e, "\033[A") == EDITED && cursor_of(&e) == 8, "Up: cursor %zu",
+          cursor_of(&e));
+    CHECK(take(&e, "\033[D") == EDITED && cursor_of(&e) == 4,
+          "Left: cursor %zu", cursor_of(&e));
+    CHECK(take(&e, "\033[D") == EDITED && cursor_of(&e) == 3,
+          "Left: cursor %zu", cursor_of(&e));
+    CHECK(take(&e, "\033[A\033[A\033[H") == EDITED && cursor_of(&e) == 0,
+          "Up, Home: cursor %zu", cursor_of(&e));
+    CHECK(take(&e, "\033[C\033[C\033[C") == EDITED && cursor_of(&e) == 4,
+          "Right: cursor %zu", cursor_of(&e));
     editor_close(&e);
 }
 
@@ -505,6 +580,37 @@ static void many_lines_in_a_wide_window(void) {
     editor_close(&e);
 }
 
+/* Whatever a paste holds, up to its end no byte is a key. */
+static void a_paste_is_no_command(void) {
+    static const char *const inside[][2] = {
+        {"harmless\003/save! FILE\r", "harmless/save! FILE\n"},
+        {"a\004\032\034\025\022x\037\031", "ax"},
+        {"a\033[200~b\033[A\033OA\033\r", "ab\n"},
+        {"a\033[20\003\r", "a\n"},
+        {"a\033[20", "a"},
+        {"a\033", "a"},
+        {"a\xe4\xbd", "a"},
+        {"\033[[", ""},
+        {"\001b\033[1;1;1;1;1;1;1;1;1;1;1\003", "b"}};
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        Editor e = {0};
+        CHECK(!editor_begin(&e), "no memory");
+        take(&e, "\033[200~");
+        for (const char *s = inside[i][0]; *s; s++)
+            CHECK(editor_take(&e, *s) == EDITED, "%zu: an event", i);
+        CHECK(editor_take(&e, '\0') == EDITED && take(&e, "\r") == EDITED &&
+                  take(&e, "\033[201~") == EDITED,
+              "%zu: an event at the end", i);
+        const Buffer *t = editor_text(&e);
+        size_t n = strlen(inside[i][1]);
+        CHECK(t->n == n + 1 && !strncmp(t->bytes, inside[i][1], n) &&
+                  t->bytes[n] == '\n',
+              "%zu: '%s'", i, t->bytes);
+        CHECK(take(&e, "\r") == SENT, "%zu: not sent after the paste", i);
+        editor_close(&e);
+    }
+}
+
 static void unknown_keys_do_nothing(void) {
     static const char *const unknown[] = {
         "\033OP",       "\033[15~",
@@ -514,8 +620,8 @@ static void unknown_keys_do_nothing(void) {
         "\033[-3~",     "\033[99999~",
         "\033x",        "\033\033[E",
         "\033[1;5A",    "\007",
-        "\014",         "\030",
-        "\037",         "\xff",
+        "\036",         "\030",
+        "\034",         "\xff",
         "\xe4\xbd",     "\x80",
         "\xc0\xaf",     "\xed\xa0\x80",
         "\xe2\x80\xa8", "\xc2\x9b",
@@ -524,14 +630,15 @@ static void unknown_keys_do_nothing(void) {
     Editor e = {0};
     CHECK(!editor_begin(&e), "no memory");
     take(&e, "ab\033[D");
-    CHECK(editor_take(&e, '\0') == EDITED && e.cursor == 1, "by a zero byte");
+    CHECK(editor_take(&e, '\0') == EDITED && cursor_of(&e) == 1,
+          "by a zero byte");
     /* sequences with a zero byte, which begin like known keys */
     static const char *const begins[] = {"\033[", "\033[20", "\033[201",
                                          "\033[1;5", "\033O"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
         take(&e, begins[i]);
         CHECK(editor_take(&e, '\0') == EDITED && take(&e, "9~") == EDITED &&
-                  e.cursor == 1 && !strcmp(editor_text(&e)->bytes, "ab"),
+                  cursor_of(&e) == 1 && !strcmp(editor_text(&e)->bytes, "ab"),
               "by '%s' and a zero byte: '%s'", begins[i] + 1,
               editor_text(&e)->bytes);
     }
@@ -539,9 +646,9 @@ static void unknown_keys_do_nothing(void) {
         CHECK(take(&e, unknown[i]) == EDITED, "an event by '%s'",
               unknown[i] + 1);
         take(&e, "x\177"); /* what has begun is over */
-        CHECK(!strcmp(editor_text(&e)->bytes, "ab") && e.cursor == 1,
+        CHECK(!strcmp(editor_text(&e)->bytes, "ab") && cursor_of(&e) == 1,
               "by '%s': '%s', cursor %zu", unknown[i] + 1,
-              editor_text(&e)->bytes, e.cursor);
+              editor_text(&e)->bytes, cursor_of(&e));
     }
     editor_close(&e);
 }
@@ -572,6 +679,7 @@ void suite_editor(void) {
     TEST(a_paste_cannot_command);
     TEST(a_line_may_begin_with_a_mark);
     TEST(many_lines_in_a_wide_window);
+    TEST(a_paste_is_no_command);
     TEST(unknown_keys_do_nothing);
     TEST(keys_end_a_message);
 }
