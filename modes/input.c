@@ -69,6 +69,7 @@ bool input_edits(bool now) {
 
 int input_read(Messages *in, char **message, size_t *size) {
     bool typed = on_terminal(stdin), edits = input_edits(true);
+    in->editor.styled = may_style();
     int status = edits ? editor_read(&in->editor) : read_lines(in, typed);
     if (status)
         return status;

@@ -670,6 +670,7 @@ static const char *shown(const char *messages, char **args) {
         return "no terminal";
     pid_t pid = fork();
     if (!pid) {
+        setenv("NO_COLOR", "1", 1);
         int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
         if (dup2(open(inside("messages"), O_RDONLY), 0) == 0 &&
             dup2(screen, 1) == 1 && dup2(screen, 2) == 2)

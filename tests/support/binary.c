@@ -91,6 +91,8 @@ static void child(const char *binary, char **args, const int *input,
     if (chdir(folder))
         _exit(127);
     setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    setenv("XDG_STATE_HOME", inside("state"), 1);
     if (setup.environment)
         putenv((char *)(uintptr_t)setup.environment);
     redirect(0,
