@@ -1380,9 +1380,11 @@ static void qk_norm_tolerates_a_larger_rate(void) {
 /* The tables of losses in docs/experiment.md match docs/experiment.csv. */
 static void the_experiment_matches_its_files(void) {
     static const char *const cases[] = {
-        "none",      "rms",        "layer",     "mixed",    "post",
-        "sandwich",  "olmo2",      "qk",        "dyt",      "rms_cold",
-        "post_cold", "none_apart", "rms_apart", "dyt_apart"};
+        "none",         "rms",       "layer",       "mixed",
+        "post",         "sandwich",  "olmo2",       "qk",
+        "dyt",          "rms_cold",  "post_cold",   "none_apart",
+        "rms_apart",    "dyt_apart", "post_scaled", "sandwich_scaled",
+        "olmo2_scaled", "rms_scaled"};
     size_t size;
     char *csv = file_read("docs/experiment.csv", &size),
          *text = file_read("docs/experiment.md", &size), row[256];
