@@ -33,11 +33,13 @@ const Tokenizer NO_TOKENIZER = {.pieces = {.unk = -1},
                                 .bos = -1,
                                 .eos = -1,
                                 .eot = -1,
+                                .unk = -1,
                                 .named = {-1, -1, -1, -1}};
 
 void tokenizer_close(Tokenizer *t) {
     pieces_close(&t->pieces);
     free(t->ends.ids);
+    free(t->variables.bytes);
     free(t->chat_template.bytes);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
@@ -109,10 +111,12 @@ static int cut_out(Encoder *e, const char *text, size_t size, bool raw) {
             continue;
         const Piece *p = &pieces->list[id];
         size_t end = at - p->after_space;
-        for (size_t n; p->strips_left && end > from; end -= n)
-            if (n = utf8_before(text + end, text + from),
-                !is_white_space(utf8_read(text + end - n, n, &n)))
+        while (p->strips_left && end > from) {
+            size_t n = utf8_before(text + end, text + from);
+            if (!is_white_space(utf8_read(text + end - n, n, &n)))
                 break;
+            end -= n;
+        }
         if (encode_between(e, text + from, end - from, raw) ||
             tokens_add(e->out, id))
             return -1;

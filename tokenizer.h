@@ -34,6 +34,12 @@ typedef enum {
     SPACE_NEVER,
 } SpacePrefix;
 
+/* A token that chat templates use by a name. */
+typedef struct {
+    const char *name; /* not owned: in the memory of the pieces */
+    int id;
+} NamedToken;
+
 /* Filled in by a loader (formats/). */
 typedef struct {
     Pieces pieces;
@@ -45,8 +51,11 @@ typedef struct {
     int n_before;
     int bos, eos; /* -1 = none */
     int eot;      /* ends a turn of a chat; -1 = none */
+    int unk;      /* what chat templates call unk_token; -1 = none */
     /* named by chat templates only: pad, sep, cls and mask; -1 = none */
     int named[4];
+    /* of NamedToken: other variables of chat templates, such as image_token */
+    Buffer variables;
     /* other tokens that end a text: the file's, a chat template's; owned */
     Tokens ends;
     Buffer chat_template; /* Jinja; no bytes: none */

@@ -267,6 +267,7 @@ static int fill(Loader *l, const Pretokenizer *p) {
     *t->named = get_token(l, "tokenizer.ggml.padding_token_id", -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
+    t->unk = t->pieces.unk;
     if (fill_ends(l) ||
         (scores ? pieces_index(&t->pieces) : fill_merges(&t->pieces, l->g)))
         return -1;

@@ -349,6 +349,16 @@ static Value content_of(Jinja *j, const JinjaText *m, bool is_last) {
     return jinja_take(j, j->n_text - m->n);
 }
 
+static void define_names(Jinja *j, Value *list, const Tokenizer *t) {
+    const NamedToken *names =
+        (const NamedToken *)(const void *)t->variables.bytes;
+    EACH(const NamedToken, named, names, t->variables.n / sizeof *names) {
+        int n;
+        const char *name = tokenizer_decode(t, t->bos, named->id, &n);
+        list_define(j, list, named->name, jinja_own(j, name, n));
+    }
+}
+
 static void define_variables(Jinja *j, const JinjaInput *in) {
     Value *v = &j->scope.variables, messages = empty;
     functions_define(j, v);
@@ -363,6 +373,8 @@ static void define_variables(Jinja *j, const JinjaInput *in) {
         if (in->tokens[i].text)
             list_define(j, v, TOKEN_NAMES[i],
                         jinja_own(j, in->tokens[i].text, in->tokens[i].n));
+    if (in->names)
+        define_names(j, v, in->names);
     list_define(j, v, "add_generation_prompt", boolean(in->opens_answer));
     if (in->think) { /* Qwen, SmolLM and others; Granite, DeepSeek */
         bool thinks = !strcmp(in->think, "on");

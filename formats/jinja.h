@@ -25,6 +25,7 @@ typedef struct {
         const char *text; /* [n]; NULL: undefined */
         int n;
     } tokens[N_TOKEN_NAMES];   /* in the order of TOKEN_NAMES */
+    const Tokenizer *names;    /* of whose `variables`; NULL: none */
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;

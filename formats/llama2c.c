@@ -211,9 +211,12 @@ static int read_pieces(Pieces *pieces, const char *path, const File *file,
 
 int tokenizer_open_bin(Tokenizer *t, const char *path, int vocab_size) {
     *t = NO_TOKENIZER;
-    t->n_before = t->bos = *t->before = 1;
+    t->bos = 1;
     t->eos = 2;
+    t->unk = 0;
     t->pieces.unk = 0;
+    t->before[0] = t->bos;
+    t->n_before = 1;
     if (map_model_file(&t->file, path))
         return -1;
     if (!read_pieces(&t->pieces, path, &t->file, vocab_size) &&

@@ -40,6 +40,7 @@ static bool next_field(Message *m) {
         return false;
     uint64_t tag = read_integer(m), kind = tag % 8;
     m->number = tag / 8;
+    m->broken |= !m->number;
     m->integer = kind == FLOAT ? sizeof(float) : read_integer(m);
     size_t n = kind ? m->integer : 0;
     m->broken |= n > m->rest.n || (kind && kind != BYTES && kind != FLOAT);
@@ -52,13 +53,19 @@ static bool next_field(Message *m) {
 }
 
 int sentencepiece_read(Tokenizer *t, const char *path) {
-    enum { PIECE = 1, UNKNOWN, BYTE = 6, BPE = 2 };
+    enum { PIECE = 1, UNKNOWN, BYTE = 6, BPE = 2, MAX_BYTES = 1 << 28 };
     Pieces *p = &t->pieces;
     uint64_t model_type = 0, other_rules = 0, add_dummy_prefix = 1,
              remove_extra_whitespaces = 1;
     File file;
     if (map_model_file(&file, path))
         return -1;
+    if (file.size > MAX_BYTES) {
+        int failed = fail("%s: has %zu bytes, expected at most %d", path,
+                          file.size, MAX_BYTES);
+        file_unmap(&file);
+        return failed;
+    }
     Message m = {.rest = {(const char *)file.data, file.size}};
     char *to = p->texts[p->n_texts++] = allocate(file.size, 1);
     int n = 0, status = -!to;
@@ -88,6 +95,9 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
             continue;
         if ((status = pieces_set(p, path, n, name, type, &to)))
             break;
+        /* the library has no spaces in the text that it compares, only U+2581 */
+        if (memchr(name.text, ' ', name.n))
+            p->list[n].kind = PIECE_CONTROL;
         memcpy(&p->list[n].score, score.text, min_size(score.n, sizeof(float)));
         p->no_bytes &= type != BYTE;
         if (type == UNKNOWN)
@@ -104,7 +114,7 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
             "%s: its model_type is not BPE, or it has remove_extra_whitespaces, precompiled_charsmap, treat_whitespace_as_suffix, or no escape_whitespaces",
             path);
     t->normalizer.replaces_invalid = t->normalizer.replaces_mark = true;
-    t->space_prefix = add_dummy_prefix ? SPACE_ONCE : SPACE_NEVER;
+    t->space_prefix = add_dummy_prefix ? SPACE_ALWAYS : SPACE_NEVER;
     p->fuses_unknown = p->no_bytes;
     return 0;
 }

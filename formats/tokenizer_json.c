@@ -14,6 +14,7 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const TOKEN_NAMES[] = {"bos_token", "eos_token", "unk_token",
@@ -22,8 +23,19 @@ const char *const TOKEN_NAMES[] = {"bos_token", "eos_token", "unk_token",
 
 typedef struct {
     Tokenizer *t;
+    /* [pieces.mask + 1], owned: hash table of the names of pieces of all kinds;
+     * -1 = free slot */
+    int32_t *names;
+    int64_t next_id;  /* of a token that the vocabulary lacks */
     const char *path; /* of the file being read */
     JsonFile json;    /* its contents */
+    /* config.json: transformers takes tokenizer.json word for word, whatever
+     * the class of the tokenizer is */
+    bool word_for_word;
+    /* the class is LlamaTokenizer: of config.json, of either file */
+    bool llama_class;
+    bool of_model;    /* the vocabulary is in a tokenizer.model */
+    bool has_decoder; /* tokenizer_config.json has added_tokens_decoder */
     bool adds_after;  /* adds tokens after every text */
     /* the normalizer and the pre-tokenizer, or its steps, are not supported
      * together */
@@ -62,6 +74,41 @@ static bool has_name(const Piece *p, const Json *name) {
            !memcmp(p->text, name->text, name->length);
 }
 
+/* A token's name: the token, or a member of it. */
+static const Json *name_of(const Json *token) {
+    return json_has_kind(token, JSON_OBJECT) ? json_get(token, "content")
+                                             : token;
+}
+
+/* The slot of the piece with this name, or the free slot where it would go. */
+static int32_t *name_slot(const Loader *l, const char *name, size_t n) {
+    const Pieces *p = &l->t->pieces;
+    size_t slot = hash_bytes(p->key, name, n) & p->mask;
+    for (; l->names[slot] >= 0; slot = (slot + 1) & p->mask) {
+        const Piece *piece = &p->list[l->names[slot]];
+        if ((size_t)piece->length == n && !memcmp(piece->text, name, n))
+            break;
+    }
+    return &l->names[slot];
+}
+
+/* Of two pieces with the same name, the one with the lower id is found. */
+static void add_name(Loader *l, int id) {
+    const Piece *p = &l->t->pieces.list[id];
+    int32_t *slot = name_slot(l, p->text, p->length);
+    if (*slot < 0 || id < *slot)
+        *slot = id;
+}
+
+/* The piece of any kind with this name; `missing` if not found. */
+static int find_name(const Loader *l, const Json *name, int missing) {
+    name = name_of(name);
+    if (!json_has_kind(name, JSON_STRING) || !name->length)
+        return missing;
+    int id = *name_slot(l, name->text, name->length);
+    return id >= 0 ? id : missing;
+}
+
 static int read_vocabulary(Loader *l, const Json *vocab) {
     if (!json_has_kind(vocab, JSON_OBJECT))
         return refuse(l, "model.vocab", vocab, "an object");
@@ -75,26 +122,34 @@ static int read_vocabulary(Loader *l, const Json *vocab) {
                         l->path, id, name->text);
         *p = (Piece){
             .text = name->text, .length = name->length, .kind = PIECE_TEXT};
+        add_name(l, id);
     }
+    l->next_id = vocab->length;
     return 0;
 }
 
-/* A token's name: the token, or a member of it. */
-static const Json *name_of(const Json *token) {
-    return json_has_kind(token, JSON_OBJECT) ? json_get(token, "content")
-                                             : token;
-}
-
-/* The piece of any kind with this name; `missing` if not found. */
-static int find_name(const Loader *l, const Json *name, int missing) {
-    const Pieces *p = &l->t->pieces;
-    name = name_of(name);
-    if (!json_has_kind(name, JSON_STRING) || !name->length)
-        return missing;
-    for (int id = 0; id < p->n; id++)
-        if (has_name(&p->list[id], name))
-            return id;
-    return missing;
+/* Makes a piece an added token. Without a piece of the vocabulary it is a new
+ * one. */
+static void set_added(Loader *l, const Json *added, int id, bool special) {
+    const Json *name = name_of(added);
+    Piece *p = &l->t->pieces.list[id];
+    bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
+         normalized = flag(added, "normalized", false);
+    *p = (Piece){.text = name->text,
+                 .length = name->length,
+                 /* the vocabulary's copy of the name */
+                 .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL,
+                 .n_decoded = name->length,
+                 .score = p->score,
+                 .kind = special ? PIECE_SPECIAL : PIECE_USER,
+                 .also_merged = in_vocabulary,
+                 .raw = !normalized,
+                 .strips_left = flag(added, "lstrip", false),
+                 .strips_right = flag(added, "rstrip", false),
+                 .single_word = flag(added, "single_word", false),
+                 .after_space =
+                     normalized && l->t->space_prefix == SPACE_ALWAYS};
+    add_name(l, id);
 }
 
 /* Reads an added token: a piece of the vocabulary, or one after its end. */
@@ -103,30 +158,18 @@ static int read_added(Loader *l, const Json *added, const Json *given) {
     int64_t wide = 0;
     if (!json_has_kind(name, JSON_STRING) || !name->length)
         return refuse(l, "an added token", name, "text");
-    if (json_integer(given, &wide) && wide >= l->t->pieces.n)
+    if (json_integer(given, &wide) && wide >= l->next_id && wide < INT64_MAX)
+        l->next_id = wide + 1;
+    if (wide >= l->t->pieces.n)
         return 0; /* ignored: the embedding has no row for it */
     int id = get_id(l, name->text, given);
     if (id < 0)
         return -1;
-    Piece *p = &l->t->pieces.list[id];
-    bool in_vocabulary = p->kind == PIECE_TEXT || p->also_merged,
-         normalized = flag(added, "normalized", false);
+    const Piece *p = &l->t->pieces.list[id];
     if (p->length && !has_name(p, name))
         return fail("%s: added token '%.40s' has id %d of another piece",
                     l->path, name->text, id);
-    *p = (Piece){
-        .text = name->text,
-        .length = name->length,
-        /* the vocabulary's copy of the name */
-        .decoded = in_vocabulary ? (char *)(uintptr_t)p->text : NULL,
-        .n_decoded = name->length,
-        .kind = flag(added, "special", false) ? PIECE_SPECIAL : PIECE_USER,
-        .also_merged = in_vocabulary,
-        .raw = !normalized,
-        .strips_left = flag(added, "lstrip", false),
-        .strips_right = flag(added, "rstrip", false),
-        .single_word = flag(added, "single_word", false),
-        .after_space = normalized && l->t->space_prefix == SPACE_ALWAYS};
+    set_added(l, added, id, flag(added, "special", false));
     return 0;
 }
 
@@ -351,30 +394,49 @@ static int read_processor(Loader *l, const Json *processor) {
 
 /* ---- files --------------------------------------------------------------- */
 
-static int read_file(Tokenizer *t, const char *path, Read *read) {
-    Loader l = {.t = t, .path = path};
-    int status = -(json_open(&l.json, path) || read(&l, l.json.values));
-    if (l.adds_after)
+static int read_file(Loader *l, const char *path, Read *read) {
+    Pieces *p = &l->t->pieces;
+    l->path = path;
+    l->json = (JsonFile){0};
+    int status = -(json_open(&l->json, path) || read(l, l->json.values));
+    if (l->adds_after)
         note("%s adds tokens after every text; norma does not", path);
+    l->adds_after = false;
     /* the pieces' names are in it */
-    t->pieces.texts[t->pieces.n_texts++] = l.json.text;
-    l.json.text = NULL;
-    json_close(&l.json);
+    p->texts[p->n_texts++] = l->json.text;
+    l->json.text = NULL;
+    json_close(&l->json);
     return status;
 }
 
-/* Reads another file of the folder, if it exists, with `read`; a chat template
- * if `read` is NULL. */
-static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
+/* The path of another file of the folder; false if the file does not exist. */
+static bool find_sibling(char path[PATH_MAX], const char *sibling,
+                         const char *name) {
+    int n = snprintf(path, PATH_MAX, "%.*s%s", (int)folder_size(sibling),
+                     sibling, name);
+    return n < PATH_MAX && file_exists(path);
+}
+
+/* Reads another file of the folder, if it exists. */
+static int read_sibling(Loader *l, const char *sibling, const char *name,
                         Read *read) {
     char path[PATH_MAX];
-    if (snprintf(path, PATH_MAX, "%.*s%s", (int)folder_size(sibling), sibling,
-                 name) >= PATH_MAX ||
-        !file_exists(path))
+    if (!find_sibling(path, sibling, name))
         return 0;
-    if (read)
-        return read_file(t, path, read);
+    JsonFile json = l->json;
+    const char *file = l->path;
+    int status = read_file(l, path, read);
+    l->json = json;
+    l->path = file;
+    return status;
+}
+
+/* Reads a chat template that has a file of its own. */
+static int read_template(Tokenizer *t, const char *sibling) {
+    char path[PATH_MAX];
     File file;
+    if (!find_sibling(path, sibling, "chat_template.jinja"))
+        return 0;
     if (map_model_file(&file, path))
         return -1;
     int status =
@@ -385,18 +447,103 @@ static int read_sibling(Tokenizer *t, const char *sibling, const char *name,
 
 /* ---- the other files of the folder --------------------------------------- */
 
+/* What is done with a special token that a file names by a key. */
+typedef int UseName(Loader *l, const char *key, const Json *token);
+
+static bool is_standard(const char *key) {
+    for (int i = 0; i < N_TOKEN_NAMES; i++)
+        if (!strcmp(key, TOKEN_NAMES[i]))
+            return true;
+    return false;
+}
+
+/* Calls `use` for the special tokens that a file names by keys other than
+ * TOKEN_NAMES: keys that end in "_token", and the members of two objects. */
+static int read_names(Loader *l, const Json *root, UseName *use) {
+    static const char *const objects[] = {"model_specific_special_tokens",
+                                          "extra_special_tokens"};
+    static const char ending[] = "_token";
+    enum { ENDING = sizeof ending - 1 };
+    JSON_EACH(key, root, JSON_OBJECT)
+        if (key->length > ENDING && !is_standard(key->text) &&
+            !memcmp(key->text + key->length - ENDING, ending, ENDING) &&
+            use(l, key->text, key + 1))
+            return -1;
+    for (size_t i = 0; i < COUNT(objects); i++)
+        JSON_EACH(key, json_get(root, objects[i]), JSON_OBJECT)
+            if (use(l, key->text, key + 1))
+                return -1;
+    return 0;
+}
+
+/* A chat template may use the token by its key. */
+static int add_variable(Loader *l, const char *key, const Json *token) {
+    Tokenizer *t = l->t;
+    NamedToken named = {.name = key, .id = find_name(l, token, -1)};
+    if (named.id < 0)
+        return 0;
+    buffer_append(&t->variables, &named, sizeof named);
+    return t->variables.failed ? -1 : 0;
+}
+
+/* Makes a named token special. If the vocabulary lacks it, it gets the next
+ * id, unless the embedding has no row for it. */
+static int mark_special(Loader *l, const char *key, const Json *token) {
+    (void)key;
+    const Json *name = name_of(token);
+    int id = find_name(l, token, -1);
+    if (!json_has_kind(name, JSON_STRING) || !name->length)
+        return 0;
+    if (id >= 0) {
+        Piece *p = &l->t->pieces.list[id];
+        p->also_merged |= p->kind == PIECE_TEXT;
+        p->kind = PIECE_SPECIAL;
+        p->raw = true;
+        return 0;
+    }
+    if (l->next_id < l->t->pieces.n && !l->t->pieces.list[l->next_id].length)
+        set_added(l, token, (int)l->next_id, true);
+    l->next_id++;
+    return 0;
+}
+
+/* Special tokens are pieces that match the raw text, also if only their names
+ * are given. */
+static int read_special(Loader *l, const Json *root) {
+    for (int i = 0; i < N_TOKEN_NAMES; i++)
+        mark_special(l, TOKEN_NAMES[i], json_get(root, TOKEN_NAMES[i]));
+    return read_names(l, root, mark_special);
+}
+
+/* The same for special tokens without a key. Newer files have
+ * extra_special_tokens. */
+static int read_extra(Loader *l, const Json *root) {
+    const Json *list = json_get(root, "extra_special_tokens");
+    if (!json_members(list, JSON_ARRAY) && !json_members(list, JSON_OBJECT))
+        list = json_get(root, "additional_special_tokens");
+    JSON_EACH(token, list, JSON_ARRAY)
+        mark_special(l, NULL, token);
+    return 0;
+}
+
 /* Reads tokenizer_config.json, or an older file with a part of it;
  * add_bos_token counts with a tokenizer.model only, as in transformers 5.
  * The chat template is a text, or a list of named texts with one named
  * "default". */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
+    const Json *splits = json_get(root, "split_special_tokens");
+    if (json_true(splits))
+        return refuse(l, "split_special_tokens", splits, "false");
     const Json *text = json_get(root, "chat_template");
     t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
     for (int i = 0; i < 4; i++)
         t->named[i] =
             find_name(l, json_get(root, TOKEN_NAMES[3 + i]), t->named[i]);
+    t->unk = find_name(l, json_get(root, "unk_token"), t->unk);
+    if (read_names(l, root, add_variable))
+        return -1;
     if (!t->pieces.rules) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
@@ -442,19 +589,22 @@ static int read_ends(Loader *l, const Json *root) {
 
 /* Reads generation_config.json. */
 static int read_generation(Loader *l, const Json *root) {
-    /* rules that norma lacks */
-    static const char *const rules[] = {"no_repeat_ngram_size",
-                                        "suppress_tokens",
-                                        "begin_suppress_tokens",
-                                        "bad_words_ids",
-                                        "sequence_bias",
-                                        "min_length",
-                                        "min_new_tokens",
-                                        "epsilon_cutoff",
-                                        "eta_cutoff",
-                                        "typical_p",
-                                        "num_beams",
-                                        "guidance_scale"};
+    /* rules that norma lacks, and their value that has no effect */
+    static const struct {
+        const char *name;
+        double off;
+    } rules[] = {{"no_repeat_ngram_size", 0},
+                 {"suppress_tokens", 0},
+                 {"begin_suppress_tokens", 0},
+                 {"bad_words_ids", 0},
+                 {"sequence_bias", 0},
+                 {"min_length", 0},
+                 {"min_new_tokens", 0},
+                 {"epsilon_cutoff", 0},
+                 {"eta_cutoff", 0},
+                 {"typical_p", 1},
+                 {"num_beams", 1},
+                 {"guidance_scale", 1}};
     char *ignored = l->t->ignored;
     Advice *advice = l->t->advice;
     for (int i = 0; i < N_ADVICE; i++)
@@ -465,12 +615,12 @@ static int read_generation(Loader *l, const Json *root) {
         (Advice){.given = advice[ADVICE_REPEAT_PENALTY].given};
     if (!flag(root, "do_sample", false))
         advice[ADVICE_TEMPERATURE] = (Advice){true, 0};
-    for (int i = 0; i < 12; i++) {
-        const Json *rule = json_get(root, rules[i]);
-        double number = i > 8; /* of these 1 has no effect */
+    for (size_t i = 0; i < COUNT(rules); i++) {
+        const Json *rule = json_get(root, rules[i].name);
+        double number = rules[i].off;
         json_real(rule, &number);
-        if (number != (i > 8) || json_members(rule, JSON_ARRAY))
-            ignored += sprintf(ignored, " %s", rules[i]);
+        if (number != rules[i].off || json_members(rule, JSON_ARRAY))
+            ignored += sprintf(ignored, " %s", rules[i].name);
     }
     return read_ends(l, root);
 }
@@ -483,50 +633,86 @@ static int read_added_tokens(Loader *l, const Json *root) {
     return 0;
 }
 
-static void mark_special(Loader *l, const Json *name) {
-    int id = find_name(l, name, -1);
-    if (id < 0)
-        return;
-    Piece *p = &l->t->pieces.list[id];
-    p->also_merged |= p->kind == PIECE_TEXT;
-    p->kind = PIECE_SPECIAL;
-    p->raw = true;
+/* Whether a file's tokenizer_class is LlamaTokenizer; `missing` if it names
+ * none. */
+static bool has_llama_class(const Json *root, bool missing) {
+    const Json *class = json_get(root, "tokenizer_class");
+    if (json_null(class))
+        return missing;
+    return json_is(class, "LlamaTokenizer") ||
+           json_is(class, "LlamaTokenizerFast");
 }
 
-/* Special tokens are pieces that match the raw text, also if only their names
- * are given. */
-static int read_special(Loader *l, const Json *root) {
-    for (int i = 0; i < N_TOKEN_NAMES; i++)
-        mark_special(l, json_get(root, TOKEN_NAMES[i]));
-    JSON_EACH(name, json_get(root, "additional_special_tokens"), JSON_ARRAY)
-        mark_special(l, name);
+/* Reads of config.json which rule inserts spaces. */
+static int read_type(Loader *l, const Json *root) {
+    /* Types of models for which transformers 5 takes tokenizer.json word for
+     * word: its TOKENIZER_MAPPING_NAMES has TokenizersBackend or
+     * MistralCommonBackend, or they stand in
+     * MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS. */
+    static const char *const types[] = {
+        "mistral",   "mistral3",   "mixtral",    "ministral",    "ministral3",
+        "phi3",      "phimoe",     "nemotron",   "internlm2",    "internlm3",
+        "qwen2",     "ernie4_5",   "minicpm3",   "ernie4_5_moe", "glm",
+        "glm4",      "granite",    "olmo2",      "granitemoe",   "olmo3",
+        "flex_olmo", "stablelm",   "persimmon",  "hyperclovax",  "arctic",
+        "jamba",     "llava",      "llava_next", "pixtral",      "voxtral",
+        "aria",      "kimi_linear"};
+    const Json *type = json_get(root, "model_type");
+    for (size_t i = 0; i < COUNT(types); i++)
+        l->word_for_word |= json_is(type, types[i]);
+    l->llama_class = has_llama_class(root, false);
     return 0;
 }
 
-/* Reads the added tokens of tokenizer_config.json, whose flags count, and what
- * its class says of the space before a text, whatever tokenizer.json says. */
+/* LlamaTokenizer has a rule of its own for the space before a text, whatever
+ * tokenizer.json says; other classes of a tokenizer.model have one, too. */
+static void read_space_prefix(Loader *l, const Json *root) {
+    Tokenizer *t = l->t;
+    bool of_class = l->llama_class &&
+                    (!l->word_for_word ||
+                     json_get(json_get(root, "auto_map"), "AutoTokenizer"));
+    if (t->pieces.byte_level)
+        return;
+    if (of_class && !flag(root, "add_prefix_space", true))
+        t->space_prefix = SPACE_NEVER;
+    else if (of_class)
+        t->space_prefix =
+            flag(root, "legacy", false) ? SPACE_IF_NONE : SPACE_ONCE;
+    else if (l->of_model && t->space_prefix == SPACE_ALWAYS &&
+             !flag(root, "legacy", true))
+        t->space_prefix = SPACE_ONCE;
+}
+
+/* Reads the added tokens of tokenizer_config.json, whose flags count. */
 static int read_decoder(Loader *l, const Json *root) {
-    const Json *class = json_get(root, "tokenizer_class");
-    if (!l->t->pieces.byte_level && (json_is(class, "LlamaTokenizer") ||
-                                     json_is(class, "LlamaTokenizerFast")))
-        l->t->space_prefix = !flag(root, "add_prefix_space", true) ? SPACE_NEVER
-                             : flag(root, "legacy", false) ? SPACE_IF_NONE
-                                                           : SPACE_ONCE;
-    JSON_EACH(key, json_get(root, "added_tokens_decoder"), JSON_OBJECT) {
+    const Json *decoder = json_get(root, "added_tokens_decoder");
+    l->llama_class = has_llama_class(root, l->llama_class);
+    l->has_decoder = decoder;
+    read_space_prefix(l, root);
+    JSON_EACH(key, decoder, JSON_OBJECT) {
         Json id = *key;
         id.kind = JSON_NUMBER;
         if (read_added(l, key + 1, &id))
             return -1;
     }
-    read_special(l, root);
-    return 0;
+    return read_special(l, root);
+}
+
+/* Reads an older file, which counts only without added_tokens_decoder. */
+static int read_special_map(Loader *l, const char *path, Read *read) {
+    return l->has_decoder
+               ? 0
+               : read_sibling(l, path, "special_tokens_map.json", read);
 }
 
 /* Reads the files next to the vocabulary that add to its pieces. */
-static int read_additions(Tokenizer *t, const char *path) {
-    return -(read_sibling(t, path, "added_tokens.json", read_added_tokens) ||
-             read_sibling(t, path, "tokenizer_config.json", read_decoder) ||
-             read_sibling(t, path, "special_tokens_map.json", read_special));
+static int read_additions(Loader *l, const char *path) {
+    return -(read_sibling(l, path, "config.json", read_type) ||
+             read_sibling(l, path, "added_tokens.json", read_added_tokens) ||
+             read_sibling(l, path, "tokenizer_config.json", read_decoder) ||
+             read_special_map(l, path, read_special) ||
+             read_sibling(l, path, "tokenizer_config.json", read_extra) ||
+             read_special_map(l, path, read_extra));
 }
 
 static int read_root(Loader *l, const Json *root) {
@@ -537,30 +723,55 @@ static int read_root(Loader *l, const Json *root) {
     JSON_EACH(v, json_get(root, "added_tokens"), JSON_ARRAY)
         if (read_added(l, v, json_get(v, "id")))
             return -1;
-    return -(read_additions(l->t, l->path) || read_merges(l, model) ||
+    return -(read_additions(l, l->path) || read_merges(l, model) ||
              read_each(l, json_get(root, "post_processor"), "processors",
                        read_processor));
 }
 
-static int read_pieces(Tokenizer *t, const char *path) {
-    if (!has_ending(path, ".model"))
-        return read_file(t, path, read_root);
-    return -(sentencepiece_read(t, path) || read_additions(t, path) ||
-             pieces_index(&t->pieces));
+static int read_pieces(Loader *l, const char *path) {
+    Tokenizer *t = l->t;
+    l->of_model = has_ending(path, ".model");
+    if (!l->of_model)
+        return read_file(l, path, read_root);
+    if (sentencepiece_read(t, path))
+        return -1;
+    for (int id = 0; id < t->pieces.n; id++)
+        if (t->pieces.list[id].length) {
+            add_name(l, id);
+            l->next_id = id + 1;
+        }
+    return -(read_additions(l, path) || pieces_index(&t->pieces));
+}
+
+static int read_folder(Loader *l, const char *path, int vocab_size) {
+    Tokenizer *t = l->t;
+    if (pieces_open(&t->pieces, vocab_size))
+        return -1;
+    size_t n = t->pieces.mask + 1;
+    l->names = allocate(n, sizeof *l->names);
+    if (!l->names)
+        return -1;
+    for (size_t slot = 0; slot < n; slot++)
+        l->names[slot] = -1;
+    return -(read_pieces(l, path) ||
+             read_sibling(l, path, "chat_template.json", read_config) ||
+             read_sibling(l, path, "tokenizer_config.json", read_config) ||
+             read_special_map(l, path, read_config) || read_template(t, path) ||
+             read_sibling(l, path, "generation_config.json", read_generation) ||
+             (!t->ends.n && read_sibling(l, path, "config.json", read_ends)));
 }
 
 int tokenizer_open_folder(Tokenizer *t, const char *path, int vocab_size) {
+    Loader l = {.t = t};
     *t = NO_TOKENIZER;
     t->space_prefix = SPACE_NEVER;
     t->chat_has_bos = true;
-    if (!pieces_open(&t->pieces, vocab_size) && !read_pieces(t, path) &&
-        !read_sibling(t, path, "chat_template.json", read_config) &&
-        !read_sibling(t, path, "tokenizer_config.json", read_config) &&
-        !read_sibling(t, path, "special_tokens_map.json", read_config) &&
-        !read_sibling(t, path, "chat_template.jinja", NULL) &&
-        !read_sibling(t, path, "generation_config.json", read_generation) &&
-        (t->ends.n || !read_sibling(t, path, "config.json", read_ends)))
-        return 0;
-    tokenizer_close(t);
-    return -1;
+    int status = read_folder(&l, path, vocab_size);
+    free(l.names);
+    /* the default of transformers' class, or of the library's file */
+    if (t->unk < 0 && (l.llama_class || l.of_model))
+        t->unk = t->pieces.unk;
+    if (status)
+        tokenizer_close(t);
+    return status;
 }

@@ -152,12 +152,13 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
     JinjaInput in = {.path = c->path,
                      .template = c->text,
                      .tokens = {{.text = ""}, {.text = ""}},
+                     .names = t,
                      .system = talk->system,
                      .messages = talk->messages + talk->first,
                      .n = talk->n - talk->first,
                      .opens_answer = !conversation_is_answered(talk),
                      .think = c->think};
-    int ids[N_TOKEN_NAMES] = {t->bos, t->eos, t->pieces.unk};
+    int ids[N_TOKEN_NAMES] = {t->bos, t->eos, t->unk};
     memcpy(ids + 3, t->named, sizeof t->named);
     for (int i = 0; i < N_TOKEN_NAMES; i++)
         if (ids[i] >= 0)

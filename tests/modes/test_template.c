@@ -629,7 +629,7 @@ static void special_tokens_are_variables(void) {
         Tokens tokens;
         CHECK(open_plain(&o, &chat, template, NULL), "does not open");
         memcpy(o.t.named, cases[i].named, sizeof o.t.named);
-        o.t.pieces.unk = cases[i].unk;
+        o.t.unk = cases[i].unk;
         CHECK(
             !chat_tokens(&chat, &o.t, NULL, &(Exchange){"a", NULL}, 1, &tokens),
             "does not render");

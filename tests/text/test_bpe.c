@@ -1026,6 +1026,70 @@ static void tokenizer_config_adds_tokens(void) {
           "%s", stderr_text());
 }
 
+/* A special token that the vocabulary lacks gets the next id: first the tokens
+ * with keys, then the others; none beyond the embedding's rows. */
+static void named_tokens_get_the_next_ids(void) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"<a>\"}],\"model\":{\"vocab\":{\"a\":0,\"<\":1,\">\":2},\"merges\":[]}}";
+    Tokenizer t;
+    CHECK(
+        !open_files(
+            &t, json,
+            "{\"extra_special_tokens\":[\"<x>\",\"<y>\",\"<z>\"],\"eos_token\":\"<e>\",\"image_token\":\"<i>\",\"unk_token\":\"<a>\"}",
+            NULL),
+        "%s", stderr_text());
+    static const char *const names[] = {"<e>", "<i>", "<x>", "<y>"};
+    for (int i = 0; i < 4; i++) {
+        const Piece *p = &t.pieces.list[4 + i];
+        CHECK(p->kind == PIECE_SPECIAL && p->length == 3 &&
+                  !memcmp(p->text, names[i], 3),
+              "token %d is %.*s", 4 + i, p->length, p->text);
+    }
+    const NamedToken *image = (const void *)t.variables.bytes;
+    CHECK(t.eos == 4 && t.unk == 3 && t.variables.n == sizeof *image &&
+              image->id == 5 && !strcmp(image->name, "image_token"),
+          "EOS %d, unk %d", t.eos, t.unk);
+    tokenizer_close(&t);
+    CHECK(open_files(&t, json, "{\"split_special_tokens\":true}", NULL) < 0 &&
+              strstr(stderr_text(), "split_special_tokens is true"),
+          "%s", stderr_text());
+}
+
+/* LlamaTokenizer's rule for the space before a text does not hold for types of
+ * models that transformers gives another class. */
+static void the_type_decides_about_the_class(void) {
+    static const struct {
+        const char *type, *config;
+        SpacePrefix prefix;
+    } cases[] = {
+        {"llama", "\"tokenizer_class\":\"LlamaTokenizer\"", SPACE_ONCE},
+        {"llama", "\"tokenizer_class\":\"Other\"", SPACE_ALWAYS},
+        {"llama", "\"x\":1", SPACE_ALWAYS},
+        {"smollm3", "\"tokenizer_class\":\"LlamaTokenizerFast\"", SPACE_ONCE},
+        {"phi3", "\"tokenizer_class\":\"LlamaTokenizer\"", SPACE_ALWAYS},
+        {"mistral", "\"tokenizer_class\":\"LlamaTokenizer\"", SPACE_ALWAYS},
+        {"phi3",
+         "\"tokenizer_class\":\"LlamaTokenizer\",\"auto_map\":{\"AutoTokenizer\":[\"a\",null]}",
+         SPACE_ONCE},
+        {"llama\",\"tokenizer_class\":\"LlamaTokenizer", "\"x\":1", SPACE_ONCE},
+    };
+    static const char json[] =
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}";
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char type[128], config[256];
+        Tokenizer t;
+        snprintf(type, sizeof type, "{\"model_type\":\"%s\"}", cases[i].type);
+        snprintf(config, sizeof config, "{%s}", cases[i].config);
+        mkdir(inside("t"), 0700);
+        write_file("t/config.json", type);
+        int opened = open_files(&t, json, config, NULL);
+        remove(inside("t/config.json"));
+        CHECK(!opened && t.space_prefix == cases[i].prefix, "case %zu: %d, %s",
+              i, t.space_prefix, stderr_text());
+        tokenizer_close(&t);
+    }
+}
+
 /* A piece of the vocabulary is special if a file only names it, as in
  * transformers 5. */
 static void names_make_pieces_special(void) {
@@ -1046,7 +1110,15 @@ static void names_make_pieces_special(void) {
          PIECE_SPECIAL},
         {"t/special_tokens_map.json",
          "{\"additional_special_tokens\":[\"<t>\"]}", PIECE_SPECIAL},
-        {"t/special_tokens_map.json", "{\"image_token\":\"<t>\"}", PIECE_TEXT},
+        {"t/special_tokens_map.json", "{\"image_token\":\"<t>\"}",
+         PIECE_SPECIAL},
+        {"t/tokenizer_config.json", "{\"extra_special_tokens\":[\"<t>\"]}",
+         PIECE_SPECIAL},
+        {"t/tokenizer_config.json",
+         "{\"extra_special_tokens\":{\"x\":\"<t>\"}}", PIECE_SPECIAL},
+        {"t/tokenizer_config.json",
+         "{\"model_specific_special_tokens\":{\"x\":{\"content\":\"<t>\"}}}",
+         PIECE_SPECIAL},
         {"t/added_tokens.json", "{\"<t>\":4,\"<beyond>\":99}", PIECE_USER},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -2356,6 +2428,8 @@ void suite_bpe(void) {
     TEST(tokenizer_config_sets_bos_and_eos);
     TEST(tokenizer_config_adds_tokens);
     TEST(names_make_pieces_special);
+    TEST(named_tokens_get_the_next_ids);
+    TEST(the_type_decides_about_the_class);
     TEST(the_class_decides_where_a_space_is_inserted);
     TEST(templates_know_all_named_tokens);
     TEST(older_files_of_the_folder_are_read);

@@ -286,8 +286,7 @@ static const char *write_model(const Tokenizer *t, Change change, int *n) {
 }
 
 /* The vocabulary of the bundled model and of the test above, as a file of the
- * library. The library inserts a space before every text; the folder, as
- * transformers does, only if it has none. */
+ * library. */
 static void tokenizer_model_matches_the_library(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
     static GgufFile file;
@@ -309,10 +308,9 @@ static void tokenizer_model_matches_the_library(void) {
         }
         const char *path = write_model(&from, (Change){.no_bytes = i == 2}, &n);
         CHECK(!tokenizer_open_folder(&t, path, n), "case %d", i);
-        CHECK(t.space_prefix == SPACE_ONCE && t.bos < 0 && !t.n_before &&
+        CHECK(t.space_prefix == SPACE_ALWAYS && t.bos < 0 && !t.n_before &&
                   t.pieces.unk == 0,
               "case %d: unknown token %d", i, t.pieces.unk);
-        t.space_prefix = SPACE_ALWAYS;
         match_as_the_library(&t);
         static const char *const names[] = {"stories", "user", "unknown"};
         check_golden_tokens(&t, names[i],
@@ -331,17 +329,18 @@ static void tokenizer_config_completes_tokenizer_model(void) {
         int bos, n_before;
         SpacePrefix space;
     } cases[] = {
-        {"{}", -1, 0, SPACE_ONCE},
-        {"{\"bos_token\":\"<s>\"}", 1, 0, SPACE_ONCE},
-        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 1, 1, SPACE_ONCE},
+        {"{}", -1, 0, SPACE_ALWAYS},
+        {"{\"bos_token\":\"<s>\"}", 1, 0, SPACE_ALWAYS},
+        {"{\"bos_token\":\"<s>\",\"add_bos_token\":true}", 1, 1, SPACE_ALWAYS},
         {"{\"bos_token\":\"</s>\",\"add_bos_token\":true,\"legacy\":true}", 2,
-         1, SPACE_ONCE},
+         1, SPACE_ALWAYS},
+        {"{\"legacy\":false}", -1, 0, SPACE_ONCE},
         {LLAMA "}", -1, 0, SPACE_ONCE},
         {LLAMA ",\"legacy\":true}", -1, 0, SPACE_IF_NONE},
         {LLAMA ",\"add_bos_token\":true,\"legacy\":false}", -1, 0, SPACE_ONCE},
         {LLAMA ",\"add_prefix_space\":false,\"legacy\":true}", -1, 0,
          SPACE_NEVER},
-        {"{\"additional_special_tokens\":[\"ab\"]}", -1, 0, SPACE_ONCE},
+        {"{\"additional_special_tokens\":[\"ab\"]}", -1, 0, SPACE_ALWAYS},
     };
     static const HashModel speaking = {16, 16, 1, 2, 1, 400, 16, false, 9};
     static GgufFile file;
@@ -414,7 +413,7 @@ static void tokenizer_model_is_honoured_or_refused(void) {
               "case %zu: %s", i, stderr_text());
         CHECK(status ||
                   t.space_prefix ==
-                      (cases[i].change.no_prefix ? SPACE_NEVER : SPACE_ONCE),
+                      (cases[i].change.no_prefix ? SPACE_NEVER : SPACE_ALWAYS),
               "case %zu: space prefix %d", i, t.space_prefix);
         if (!status)
             tokenizer_close(&t);
