@@ -6,7 +6,7 @@
 
 enum {
     MAX_STATEMENTS = 99,
-    MAX_NUMBERS = 400,
+    MAX_NUMBERS = 1000,
     PROSE = 0 /* text outside of statements */
 };
 
