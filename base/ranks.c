@@ -49,11 +49,10 @@ static int make_ready(void) {
                                   dup2(null, STDOUT_FILENO) < 0)))
         return fail("rank %d: /dev/null: %s", own_rank, strerror(errno));
     close(null);
-    return (requests = allocate(2 * n, sizeof *requests)) &&
-                   (statuses = allocate(2 * n, sizeof *statuses)) &&
-                   (reports = allocate(n, sizeof *reports))
-               ? 0
-               : -1;
+    requests = allocate(2 * n, sizeof *requests);
+    statuses = allocate(2 * n, sizeof *statuses);
+    reports = allocate(n, sizeof *reports);
+    return requests && statuses && reports ? 0 : -1;
 }
 
 void ranks_open(void) {

@@ -60,7 +60,7 @@ static int get_int(Reader *r, const char *key, int min, int64_t missing) {
 
 static bool get_bool(Reader *r, const char *key, bool missing) {
     StoredValue v = get(r, key);
-    if (v.kind > VALUE_NULL && v.kind != VALUE_BOOL)
+    if (is_given(v) && v.kind != VALUE_BOOL)
         refuse_key(r, key, "true or false");
     return v.kind == VALUE_BOOL ? v.integer : missing;
 }
@@ -94,9 +94,8 @@ static void read_experts(Reader *r) {
     if (f->experts == NO_EXPERTS ||
         (switched && !get_bool(r, "use_moe", false)))
         return;
-    const char *count = get(r, "num_experts").kind > VALUE_NULL
-                            ? "num_experts"
-                            : "num_local_experts";
+    const char *count =
+        is_given(get(r, "num_experts")) ? "num_experts" : "num_local_experts";
     const char *width =
         f->wide_experts ? "intermediate_size" : "moe_intermediate_size";
     int min = f->experts == EXPERTS_IF_ROUTER ? 0 : 1;
@@ -256,7 +255,7 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     StoredValue v = value_of(json_get(rope, key));
     String type = v.string;
     bool longrope = r->family->hf.only_longrope, yarn = string_is(type, "yarn");
-    if (v.kind <= VALUE_NULL || string_is(type, "default"))
+    if (!is_given(v) || string_is(type, "default"))
         return;
     /* older names are accepted */
     if (string_is(type, "longrope") ||
@@ -350,7 +349,7 @@ static void read_rope(Reader *r) {
                .halves = !r->family->hf.neighbours};
     if (!r->origin.status)
         read_scaling(r, rope, original);
-    if (get(r, "llama_4_scaling_beta").kind > VALUE_NULL)
+    if (is_given(get(r, "llama_4_scaling_beta")))
         reader_end_context(r, original, BY_QUERIES);
     if (local)
         read_local_rope(r, sliding);
@@ -366,7 +365,7 @@ static const char *const REFUSED_OPTIONS[] = {
 /* Refuses an option that is neither false nor missing. */
 static void refuse_option(Reader *r, const char *key) {
     StoredValue v = get(r, key);
-    if (v.kind > VALUE_NULL && (v.kind != VALUE_BOOL || v.integer))
+    if (is_given(v) && (v.kind != VALUE_BOOL || v.integer))
         refuse_key(r, key, "null or false");
 }
 
@@ -374,7 +373,7 @@ static void refuse_option(Reader *r, const char *key) {
 static void require_option(Reader *r, const char *key) {
     StoredValue v = get(r, key);
     bool is_number = v.kind == VALUE_BOOL || v.kind == VALUE_INTEGER;
-    if (v.kind > VALUE_NULL && (!is_number || v.integer != 1))
+    if (is_given(v) && (!is_number || v.integer != 1))
         refuse_key(r, key, "true or 1");
 }
 

@@ -72,7 +72,7 @@ static void check_key(Reader *r, String key) {
             continue;
         word[n - 1] = '\0';
         StoredValue v = get(r, word + 1);
-        if (v.kind > VALUE_REAL || v.real != value)
+        if (v.kind == VALUE_STRING || v.kind == VALUE_LIST || v.real != value)
             refuse_stored(&r->origin, word + 1, v, "%d", value);
         return;
     }

@@ -130,10 +130,13 @@ StoredValue gguf_element(const GgufValue *v, int i) {
     bool single = type == GGUF_F32;
     if (single || type == GGUF_F64)
         return (StoredValue){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
-    int64_t integer = type == GGUF_I8    ? bits.i8
-                      : type == GGUF_I16 ? bits.i16
-                      : type == GGUF_I32 ? bits.i32
-                                         : (int64_t)bits.u64;
+    int64_t integer = (int64_t)bits.u64;
+    if (type == GGUF_I8)
+        integer = bits.i8;
+    else if (type == GGUF_I16)
+        integer = bits.i16;
+    else if (type == GGUF_I32)
+        integer = bits.i32;
     return (StoredValue){VALUE_INTEGER, .integer = integer,
                          .real = (double)integer};
 }

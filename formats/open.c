@@ -163,8 +163,8 @@ int model_open_tokenizer(Tokenizer *t, const Model *model,
     bool optional =
         use == TOKENIZER_TO_SHOW || (of_folder && use == TOKENIZER_IF_READABLE);
     print_failures_as_notes(optional);
-    int status = (of_folder ? tokenizer_open_folder
-                            : tokenizer_open_bin)(t, path, vocab_size);
+    int status = of_folder ? tokenizer_open_folder(t, path, vocab_size)
+                           : tokenizer_open_bin(t, path, vocab_size);
     print_failures_as_notes(false);
     if (!status)
         return 1;

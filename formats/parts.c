@@ -121,10 +121,13 @@ PartAt parts_of(const Model *model) {
 static void *field_of(const PartAt *at) {
     PartOwner owner = at->part->owner;
     Layer *layer = &at->model->layers[at->layer];
-    void *start = owner == OF_EXPERT  ? &layer->experts[at->expert]
-                  : owner == OF_MLP   ? &layer->mlp
-                  : owner == OF_LAYER ? layer
-                                      : (void *)at->model;
+    void *start = at->model;
+    if (owner == OF_EXPERT)
+        start = &layer->experts[at->expert];
+    else if (owner == OF_MLP)
+        start = &layer->mlp;
+    else if (owner == OF_LAYER)
+        start = layer;
     return (char *)start + at->part->offset;
 }
 

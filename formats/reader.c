@@ -45,7 +45,7 @@ static void read_key(Reader *r, const Key *key, const char *name, void *field) {
             *number = 1 / *number;
         break;
     case KEY_STRING:
-        if (v.kind > VALUE_NULL)
+        if (is_given(v))
             *(String *)field = value_string(o, name, v);
         break;
     case KEY_NO_FIELD: break;
@@ -287,7 +287,10 @@ static void read_part(Reader *r, const PartAt *at) {
         strcpy(name, "lm_head");
     if (!is_there(r, at, name))
         return;
-    (part_norm(at) ? read_norm : read_weight)(r, at, name);
+    if (part_norm(at))
+        read_norm(r, at, name);
+    else
+        read_weight(r, at, name);
     Layer *layer = &m->layers[at->layer];
     if (part_weight(at) != &layer->router || r->origin.status)
         return;

@@ -55,7 +55,7 @@ void refuse_value(Origin *o, const char *key, StoredValue v) {
 
 int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
                       int64_t max, int64_t missing) {
-    if (v.kind <= VALUE_NULL && missing != REQUIRED)
+    if (!is_given(v) && missing != REQUIRED)
         return missing;
     if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max)
         return v.integer;
@@ -65,7 +65,7 @@ int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
 }
 
 double value_real(Origin *o, const char *key, StoredValue v, double missing) {
-    if (v.kind <= VALUE_NULL && !isnan(missing))
+    if (!is_given(v) && !isnan(missing))
         return missing;
     if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 &&
         isfinite(v.real))
@@ -76,13 +76,13 @@ double value_real(Origin *o, const char *key, StoredValue v, double missing) {
 
 float value_float(Origin *o, const char *key, StoredValue v, double missing) {
     double real = value_real(o, key, v, missing);
-    if (!isnormal((float)real) && v.kind > VALUE_NULL)
+    if (!isnormal((float)real) && is_given(v))
         refuse_stored(o, key, v, "a positive number in float32");
     return (float)real;
 }
 
 String value_string(Origin *o, const char *key, StoredValue v) {
-    if (v.kind > VALUE_NULL && v.kind != VALUE_STRING)
+    if (is_given(v) && v.kind != VALUE_STRING)
         refuse_stored(o, key, v, "a string");
     return v.kind == VALUE_STRING ? v.string : (String){"", 0};
 }

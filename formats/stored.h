@@ -34,6 +34,11 @@ typedef struct {
     String string;
 } StoredValue;
 
+/* Whether a file gives the key a value; null counts as absent. */
+static inline bool is_given(StoredValue v) {
+    return v.kind != VALUE_MISSING && v.kind != VALUE_NULL;
+}
+
 /* The source of values, for messages. */
 typedef struct {
     const char *path;

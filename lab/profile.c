@@ -260,12 +260,13 @@ Profile *profile_open(Session *session, About about) {
     session->probe = &p->probe;
     /* zeroed here, because the first access to a page takes longer than a site
      * of a small model */
-    if (!(p->records = allocate_zeroed(n_threads * N_PHASES * n_places,
-                                       sizeof *p->records)) ||
-        !(p->streams = allocate_zeroed(n_layers, sizeof *p->streams)) ||
-        !(p->histograms = allocate_zeroed(2 * N_PHASES * n_places,
-                                          sizeof *p->histograms)) ||
-        !(p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks))) {
+    p->records =
+        allocate_zeroed(n_threads * N_PHASES * n_places, sizeof *p->records);
+    p->streams = allocate_zeroed(n_layers, sizeof *p->streams);
+    p->histograms =
+        allocate_zeroed(2 * N_PHASES * n_places, sizeof *p->histograms);
+    p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks);
+    if (!p->records || !p->streams || !p->histograms || !p->tracks) {
         profile_close(p);
         return NULL;
     }

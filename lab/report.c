@@ -95,7 +95,10 @@ int profile_report(const Profile *p, const char *path, bool layers) {
             continue;
         fprintf(stderr, "\n%s, %.0f of %.0f passes timed\n", PHASE_NAMES[phase],
                 p->passes[phase].passes, p->passes[phase].all);
-        (layers ? write_layers : write_totals)(p, phase);
+        if (layers)
+            write_layers(p, phase);
+        else
+            write_totals(p, phase);
     }
     if (!layers)
         fputs("use -v to list every layer\n", stderr);
@@ -103,6 +106,9 @@ int profile_report(const Profile *p, const char *path, bool layers) {
         return 0;
     if (output_open(&out, path))
         return -1;
-    (has_ending(path, ".csv") ? write_csv : write_page)(p, out.stream);
+    if (has_ending(path, ".csv"))
+        write_csv(p, out.stream);
+    else
+        write_page(p, out.stream);
     return output_close(&out, true);
 }

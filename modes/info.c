@@ -106,6 +106,7 @@ int mode_info(Run *run) {
     EACH(const Layer, layer, m->layers, c->n_layers)
         if (layer->window)
             window = layer->window;
+    const char *kind = t->pieces.rules ? "ranked merges" : "SentencePiece";
     enum { SUMMARY = 13 }; /* facts that are shown without -v */
     Fact facts[] = {
         {"model", run->options->model, 0},
@@ -119,11 +120,7 @@ int mode_info(Run *run) {
         {"weights_mb", NULL, 1e-6 * bytes},
         {"cache_mb", NULL,
          1e-6 * kv_bytes(&s->sequences->kv, s->context, s->context)},
-        {"tokenizer",
-         !t->pieces.n      ? NULL
-         : t->pieces.rules ? "ranked merges"
-                           : "SentencePiece",
-         0},
+        {"tokenizer", t->pieces.n ? kind : NULL, 0},
         {"chat_template", t->chat_template.bytes, -1},
         {"use", t->chat_template.n ? "chat" : "base: continues a text", 0},
         {"format", m->format, 0},

@@ -176,7 +176,8 @@ static int time_kernels(void *context, double *values) {
     double ns[N_KERNELS] = {0};
     for (Kernel k = 0; k < N_KERNELS; k++) {
         /* the divisor; itself in nanoseconds per token */
-        Kernel base = k < ADD_THEN_RMS ? RMS : ADD_THEN_RMS;
+        bool adds = k == ADD_THEN_RMS || k == FUSED;
+        Kernel base = adds ? ADD_THEN_RMS : RMS;
         ns[k] = time_kernel(c, k) / c->repeats[k] / c->tokens;
         values[k] = k == base ? ns[k] : ns[k] / ns[base];
     }

@@ -29,11 +29,16 @@ static int32_t *find_slot(const Pieces *p, const char *s, int n) {
     return &p->slots[slot];
 }
 
+/* Whether a text is looked up among pieces of this kind. */
+static bool is_written(PieceKind kind) {
+    return kind == PIECE_TEXT || kind == PIECE_USER || kind == PIECE_SPECIAL;
+}
+
 int pieces_find(const Pieces *p, const char *s, size_t n) {
     if (n > (size_t)p->max_length)
         return -1;
     int id = *find_slot(p, s, (int)n);
-    return id >= 0 && p->list[id].kind < PIECE_BYTE ? id : -1;
+    return id >= 0 && is_written(p->list[id].kind) ? id : -1;
 }
 
 /* ---- pieces that match as a whole --------------------------------------- */
@@ -84,9 +89,10 @@ int pieces_open(Pieces *p, int n) {
     size_t size = 16;
     while (size < 2 * (size_t)n)
         size *= 2;
-    if (!(p->list = allocate(n, sizeof *p->list)) ||
-        !(p->matched = allocate(n, sizeof(void *))) ||
-        !(p->slots = allocate(size, sizeof *p->slots)) || hash_key(&p->key))
+    p->list = allocate(n, sizeof *p->list);
+    p->matched = allocate(n, sizeof(void *));
+    p->slots = allocate(size, sizeof *p->slots);
+    if (!p->list || !p->matched || !p->slots || hash_key(&p->key))
         return -1;
     EACH(Piece, piece, p->list, n)
         *piece = (Piece){.text = "", .kind = PIECE_CONTROL};
@@ -191,18 +197,22 @@ int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
 /* A printable Latin-1 byte is its own name. The other bytes are named U+0100,
  * U+0101, ... in ascending order. */
 static uint32_t name_code(uint32_t byte) {
-    return byte <= ' '                    ? byte + 0x100
-           : byte >= 0x7f && byte <= 0xa0 ? byte + 0xa2
-           : byte == 0xad                 ? 0x143
-                                          : byte;
+    if (byte <= ' ')
+        return byte + 0x100;
+    if (byte >= 0x7f && byte <= 0xa0)
+        return byte + 0xa2;
+    return byte == 0xad ? 0x143 : byte;
 }
 
 /* The byte with this name; -1 if it is not a name. */
 static int named_byte(uint32_t code) {
-    uint32_t byte = code < 0x100   ? code
-                    : code < 0x121 ? code - 0x100
-                    : code < 0x143 ? code - 0xa2
-                                   : 0xad;
+    uint32_t byte = code;
+    if (code >= 0x143)
+        byte = 0xad;
+    else if (code >= 0x121)
+        byte = code - 0xa2;
+    else if (code >= 0x100)
+        byte = code - 0x100;
     return name_code(byte) == code ? (int)byte : -1;
 }
 

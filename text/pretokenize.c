@@ -254,18 +254,26 @@ static const char *end_of_set(const char *p) {
     bool list = *p == '[';
     if (*p == '\\' && p[1] == 'p')
         return strchr(p, '}') + 1;
-    while (list && *(p = strpbrk(p, "\\]")) == '\\')
-        p += 2;
+    if (list)
+        for (p = strpbrk(p, "\\]"); *p == '\\'; p = strpbrk(p + 2, "\\]"))
+            ;
     return p + (*p == '\\') + 1;
 }
 
 /* Reads ?, *, +, {1}, {1,digit} or nothing. Returns its end. */
 static const char *read_quantifier(const char *p, int *min, int *max) {
-    *min = *p != '?' && *p != '*';
-    *max = *p == '*' || *p == '+' ? INT_MAX
-           : *p == '{'            ? p[p[2] == ',' ? 3 : 1] - '0'
-                                  : 1;
-    return *p == '{' ? strchr(p, '}') + 1 : p + (*p && strchr("?*+", *p));
+    *min = 1;
+    *max = 1;
+    switch (*p) {
+    case '?': *min = 0; return p + 1;
+    case '*':
+        *min = 0;
+        *max = INT_MAX;
+        return p + 1;
+    case '+': *max = INT_MAX; return p + 1;
+    case '{': *max = p[p[2] == ',' ? 3 : 1] - '0'; return strchr(p, '}') + 1;
+    default: return p;
+    }
 }
 
 /* The text to match. */
@@ -276,11 +284,11 @@ typedef struct {
 
 static Character character_at(const Subject *t, const char *s, size_t *length) {
     uint32_t code = utf8_read(s, t->end - s, length);
-    /* long s */
-    if (t->ignores_case)
-        code = code == 0x17f ? 's'
-               : code < 0x80 ? (uint32_t)tolower(code)
-                             : code;
+    enum { LONG_S = 0x17f };
+    if (t->ignores_case && code == LONG_S)
+        code = 's';
+    else if (t->ignores_case && code < 0x80)
+        code = tolower((int)code);
     return (Character){.code = code, .class = class_of(code)};
 }
 
@@ -318,14 +326,15 @@ static const char *match_items(const Subject *t, const char *p, const char *s) {
 
 /* The end of a match of the first matching alternative. */
 static const char *match_any(const Subject *t, const char *p, const char *s) {
-    const char *match;
-    while (!(match = match_items(t, p, s))) {
+    for (;; p++) {
+        const char *match = match_items(t, p, s);
+        if (match)
+            return match;
         while (*p && *p != '|' && *p != ')')
             p = *p == '(' ? strchr(p, ')') + 1 : end_of_set(p);
-        if (*p++ != '|')
+        if (*p != '|')
             return NULL;
     }
-    return match;
 }
 
 int pretokenize(const char *const *steps, const char *text, size_t size,
@@ -416,8 +425,10 @@ const Pretokenizer PRETOKENIZERS[] = {
 const char *pretokenizer_names(const Pretokenizer *p) {
     for (const Pretokenizer *named = PRETOKENIZERS; named->names; named++) {
         const char *const *a = p->steps, *const *b = named->steps;
-        while (*a && *b && !strcmp(*a, *b))
-            a++, b++;
+        while (*a && *b && !strcmp(*a, *b)) {
+            a++;
+            b++;
+        }
         if (!*a && !*b && p->whole_words == named->whole_words)
             return named->names;
     }

@@ -24,8 +24,10 @@ static void write_held(Stream *s) {
     uint32_t code = utf8_read(s->held, n, &length);
     if (s->terminal && !utf8_is_printable(code) && code != '\t' && code != '\n')
         n = 0;
-    if (s->terminal && code >= UTF8_END)
-        bytes = "\xef\xbf\xbd", n = 3;
+    if (s->terminal && code >= UTF8_END) {
+        bytes = "\xef\xbf\xbd"; /* the replacement character */
+        n = 3;
+    }
     if (!s->error && fwrite(bytes, 1, n, s->out) != n)
         s->error = errno;
     s->n_held = 0;
