@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/reading.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,15 +37,20 @@ bool is_folder(const char *path) {
 }
 
 size_t list_files(const char *folder, const char *pattern, char *paths) {
-    char path[3 * PATH_MAX];
-    glob_t found = {0};
-    size_t n = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, pattern);
-    glob(path, 0, NULL, &found);
-    for (char **p = found.gl_pathv; p && *p && n < PATH_MAX; p++)
-        n += snprintf(paths + n, PATH_MAX - n, n ? ", %s" : "%s", *p);
-    globfree(&found);
-    return found.gl_pathc;
+    struct dirent **entries = NULL;
+    const int n_entries = scandir(folder, &entries, NULL, alphasort);
+    size_t n_bytes = 0, n_files = 0;
+    for (int i = 0; i < n_entries; i++) {
+        const char *name = entries[i]->d_name;
+        const bool matches = !fnmatch(pattern, name, FNM_PERIOD);
+        if (matches && n_bytes < PATH_MAX)
+            n_bytes += snprintf(paths + n_bytes, PATH_MAX - n_bytes, "%s%s/%s",
+                                n_bytes ? ", " : "", folder, name);
+        n_files += matches;
+        free(entries[i]);
+    }
+    free(entries);
+    return n_files;
 }
 
 void private_folders(char *path) {
@@ -107,14 +114,10 @@ static const char *refuse_output(const struct stat *st) {
 int file_map(File *file, const char *path) {
     struct stat st = {0};
     *file = (File){0};
-    /* do not wait for the writer of a FIFO */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const char *error = fd < 0 || fstat(fd, &st) ? strerror(errno)
-                        : S_ISDIR(st.st_mode)
-                            ? "is a directory, expected a file"
-                        : !S_ISREG(st.st_mode) ? "is not a regular file"
-                        : st.st_size == 0      ? "is empty"
-                                               : refuse_output(&st);
+    const char *error;
+    const int fd = open_to_read(path, false, &st, &error);
+    if (!error)
+        error = st.st_size == 0 ? "is empty" : refuse_output(&st);
     void *data =
         error ? NULL : mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
@@ -169,10 +172,14 @@ char *file_read(const char *path, size_t *size) {
     Buffer text = {0};
     struct stat st;
     ssize_t got = -1;
-    int fd =
-        strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    const char *error =
-        fd < 0 || fstat(fd, &st) ? strerror(errno) : refuse_output(&st);
+    const char *error = NULL;
+    int fd = STDIN_FILENO;
+    if (strcmp(path, "-"))
+        fd = open_to_read(path, true, &st, &error);
+    else if (fstat(fd, &st))
+        error = strerror(errno);
+    if (!error)
+        error = refuse_output(&st);
     while (!error && got && !text.failed) {
         /* if Ctrl-C came before the wait; in the instant before it, it takes
          * effect after the input */

@@ -22,8 +22,9 @@ bool has_ending(const char *path, const char *ending);
 bool file_exists(const char *path);
 bool is_folder(const char *path);
 
-/* Writes the paths in a folder that match to paths[PATH_MAX], in order; without
- * any, it is unchanged. Returns their number. */
+/* Writes the paths of the entries of a folder whose names match a pattern to
+ * paths[PATH_MAX], in order; without any, it is unchanged. `folder` is not in
+ * `paths`. Returns their number. */
 size_t list_files(const char *folder, const char *pattern, char *paths);
 
 /* Returns -1 and a message on failure, as for a folder that exists. */

@@ -4,6 +4,7 @@
  * Tests: base, cli.
  */
 #include "base/platform.h"
+#include "base/reading.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -87,8 +88,13 @@ bool find_line(const char *folder, const char *name, const char *key,
                char *rest) {
     char line[2 * PATH_MAX];
     bool found = false;
+    struct stat st;
+    const char *error;
     snprintf(line, sizeof line, "%s/%s", folder, name);
-    FILE *in = fopen(line, "r");
+    const int fd = open_to_read(line, false, &st, &error);
+    FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+    if (fd >= 0 && !in)
+        close(fd);
     while (in && !found && fgets(line, PATH_MAX, in))
         found = !strncmp(line, key, strlen(key));
     if (in)

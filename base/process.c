@@ -35,6 +35,10 @@ void open_standard_streams(void) {
 volatile sig_atomic_t interrupted, ends_soon;
 const char *volatile temporary_file, *volatile temporary_names = "";
 
+/* What the terminal on standard input was set to. */
+static volatile sig_atomic_t state; /* 0: nothing; 1: answers; 2: edits */
+static struct termios kept;         /* its settings before, while `state` */
+
 void remove_all(const char *names) {
     bool more = true; /* another thread may still create files */
     for (int tries = 0; more && tries < 1000; tries++)
@@ -42,11 +46,34 @@ void remove_all(const char *names) {
             more = unlink(name) && rmdir(name) && errno == ENOTEMPTY;
 }
 
+/* Waits until `fd` takes output: not a terminal that was stopped (Ctrl-S, a
+ * hung connection) and not a full pipe. */
+static bool takes_output(int fd) {
+    enum { PATIENCE = 100 /* milliseconds */ };
+    struct pollfd output = {.fd = fd, .events = POLLOUT};
+    return poll(&output, 1, PATIENCE) > 0 && output.revents == POLLOUT;
+}
+
+/* Whether one of the standard streams is a terminal that takes no output. */
+static bool is_terminal_stopped(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if ((fd != STDIN_FILENO || state) && isatty(fd) && !takes_output(fd))
+            return true;
+    return false;
+}
+
+/* For handlers of signals: a write that would block is left out. */
+static void write_if_taken(int fd, const char *text) {
+    if (takes_output(fd) && write(fd, text, strlen(text)) < 0)
+        return; /* nothing can report it */
+}
+
+/* The terminal comes last: writing to it may take a while. */
 static void clean_up(void) {
-    terminal_close();
     if (temporary_file)
         unlink(temporary_file);
     remove_all(temporary_names);
+    terminal_close();
 }
 
 /* The signal must not be blocked. */
@@ -61,7 +88,10 @@ static void on_interrupt(int signal_number) {
     if (n_ranks == 1 && interrupted)
         die(signal_number); /* mpirun sends several signals */
     interrupted = 1;
-    if (n_ranks > 1 || ends_soon)
+    if (n_ranks > 1)
+        return;
+    /* the rest of the output and the statistics would wait for the terminal */
+    if (ends_soon && !is_terminal_stopped())
         return;
     clean_up();
     _exit(EXIT_INTERRUPTED);
@@ -79,8 +109,8 @@ static void on_lost_page(int signal_number, siginfo_t *info, void *context) {
     while (atomic_flag_test_and_set(&reported))
         pause(); /* another thread reports it */
     clean_up();
-    if (write(STDERR_FILENO, name, strlen(name)) > 0)
-        write(STDERR_FILENO, message, sizeof message - 1);
+    write_if_taken(STDERR_FILENO, name);
+    write_if_taken(STDERR_FILENO, message);
     _exit(EXIT_BAD_INPUT);
 }
 
@@ -119,18 +149,12 @@ void handle_signals(void) {
 
 /* ---- the terminal ------------------------------------------------------- */
 
-static struct termios kept;         /* the terminal's settings, while `state` */
-static volatile sig_atomic_t state; /* 0: as it was; 1: answers; 2: edits */
-
-static bool set_terminal(const struct termios *settings,
-                         const char *paste_mode) {
-    return !tcsetattr(STDIN_FILENO, TCSANOW, settings) &&
-           write(STDIN_FILENO, paste_mode, strlen(paste_mode)) > 0;
-}
-
+/* Called by handlers of signals, too. */
 void terminal_close(void) {
-    if (state)
-        set_terminal(&kept, "\033[?2004l");
+    if (!state)
+        return;
+    tcsetattr(STDIN_FILENO, TCSANOW, &kept);
+    write_if_taken(STDIN_FILENO, "\033[?2004l");
     state = 0;
 }
 
@@ -147,13 +171,15 @@ static void on_stop(int signal_number) {
 bool terminal_open(bool edits) {
     if (!state && tcgetattr(STDIN_FILENO, &kept))
         return false;
+    static const char marks_pastes[] = "\033[?2004h";
     struct termios settings = kept;
     settings.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | edits * ISIG);
     settings.c_lflag |= NOFLSH; /* Ctrl-C keeps what was typed before */
     settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | edits * IXON);
     handle(SIGTSTP, on_stop);
     state = 1 + edits;
-    if (set_terminal(&settings, "\033[?2004h"))
+    if (!tcsetattr(STDIN_FILENO, TCSANOW, &settings) &&
+        write(STDIN_FILENO, marks_pastes, sizeof marks_pastes - 1) > 0)
         return true;
     terminal_close();
     return false;

@@ -17,14 +17,24 @@
 
 const char *model_find(const char *path) {
     static char found[PATH_MAX];
-    char name[2 * PATH_MAX] = "snapshots/*";
-    find_line(path, "refs/main", "", strchr(name, '*'));
-    size_t n = list_files(path, name, found);
+    char snapshots[2 * PATH_MAX], revision[PATH_MAX], models[PATH_MAX];
+    size_t n = 0;
+    snprintf(snapshots, sizeof snapshots, "%s/snapshots", path);
+    /* a name in this folder, and nowhere else */
+    if (find_line(path, "refs/main", "", revision) && *revision &&
+        *revision != '.' && !strchr(revision, '/') &&
+        strlen(snapshots) + strlen(revision) + 1 < sizeof found) {
+        strcat(strcat(strcpy(found, snapshots), "/"), revision);
+        n = is_folder(found) ? 1 : 0;
+    }
+    if (!n)
+        n = list_files(snapshots, "*", found);
     const char *folder = n ? found : path;
-    if (n < 2 && (list_files(folder, "config.json", name) ||
-                  !list_files(folder, "*.gguf", found)))
+    if (n < 2 && (list_files(folder, "config.json", models) ||
+                  !list_files(folder, "*.gguf", models)))
         return folder;
-    fail("%s: is a folder of models; name one of them: %s", path, found);
+    fail("%s: is a folder of models; name one of them: %s", path,
+         n < 2 ? models : found);
     return NULL;
 }
 

@@ -1,5 +1,6 @@
 /* test_chat.c: conversations at a terminal and through a pipe. */
 #include "base/file.h"
+#include "base/process.h"
 #include "formats/gguf_file.h"
 #include "formats/json.h"
 
@@ -11,11 +12,13 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 static char model[PATH_MAX];
@@ -688,6 +691,68 @@ static const char *shown(const char *messages, char **args) {
     return text;
 }
 
+/* The run's status after a signal while its terminal takes no output; -1 if it
+ * does not start. */
+static int status_if_stopped(int signal_number, const char *shown_first,
+                             char **args) {
+    static char text[1 << 14], binary[PATH_MAX];
+    const char *given = getenv("NORMA_RUN");
+    size_t n = 0;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0 || grantpt(terminal) || unlockpt(terminal) ||
+        !realpath(given ? given : "./run", binary))
+        return -1;
+    const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    const pid_t pid = fork();
+    if (!pid) {
+        alarm(120); /* ends a run that hangs, by another signal */
+        signal(SIGINT, SIG_DFL);
+        setenv("TERM", "xterm", 1);
+        if (!chdir(folder) && dup2(screen, 0) == 0 && dup2(screen, 1) == 1 &&
+            dup2(screen, 2) == 2)
+            execv(binary, args);
+        _exit(127);
+    }
+    memset(text, 0, sizeof text);
+    struct pollfd output = {.fd = terminal, .events = POLLIN};
+    while (n < sizeof text - 1 && !strstr(text, shown_first) &&
+           poll(&output, 1, 60000) > 0) {
+        const ssize_t more = read(terminal, text + n, sizeof text - 1 - n);
+        if (more <= 0)
+            break;
+        n += (size_t)more;
+    }
+    tcflow(screen, TCOOFF);
+    usleep(300000); /* the next write waits */
+    kill(pid, signal_number);
+    waitpid(pid, &status, 0);
+    close(screen);
+    close(terminal);
+    return status;
+}
+
+/* TERM, HUP and Ctrl-C from elsewhere end a run whose terminal was stopped, by
+ * Ctrl-S or by a connection that hangs. */
+static void signals_end_a_run_with_a_stopped_terminal(void) {
+    static const int signals[] = {SIGTERM, SIGHUP, SIGINT};
+    static char path[PATH_MAX];
+    CHECK(open_model() && realpath(model, path), "no model");
+    const char *chats[] = {"run", path, "-m", "chat", NULL};
+    const char *tells[] = {"run", path, "-t",        "0.9", "-s", "3",
+                           "-n",  "30", "--samples", "999", NULL};
+    const struct {
+        const char **args, *shown_first;
+    } runs[] = {{chats, "User: "}, {tells, "e"}};
+    for (size_t i = 0; i < COUNT(signals) * COUNT(runs); i++) {
+        const int sent = signals[i / COUNT(runs)];
+        const size_t r = i % COUNT(runs);
+        const int ended =
+            status_if_stopped(sent, runs[r].shown_first, (char **)runs[r].args);
+        CHECK(ended == sent || ended == EXIT_INTERRUPTED << 8,
+              "run %zu, signal %d: status %d", r, sent, ended);
+    }
+}
+
 /* Notes in the middle of an answer and at its end begin lines of their own. */
 static void a_note_begins_a_line_of_a_terminal(void) {
     static const struct {
@@ -798,6 +863,7 @@ void suite_chat(void) {
     TEST(saving_replaces_no_other_file);
     TEST(a_begun_answer_goes_on);
     TEST(a_signal_restores_the_terminal);
+    TEST(signals_end_a_run_with_a_stopped_terminal);
     TEST(a_cut_line_is_reported);
     TEST(a_stop_string_is_no_part_of_an_answer);
     TEST(ctrl_z_suspends_a_chat);

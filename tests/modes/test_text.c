@@ -1,5 +1,6 @@
 /* test_text.c: where a text ends, and log-probabilities. */
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "formats/json.h"
 
@@ -361,7 +362,23 @@ static void repositories_of_the_cache_open(void) {
     memcpy(plain, out, sizeof plain);
     CHECK_RUN("hub -i a -n 20 -t 0");
     CHECK(!strcmp(out, plain), "'%s', expected '%s'", out, plain);
-    shell("rm -r hub/refs");
+    /* refs/main is a name, not a pattern, a path or something to wait for */
+    static const char *const refs[] = {
+        "mkfifo hub/refs/main",       "ln -s /dev/zero hub/refs/main",
+        "printf '?2' >hub/refs/main", "printf '../../*/*' >hub/refs/main",
+        "printf .. >hub/refs/main",   "printf ../snapshots/c2 >hub/refs/main"};
+    for (size_t i = 0; i < COUNT(refs); i++) {
+        shell("rm hub/refs/main");
+        shell(refs[i]);
+        check_refused(1,
+                      "hub: is a folder of models; name one of them: "
+                      "hub/snapshots/c1, hub/snapshots/c2",
+                      "hub -i a");
+    }
+    /* the names of folders are no patterns */
+    shell("cp -r hub '[h]ub' && cd '[h]ub' && rm -r snapshots/c1 refs");
+    CHECK_RUN("[h]ub -i a -n 20 -t 0");
+    shell("rm -r '[h]ub' hub/refs");
     check_refused(1,
                   "hub: is a folder of models; name one of them: "
                   "hub/snapshots/c1, hub/snapshots/c2",
