@@ -153,12 +153,13 @@ static void read_layers(Reader *r) {
         return;
     }
     bool periodic = f->windowed == ALL_BUT_EVERY_PERIODTH;
+    bool some_rotate = f->rotating == ROPE_BUT_EVERY_PERIODTH;
     bool all = f->gguf.window != WINDOW_ENDS_CONTEXT;
     EACH(Layer, layer, r->model->layers, c->n_layers) {
         bool usual = pattern ? gguf_element(pattern, layer->index).integer
                              : !f->period || (layer->index + 1) % f->period;
-        family_set_layer(f, window, periodic ? usual : all, periodic || usual,
-                         layer);
+        family_set_layer(f, window, periodic ? usual : all,
+                         !some_rotate || usual, layer);
         if (f->gguf.finetuned && !h->finetuned)
             layer->rope = ROPE_NONE;
     }

@@ -6,7 +6,7 @@
 /* clang-format off */
 #define SUITE_LIST(SUITE) \
     SUITE(lab) SUITE(texts) SUITE(text) SUITE(chat) SUITE(memory) SUITE(sequences) \
-    SUITE(convert) SUITE(cli) SUITE(bpe) SUITE(families) SUITE(gguf) SUITE(tokenizer) \
+    SUITE(convert) SUITE(cli) SUITE(bpe) SUITE(families) SUITE(facts) SUITE(gguf) SUITE(tokenizer) \
     SUITE(quant) SUITE(folder) SUITE(profile) SUITE(mutants) SUITE(invariance) SUITE(growth) \
     SUITE(damage) SUITE(batching) SUITE(matmul) SUITE(pieces) SUITE(jinja) SUITE(template) \
     SUITE(guess) SUITE(json) SUITE(base) SUITE(team) SUITE(simd) SUITE(norm) \

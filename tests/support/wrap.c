@@ -24,6 +24,7 @@
  */
 #include "base/clock.h"
 #include "base/limits.h"
+#include "formats/family.h"
 #include "model.h"
 #include "plain.h"
 #include "session.h"
@@ -71,6 +72,14 @@ uint64_t (*virtual_clock)(void);
 
 WRAP(uint64_t, nanoseconds, void) {
     return virtual_clock ? virtual_clock() : __real_nanoseconds();
+}
+
+const void *(*replaced_family)(const void *found);
+
+WRAP(const ModelFamily *, family_find, Origin *o, Naming naming,
+     const char *key, StoredValue name) {
+    const ModelFamily *f = __real_family_find(o, naming, key, name);
+    return f && replaced_family ? replaced_family(f) : f;
 }
 
 long processors_lost = -1;

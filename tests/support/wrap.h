@@ -15,6 +15,9 @@ extern uint64_t (*virtual_clock)(void);
  * number. */
 extern long processors_lost;
 
+/* Replaces the ModelFamily that a reader has found, if not NULL. */
+extern const void *(*replaced_family)(const void *found);
+
 /* Replace the available memory, in bytes, and the processors that limits
  * allow; 0: the system's numbers. */
 extern size_t bytes_available, processors_available;
