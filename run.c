@@ -204,6 +204,9 @@ static int run(char **argv) {
     status = find_model(&options);
     if (status)
         return status;
+    if ((options.output && output_check(options.output)) ||
+        (options.profile && *options.profile && output_check(options.profile)))
+        return EXIT_BAD_INPUT;
     handle_signals();
     if (mode->bit & RUNS_MODEL)
         options.threads = start_threads(options.threads);

@@ -6,7 +6,7 @@
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 
-enum { MAX_BEFORE = 4 };
+enum { MAX_BEFORE = 4, N_NAMED_TOKENS = 4 };
 
 /* Values of the sampler that a model's files recommend. */
 enum {
@@ -53,7 +53,7 @@ typedef struct {
     int eot;      /* ends a turn of a chat; -1 = none */
     int unk;      /* what chat templates call unk_token; -1 = none */
     /* named by chat templates only: pad, sep, cls and mask; -1 = none */
-    int named[4];
+    int named[N_NAMED_TOKENS];
     /* of NamedToken: other variables of chat templates, such as image_token */
     Buffer variables;
     /* other tokens that end a text: the file's, a chat template's; owned */

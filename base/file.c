@@ -245,6 +245,37 @@ void output_private(const OutputFile *out) {
         fchmod(fileno(out->stream), 0600);
 }
 
+/* Whether a program that writes to this path writes to a terminal. */
+static bool is_terminal(const char *path) {
+    int fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    bool found = isatty(fd);
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+int output_check(const char *path) {
+    struct stat st;
+    bool exists = stat(path, &st) == 0;
+    if (!exists && errno != ENOENT)
+        return fail("%s: %s", path, strerror(errno));
+    if (exists && S_ISDIR(st.st_mode))
+        return fail("%s: is a directory, expected a file", path);
+    if (exists && S_ISCHR(st.st_mode) && is_terminal(path))
+        return fail("%s: is a terminal; write to a file or a pipe", path);
+    if (exists && !S_ISREG(st.st_mode))
+        return 0;
+    char *real = follow_links(path);
+    if (!real)
+        return fail("%s: %s", path, strerror(errno));
+    real[folder_size(real)] = '\0';
+    int status = access(*real ? real : ".", W_OK | X_OK)
+                     ? fail("%s: %s", path, strerror(errno))
+                     : 0;
+    free(real);
+    return status;
+}
+
 int output_open(OutputFile *out, const char *path) {
     struct stat st;
     bool exists = stat(path, &st) == 0;

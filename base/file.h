@@ -69,6 +69,10 @@ typedef struct {
     char *real, *temporary; /* both owned; NULL: written directly */
 } OutputFile;
 
+/* Checks that a file can be written, and that it is no terminal: names of files
+ * and keys can control one. Returns -1 and a message if not. */
+int output_check(const char *path);
+
 /* Returns -1 and a message on failure; then no file is open. */
 int output_open(OutputFile *out, const char *path);
 

@@ -17,6 +17,11 @@ static inline bool string_is(String s, const char *text) {
     return s.n == strlen(text) && !memcmp(s.text, text, s.n);
 }
 
+static inline bool string_begins(String s, const char *text) {
+    size_t n = strlen(text);
+    return s.n >= n && !memcmp(s.text, text, n);
+}
+
 static inline bool string_contains(String s, const char *text) {
     return memmem(s.text, s.n, text, strlen(text));
 }

@@ -8,6 +8,12 @@
 /* max bytes of a full name such as "llama.block_count" */
 enum { GGUF_KEY_NAME = 128 };
 
+/* Keys of a tokenizer that reading and writing share: of Tokenizer.advice, of
+ * Tokenizer.named, and norma's own key of end tokens that have no key. */
+extern const char *const ADVICE_KEYS[N_ADVICE];
+extern const char *const NAMED_TOKEN_KEYS[N_NAMED_TOKENS];
+#define OTHER_ENDS_KEY "norma.tokenizer.end_token_ids"
+
 /* Whether a file begins as a GGUF file. */
 bool gguf_is(const File *file);
 

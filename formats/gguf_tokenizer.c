@@ -91,6 +91,10 @@ static int get_token(Loader *l, const char *key, int missing) {
     return -1;
 }
 
+const char *const NAMED_TOKEN_KEYS[N_NAMED_TOKENS] = {
+    "tokenizer.ggml.padding_token_id", "tokenizer.ggml.seperator_token_id",
+    "tokenizer.ggml.cls_token_id", "tokenizer.ggml.mask_token_id"};
+
 #define NAME(text)                                                             \
     { text, sizeof(text) - 1 }
 
@@ -191,9 +195,31 @@ static int add_named_end(Tokenizer *t, int id) {
     return tokens_add(&t->ends, id);
 }
 
+/* Adds the end tokens that only norma's key has. */
+static int fill_other_ends(Loader *l) {
+    const GgufValue *list = gguf_find_value(l->g, OTHER_ENDS_KEY);
+    if (!list)
+        return 0;
+    if (!list->is_array || list->type != GGUF_I32 ||
+        list->count > (uint64_t)l->n)
+        return fail("%s: %s is not an array of at most %d ids", l->g->path,
+                    OTHER_ENDS_KEY, l->n);
+    for (int i = 0; i < (int)list->count; i++) {
+        int64_t id = gguf_element(list, i).integer;
+        if (id < 0 || id >= l->n)
+            return fail("%s: %s has id %lld, expected ids below %d", l->g->path,
+                        OTHER_ENDS_KEY, (long long)id, l->n);
+        if (tokens_add(&l->t->ends, (int)id))
+            return -1;
+    }
+    return 0;
+}
+
 /* Adds the end tokens besides EOS and EOT. */
 static int fill_ends(Loader *l) {
     Tokenizer *t = l->t;
+    if (fill_other_ends(l))
+        return -1;
     int ids[COUNT(END_NAMES)];
     find_named(l, END_NAMES, COUNT(END_NAMES), ids);
     remove_other_uses(l, ids);
@@ -221,23 +247,29 @@ static String get_string(Loader *l, const char *key) {
     return value_string(&l->origin, key, gguf_get(l->g, key));
 }
 
+const char *const ADVICE_KEYS[N_ADVICE] = {
+    [ADVICE_TEMPERATURE] = "general.sampling.temp",
+    [ADVICE_TOP_P] = "general.sampling.top_p",
+    [ADVICE_TOP_K] = "general.sampling.top_k",
+    [ADVICE_MIN_P] = "general.sampling.min_p",
+    [ADVICE_REPEAT_PENALTY] = "general.sampling.penalty_repeat",
+    [ADVICE_REPEAT_LAST] = "general.sampling.penalty_last_n"};
+
 /* Reads the recommended sampling and the chat template. */
 static int fill_advice(Loader *l) {
-    static const char *const keys[N_ADVICE] = {
-        [ADVICE_TEMPERATURE] = "general.sampling.temp",
-        [ADVICE_TOP_P] = "general.sampling.top_p",
-        [ADVICE_TOP_K] = "general.sampling.top_k",
-        [ADVICE_MIN_P] = "general.sampling.min_p",
-        [ADVICE_REPEAT_PENALTY] = "general.sampling.penalty_repeat",
-        [ADVICE_REPEAT_LAST] = "general.sampling.penalty_last_n"};
+    Advice *advice = l->t->advice;
     static const char template_key[] = "tokenizer.chat_template";
     for (int i = 0; i < N_ADVICE; i++) {
-        StoredValue v = gguf_get(l->g, keys[i]);
+        StoredValue v = gguf_get(l->g, ADVICE_KEYS[i]);
         /* negative: off, or all tokens */
-        l->t->advice[i] =
-            (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL,
-                     v.real < 0 ? 0 : v.real};
+        advice[i] = (Advice){v.kind == VALUE_INTEGER || v.kind == VALUE_REAL,
+                             v.real < 0 ? 0 : v.real};
     }
+    /* a window of no tokens: no penalty (here 0 is the whole text) */
+    if (gguf_get(l->g, ADVICE_KEYS[ADVICE_REPEAT_LAST]).integer == 0 &&
+        advice[ADVICE_REPEAT_LAST].given)
+        advice[ADVICE_REPEAT_PENALTY].given = advice[ADVICE_REPEAT_LAST].given =
+            false;
     String template = get_string(l, template_key);
     if (l->origin.status || !gguf_find_value(l->g, template_key))
         return l->origin.status;
@@ -264,7 +296,8 @@ static int fill(Loader *l, const Pretokenizer *p) {
     t->bos = get_token(l, "tokenizer.ggml.bos_token_id", scores ? 1 : -1);
     t->eos = get_token(l, "tokenizer.ggml.eos_token_id", scores ? 2 : -1);
     t->eot = get_token(l, "tokenizer.ggml.eot_token_id", -1);
-    *t->named = get_token(l, "tokenizer.ggml.padding_token_id", -1);
+    for (int i = 0; i < N_NAMED_TOKENS; i++)
+        t->named[i] = get_token(l, NAMED_TOKEN_KEYS[i], -1);
     t->pieces.unk =
         get_token(l, "tokenizer.ggml.unknown_token_id", scores ? 0 : -1);
     t->unk = t->pieces.unk;

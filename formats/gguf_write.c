@@ -20,6 +20,7 @@
 #include "kernels/tensor.h"
 #include "norm.h"
 #include "rope.h"
+#include "text/merges.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
 #include <limits.h>
@@ -35,6 +36,9 @@ typedef struct {
     Header header;              /* the values of its keys */
     GgufForm form;
     Gguf given;       /* the keys of the file that the model comes from */
+    bool *replaced;   /* [given.n_values], owned: the key is written anew */
+    int n_copied;     /* keys of `given` in the file */
+    Buffer dropped;   /* names of keys that are not; owned */
     int status;       /* -1 after a message */
     MergeRule *rules; /* the tokenizer's, by rank; owned */
     float *scores;    /* of pieces, owned */
@@ -49,7 +53,10 @@ typedef struct {
     int noted;        /* weights that become f16 */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type; follows `row` */
-    double *means; /* what centering subtracts from a row; follows `packed` */
+    float *unpacked;  /* the numbers that `packed` holds; follows `packed` */
+    /* what centering subtracts from a row; follows `unpacked` */
+    double *means;
+    int new_end; /* a token that ends texts in the file only; -1: none */
 } Writer;
 
 /* ---- the architecture --------------------------------------------------- */
@@ -119,6 +126,9 @@ static void write_string(Writer *w, const char *s, size_t n) {
 
 /* Begins a key. The caller writes its value. */
 static void begin_value(Writer *w, const char *key, GgufType type) {
+    const GgufValue *given = gguf_find_value(&w->given, key);
+    if (given)
+        w->replaced[given - w->given.values] = true;
     write_string(w, key, strlen(key));
     write_u32(w, type);
     w->start.n_keys++;
@@ -134,6 +144,11 @@ static void write_int(Writer *w, const char *key, int value) {
         return;
     begin_value(w, key, GGUF_U32);
     write_u32(w, value);
+}
+
+static void write_real(Writer *w, const char *key, float value) {
+    begin_value(w, key, GGUF_F32);
+    write_bytes(w, &value, sizeof value);
 }
 
 static void write_name(Writer *w, const char *key, const char *name, size_t n) {
@@ -352,6 +367,47 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
     }
 }
 
+/* Writes the tokens that end a text besides EOS: the one that ends a turn and
+ * another one have keys of GGUF; of the rest only norma knows. */
+static void write_ends(Writer *w, const Tokenizer *t) {
+    int eot = t->eot, eom = -1;
+    Tokens rest = {0};
+    EACH(const int, end, t->ends.ids, t->ends.n) {
+        if (*end == t->eos || *end == eot || *end == eom)
+            continue;
+        if (eot < 0)
+            eot = *end;
+        else if (eom < 0)
+            eom = *end;
+        else if (tokens_add(&rest, *end))
+            w->status = -1;
+    }
+    write_int(w, "tokenizer.ggml.eot_token_id", eot);
+    write_int(w, "tokenizer.ggml.eom_token_id", eom);
+    if (rest.n) {
+        write_array(w, OTHER_ENDS_KEY, GGUF_I32, rest.n);
+        write_bytes(w, rest.ids, (size_t)rest.n * sizeof *rest.ids);
+    }
+    free(rest.ids);
+}
+
+/* Writes the recommended sampling. A repeat penalty over the whole text has the
+ * window -1 in GGUF. */
+static void write_advice(Writer *w, const Tokenizer *t) {
+    for (int i = 0; i < N_ADVICE; i++) {
+        bool whole = i == ADVICE_REPEAT_LAST && t->advice[i].value == 0;
+        double value = whole ? -1 : t->advice[i].value;
+        if (!t->advice[i].given || !(fabs(value) <= INT_MAX))
+            continue;
+        if (i == ADVICE_TOP_K || i == ADVICE_REPEAT_LAST) {
+            int32_t number = (int32_t)value;
+            begin_value(w, ADVICE_KEYS[i], GGUF_I32);
+            write_bytes(w, &number, sizeof number);
+        } else
+            write_real(w, ADVICE_KEYS[i], (float)value);
+    }
+}
+
 static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
@@ -372,15 +428,12 @@ static void write_tokenizer(Writer *w) {
         write_bytes(w, w->scores, p->n * sizeof *w->scores);
     }
     write_piece_types(w, t);
-    int eot = t->eot; /* GGUF can store one end token besides EOS */
-    for (int i = 0; i < t->ends.n && eot < 0; i++)
-        if (t->ends.ids[i] != t->eos)
-            eot = t->ends.ids[i];
     write_int(w, "tokenizer.ggml.bos_token_id", t->bos);
     write_int(w, "tokenizer.ggml.eos_token_id", t->eos);
     write_int(w, "tokenizer.ggml.unknown_token_id", p->unk);
-    write_int(w, "tokenizer.ggml.padding_token_id", *t->named);
-    write_int(w, "tokenizer.ggml.eot_token_id", eot);
+    for (int i = 0; i < N_NAMED_TOKENS; i++)
+        write_int(w, NAMED_TOKEN_KEYS[i], t->named[i]);
+    write_ends(w, t);
     write_bool(w, "tokenizer.ggml.add_bos_token", t->n_before > 0);
     write_bool(w, "tokenizer.ggml.add_eos_token", false);
     write_bool(w, "tokenizer.ggml.add_space_prefix",
@@ -388,6 +441,7 @@ static void write_tokenizer(Writer *w) {
     const Buffer *template = &t->chat_template;
     if (template->bytes)
         write_name(w, "tokenizer.chat_template", template->bytes, template->n);
+    write_advice(w, t);
 }
 
 /* ---- centering --------------------------------------------------------------
@@ -459,9 +513,42 @@ static bool begin_tensor(Writer *w, const char *name, const char *suffix,
     return false;
 }
 
+/* The first of n numbers that is infinite or NaN; n: none. */
+static int find_infinite(const float *numbers, int n) {
+    int i = 0;
+    while (i < n && isfinite(numbers[i]))
+        i++;
+    return i;
+}
+
+/* Fails if a number in w->row, or what the file holds of it (`stored`), is
+ * infinite or NaN. */
+static void check_finite(Writer *w, const char *name, const PartAt *at, int row,
+                         const float *stored, int n, Type type) {
+    char part[PART_NAME];
+    part_name(part, at, NAME_NORMA);
+    int i = find_infinite(w->row, n);
+    if (i < n && !w->status)
+        w->status = fail(
+            "%s: tensor %s (%s): element [%d, %d] is %g, expected a finite number",
+            w->source, name, part, row, i, w->row[i]);
+    i = find_infinite(stored, n);
+    if (i == n || w->status)
+        return;
+    /* the largest number of a block makes the others infinite, too */
+    int block = TYPES[type].weights, first = i - i % block, largest = first;
+    for (int k = first; k < first + block; k++)
+        if (fabsf(w->row[k]) > fabsf(w->row[largest]))
+            largest = k;
+    w->status = fail(
+        "%s: tensor %s (%s): element [%d, %d] is %g, which %s cannot represent; use -q bf16 or f32",
+        w->source, name, part, row, largest, w->row[largest], type_name(type));
+}
+
 /* Writes the first n elements of w->row. */
 static void write_vector(Writer *w, const char *name, const char *suffix,
-                         int n) {
+                         const PartAt *at, int n) {
+    check_finite(w, name, at, 0, w->row, n, TYPE_F32);
     if (begin_tensor(w, name, suffix, 1, 1, n, TYPE_F32))
         write_bytes(w, w->row, n * sizeof *w->row);
 }
@@ -479,13 +566,13 @@ static void write_norm(Writer *w, const char *name, PartAt at) {
         note("%s keeps its gamma", name);
     for (int i = 0; i < dim; i++)
         w->row[i] = folded ? 1 : norm->gamma[i];
-    write_vector(w, name, ".weight", dim);
+    write_vector(w, name, ".weight", &at, dim);
     if (norm->kind != NORM_LAYER ||
         (w->family->norm_form == LAYER_NORMS_BETA_OPTIONAL && !norm->beta))
         return;
     for (int i = 0; i < dim; i++)
         w->row[i] = norm->beta ? norm->beta[i] : 0;
-    write_vector(w, name, ".bias", dim);
+    write_vector(w, name, ".bias", &at, dim);
 }
 
 /* The row of the model's weight that is written as row r. Rows of queries and
@@ -500,7 +587,8 @@ static int source_row(const Writer *w, const Part *part, int r) {
     return r - i + i / 2 + i % 2 * (c->rope.dims / 2);
 }
 
-static void write_rows(Writer *w, const PartAt *at, Type type) {
+static void write_rows(Writer *w, const char *name, const PartAt *at,
+                       Type type) {
     const Tensor *t = part_weight(at);
     int cols = t->cols;
     const float *gamma = w->form.fold ? part_folded(at) : NULL;
@@ -508,8 +596,13 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
          embedding = at->part->owner == OF_MODEL;
     if (center && !embedding)
         set_means(w, t);
-    for (int r = 0; r < t->rows && !interrupted && !ferror(w->out); r++) {
-        dequantize_row(w->row, t, source_row(w, at->part, r));
+    const Tensor written = {
+        .type = type, .rows = 1, .cols = cols, .data = w->packed};
+    for (int r = 0; r < t->rows; r++) {
+        if (interrupted || ferror(w->out) || w->status)
+            return;
+        int source = source_row(w, at->part, r);
+        dequantize_row(w->row, t, source);
         for (int i = 0; gamma && i < cols; i++)
             w->row[i] *= gamma[i];
         double sum = 0; /* a row of the embedding is centered by itself */
@@ -518,6 +611,8 @@ static void write_rows(Writer *w, const PartAt *at, Type type) {
         for (int i = 0; center && i < cols; i++)
             w->row[i] -= (float)(embedding ? sum / cols : w->means[i]);
         quantize_row(w->packed, type, w->row, cols);
+        dequantize_row(w->unpacked, &written, 0);
+        check_finite(w, name, at, source, w->unpacked, cols, type);
         write_bytes(w, w->packed, type_bytes(type, cols));
     }
 }
@@ -539,7 +634,7 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
             ? w->out != NULL
             : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
         for (; at.expert < depth; at.expert++)
-            write_rows(w, &at, type);
+            write_rows(w, name, &at, type);
     if (w->out && type == TYPE_F16 && type != w->form.type && !w->noted++)
         note(
             "rows that are not a multiple of %d become f16, as the rows of %d of %s",
@@ -548,14 +643,15 @@ static void write_weight(Writer *w, const char *name, PartAt at) {
         return;
     for (int r = 0; r < t->rows; r++)
         w->row[r] = t->bias[source_row(w, at.part, r)];
-    write_vector(w, name, ".bias", t->rows);
+    write_vector(w, name, ".bias", &at, t->rows);
 }
 
 static void write_factors(Writer *w, const char *name, const double *factors) {
     int n = w->model->config.rope.dims / 2;
     for (int i = 0; i < n; i++)
         w->row[i] = to_float(w, "a factor of rope_freqs", factors[i]);
-    write_vector(w, name, ".weight", n);
+    if (begin_tensor(w, name, ".weight", 1, 1, n, TYPE_F32))
+        write_bytes(w, w->row, n * sizeof *w->row);
 }
 
 static void write_tensors(Writer *w) {
@@ -611,9 +707,7 @@ static void write_key(Writer *w, const Key *key) {
     if (key->kind <= KEY_INTEGER)
         write_int(w, name, (int)x);
     else {
-        float value = to_float(w, name, key->divides ? 1 / x : x);
-        begin_value(w, name, GGUF_F32);
-        write_bytes(w, &value, sizeof value);
+        write_real(w, name, to_float(w, name, key->divides ? 1 / x : x));
     }
 }
 
@@ -628,19 +722,24 @@ static void copy_keys(Writer *w) {
         /* its length is before it, its type and value after it */
         const char *begin = key.text - sizeof(uint64_t);
         size_t n = (const char *)v->at + v->bytes - begin;
-        bool own = !strncmp(key.text, given.text, given.n),
+        bool own = key.n > given.n && key.text[given.n] == '.' &&
+                   !memcmp(key.text, given.text, given.n),
              kept = string_is(given, w->family->gguf.name) &&
                     (!string_contains(key, ".rope.scaling.") ||
                      string_contains(key, ".finetuned"));
-        if (!string_contains(key, "split.") &&
-            !string_is(key, "general.alignment") &&
-            !(w->tokenizer && string_contains(key, "tokenizer.")) &&
-            (!own || kept) && w->head.n && /* 0: out of memory */
-            !memmem(w->head.bytes, w->head.n, begin,
-                    key.n + sizeof(uint64_t))) {
-            write_bytes(w, begin, n);
-            w->start.n_keys++;
+        if (w->replaced[i] || string_begins(key, "split.") ||
+            string_is(key, "general.alignment"))
+            continue;
+        if ((w->tokenizer && (string_begins(key, "tokenizer.") ||
+                              string_begins(key, "norma.tokenizer."))) ||
+            (own && !kept)) {
+            buffer_append(&w->dropped, " ", 1);
+            buffer_append(&w->dropped, key.text, key.n);
+            continue;
         }
+        write_bytes(w, begin, n);
+        w->start.n_keys++;
+        w->n_copied++;
     }
 }
 
@@ -750,10 +849,40 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
                                              : NULL;
 }
 
+/* Marks the tokens that end a text (tokenizer_is_end). */
+static void mark_ends(bool *ends, const Tokenizer *t, bool eos_ends) {
+    EACH(const int, end, t->ends.ids, t->ends.n)
+        ends[*end] = true;
+    if (t->bos >= 0)
+        ends[t->bos] = true;
+    if (t->eot >= 0)
+        ends[t->eot] = true;
+    if (t->eos >= 0 && eos_ends)
+        ends[t->eos] = true;
+}
+
+/* Sets w->new_end. Returns -1 if the file lacks an end of the model. */
+static int compare_ends(Writer *w, const Tokenizer *back) {
+    int n = w->tokenizer->pieces.n, status = 0;
+    bool *ends = allocate_zeroed(n, 2 * sizeof *ends);
+    if (!ends)
+        return -1;
+    bool *ends_in_file = ends + n;
+    mark_ends(ends, w->tokenizer, w->model->eos_ends);
+    mark_ends(ends_in_file, back, true);
+    for (int id = 0; id < n; id++) {
+        if (ends[id] && !ends_in_file[id])
+            status = -1;
+        if (ends_in_file[id] && !ends[id] && id != back->eos && w->new_end < 0)
+            w->new_end = id;
+    }
+    free(ends);
+    return status;
+}
+
 /* What of a tokenizer differs in the file; NULL: nothing that changes
  * tokens. */
-static const char *tokenizer_difference(const Writer *w,
-                                        const Tokenizer *back) {
+static const char *tokenizer_difference(Writer *w, const Tokenizer *back) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces, *q = &back->pieces;
     for (int id = 0; id < p->n; id++) {
@@ -771,16 +900,20 @@ static const char *tokenizer_difference(const Writer *w,
         (p->n_rules != q->n_rules ||
          memcmp(p->rules, q->rules, p->n_rules * sizeof *p->rules)))
         return "the merges of its tokenizer";
-    return (t->bos >= 0 && t->bos != back->bos) ||
-                   (t->eos >= 0 && t->eos != back->eos) ||
-                   t->n_before != back->n_before
-               ? "BOS or EOS"
-               : NULL;
+    if (compare_ends(w, back))
+        return "the tokens that end a text";
+    if ((t->bos >= 0 && t->bos != back->bos) ||
+        (t->eos >= 0 && t->eos != back->eos))
+        return "BOS or EOS";
+    bool same_before =
+        t->n_before == back->n_before &&
+        !memcmp(t->before, back->before, t->n_before * sizeof *t->before);
+    return same_before ? NULL : "the tokens before a text";
 }
 
 /* Reads the head back, as a file of that name. Fails if it is not the
  * model. */
-static int read_back(const Writer *w, const char *path) {
+static int read_back(Writer *w, const char *path) {
     Model back = {.files = allocate_zeroed(1, sizeof(File))};
     char name[PART_NAME];
     const char *differs = NULL;
@@ -811,6 +944,11 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
     w->family = family;
     w->header = header_of(w->model, family);
     w->status = 0;
+    w->n_copied = 0;
+    w->dropped.n = 0;
+    w->new_end = -1;
+    if (w->replaced)
+        memset(w->replaced, 0, w->given.n_values * sizeof *w->replaced);
     w->start.n_keys = w->start.n_tensors = w->end = w->head.n = 0;
     w->head.failed = false;
     write_bytes(w, &w->start, sizeof w->start);
@@ -843,6 +981,35 @@ static int choose_family(Writer *w) {
     return status ? write_head(w, own, path) : 0;
 }
 
+/* Says what the file has, and what of the model it lacks. */
+static void report(const Writer *w, const char *path) {
+    const Tokenizer *t = w->tokenizer;
+    char copied[64] = "";
+    bool advised = false;
+    for (int i = 0; i < N_ADVICE; i++)
+        advised |= t && t->advice[i].given;
+    if (w->given.n_values)
+        snprintf(copied, sizeof copied, "; %d keys of the old file kept",
+                 w->n_copied);
+    note("wrote %s: %s, %s, %.3g MB, %llu tensors%s%s%s%s", path,
+         w->family->gguf.name, type_name(w->form.type),
+         (double)w->written / 1e6, (unsigned long long)w->start.n_tensors,
+         t ? ", tokenizer" : "",
+         t && t->chat_template.bytes ? ", chat template" : "",
+         advised ? ", recommended sampling" : "", copied);
+    if (w->new_end >= 0)
+        note("a GGUF file's texts also end at token %d", w->new_end);
+    if (w->dropped.n && !w->dropped.failed)
+        note("dropped:%s", w->dropped.bytes);
+    const NamedToken *named = t ? (const void *)t->variables.bytes : NULL;
+    EACH(const NamedToken, v, named, t ? t->variables.n / sizeof *v : 0)
+        note("dropped: the template's variable %s, for GGUF has no key",
+             v->name);
+    if (t && *t->ignored)
+        note("dropped from generation_config.json, for GGUF has no key:%s",
+             t->ignored);
+}
+
 /* The second pass. */
 static int write_file(Writer *w, const char *path) {
     int context = w->header.config.context;
@@ -859,7 +1026,22 @@ static int write_file(Writer *w, const char *path) {
     write_bytes(w, w->head.bytes, w->head.n);
     write_tensors(w);
     write_padding(w);
-    return output_close(&file, !interrupted);
+    if (output_close(&file, !interrupted && !w->status) || w->status)
+        return -1;
+    if (!interrupted)
+        report(w, path);
+    return 0;
+}
+
+/* Reads the keys of the GGUF file that the model comes from, if it does. */
+static int read_given_keys(Writer *w) {
+    File *file = w->model->files;
+    if (!gguf_is(file))
+        return 0;
+    if (gguf_open(&w->given, w->source, file))
+        return -1;
+    w->replaced = allocate(w->given.n_values + 1, sizeof *w->replaced);
+    return w->replaced ? 0 : -1;
 }
 
 int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
@@ -872,15 +1054,17 @@ int gguf_write_model(const Model *model, const Tokenizer *tokenizer,
     size_t longest = 0; /* at least the elements of any row */
     for (PartSize size = 0; size < N_PART_SIZES; size++)
         longest += part_size(&model->config, size);
-    w.row = allocate(4 * longest, sizeof *w.row);
+    longest += longest % 2; /* aligns the doubles */
+    w.row = allocate(5 * longest, sizeof *w.row);
     w.packed = (uint8_t *)(w.row + longest);
-    w.means = (double *)(void *)(w.row + 2 * longest);
-    bool failed =
-        !w.row ||
-        (gguf_is(model->files) && gguf_open(&w.given, source, model->files)) ||
-        (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||
-        choose_family(&w) || write_file(&w, path);
+    w.unpacked = w.row + 2 * longest;
+    w.means = (double *)(void *)(w.row + 3 * longest);
+    bool failed = !w.row || read_given_keys(&w) ||
+                  (tokenizer && (rank_pieces(&w) || check_tokenizer(&w))) ||
+                  choose_family(&w) || write_file(&w, path);
     gguf_close(&w.given);
+    free(w.replaced);
+    free(w.dropped.bytes);
     free(w.head.bytes);
     free(w.rules);
     free(w.scores);

@@ -281,8 +281,9 @@ static void a_norm_with_beta_is_not_folded(void) {
                             (GgufForm){.type = TYPE_F32, .fold = true}, "m.bin",
                             inside("out/a.gguf")),
           "not written");
-    CHECK(stderr_show() == 3,
-          "expected a note for the MLP's norm, the final norm, the tokenizer");
+    CHECK(
+        stderr_show() == 4,
+        "expected a note for the MLP's norm, the final norm, the tokenizer, and the report");
     model_close(&m);
     CHECK(!strcmp(sites_with_gamma("out/a.gguf"), "0.mlp 1.mlp 2.final "), "%s",
           sites_with_gamma("out/a.gguf"));
@@ -684,7 +685,7 @@ static void a_tokenizer_that_changes_is_refused(void) {
         stderr_hide();
         int result = gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F32},
                                       "m.bin", inside("out/a.gguf"));
-        CHECK(stderr_show() == i && result == -i, "case %d: %d, %s", i, result,
+        CHECK(stderr_show() == 1 && result == -i, "case %d: %d, %s", i, result,
               stderr_text());
         CHECK(!i || strstr(stderr_text(), "m.bin: no GGUF architecture can "
                                           "store it; llama differs in: the "
@@ -816,6 +817,123 @@ static void the_embedding_of_q4_0_is_q8_0(void) {
     }
 }
 
+/* Infinity, NaN, and numbers that become one of these in the type of the file
+ * are refused, for every type, from a folder and from a GGUF file, in a weight
+ * and in a norm. */
+static void no_file_has_infinity_or_nan(void) {
+    static const struct {
+        const char *tensor;
+        float value;
+        int accepted; /* by f32 and bf16 */
+    } cases[] = {{"blk.1.attn_q.weight", INFINITY, 0},
+                 {"blk.0.ffn_down.weight", NAN, 0},
+                 {"blk.1.ffn_norm.weight", NAN, 0},
+                 {"output_norm.weight", -INFINITY, 0},
+                 {"token_embd.weight", 9e6f, 1},
+                 {"blk.0.ffn_up.weight", -9e7f, 1}};
+    static const char *const types[] = {"f32", "bf16", "f16", "q8_0", "q4_0"};
+    static const HashModel m = {64, 96, 2, 4, 2, 60, 64, true, 34};
+    Model model;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gguf_make_relative(&file, &m, &(Relative){.architecture = "llama"});
+        gguf_tensor(&file, cases[i].tensor)->values[5] = cases[i].value;
+        CHECK(!gguf_write(&file, inside("m.gguf")), "cannot write");
+        gguf_free(&file);
+        CHECK(!model_open(&model, inside("m.gguf")) &&
+                  !folder_write(&model, inside("huge"),
+                                &(FolderForm){"llama", .n_files = 1}),
+              "no folder");
+        model_close(&model);
+        for (int k = 0; k < 10; k++) {
+            const char *input = k % 2 ? "huge" : "m.gguf";
+            run("%s -m convert -q %s -o out/a.gguf", input, types[k / 2]);
+            bool accepted = cases[i].accepted && k / 2 < 2;
+            CHECK(status == !accepted && files_in("out") == accepted,
+                  "%s, %s, %s: status %d, %s", cases[i].tensor, input,
+                  types[k / 2], status, err);
+            unlink(inside("out/a.gguf"));
+            char name[40];
+            snprintf(name, sizeof name, "%.*s",
+                     (int)strlen(cases[i].tensor) - 7, cases[i].tensor);
+            CHECK(accepted || (strstr(err, name) && strstr(err, ", 5] is ")),
+                  "%s: %s", name, err);
+        }
+    }
+}
+
+/* What a text ends at, the tokens that a template can name, and how to sample
+ * are the same after a conversion, and after another one. */
+static void ends_and_sampling_are_kept(void) {
+    static const HashModel form = {16, 16, 1, 2, 1, 300, 16, true, 36};
+    Model m, again;
+    Tokenizer t, back;
+    CHECK(!hashtokenizer_write(inside("tokenizer.bin"), 300) &&
+              !hashmodel_write(&form, inside("m.bin"), 0, 0) &&
+              !model_open(&m, inside("m.bin")) &&
+              !tokenizer_open_bin(&t, inside("tokenizer.bin"), 300),
+          "no model");
+    for (int n = 0; n < 6; n++) {
+        bool failed = n > 0 && tokens_add(&t.ends, 270 + n);
+        for (int i = 0; i < N_NAMED_TOKENS; i++)
+            t.named[i] = 280 + i + n;
+        for (int i = 0; i < N_ADVICE; i++)
+            t.advice[i] = (Advice){i != n, i == ADVICE_TOP_K ? 20 : 0.25 * i};
+        if (n % 2)
+            t.advice[ADVICE_REPEAT_LAST].value = 0;
+        t.advice[ADVICE_REPEAT_LAST].value =
+            floor(t.advice[ADVICE_REPEAT_LAST].value);
+        stderr_hide();
+        failed |= gguf_write_model(&m, &t, (GgufForm){.type = TYPE_F32},
+                                   "m.bin", inside("ends.gguf")) != 0;
+        stderr_show();
+        CHECK(!failed, "%d ends: %s", n, stderr_text());
+        CHECK_RUN("ends.gguf -m convert -q q8_0 -o again.gguf");
+        CHECK(!model_open(&again, inside("again.gguf")) &&
+                  gguf_read_tokenizer(&back, again.files, "again.gguf", 300,
+                                      true) == 1,
+              "%d ends: does not open", n);
+        for (int id = 0; id < 300; id++)
+            CHECK(id == 2 || tokenizer_is_end(&t, id, true) ==
+                                 tokenizer_is_end(&back, id, true),
+                  "%d ends: token %d", n, id);
+        for (int i = 0; i < N_NAMED_TOKENS; i++)
+            CHECK(back.named[i] == t.named[i], "%s: %d, expected %d",
+                  NAMED_TOKEN_KEYS[i], back.named[i], t.named[i]);
+        for (int i = 0; i < N_ADVICE; i++)
+            CHECK(back.advice[i].given == t.advice[i].given &&
+                      (!t.advice[i].given ||
+                       back.advice[i].value == t.advice[i].value),
+                  "%s: %g, expected %g", ADVICE_KEYS[i], back.advice[i].value,
+                  t.advice[i].value);
+        tokenizer_close(&back);
+        model_close(&again);
+    }
+    tokenizer_close(&t);
+    model_close(&m);
+    unlink(inside("tokenizer.bin"));
+    unlink(inside("ends.gguf"));
+    unlink(inside("again.gguf"));
+}
+
+/* A terminal gets no binary output; a file that cannot be written is refused
+ * before the model runs. */
+static void outputs_are_checked_first(void) {
+    CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 0, 0), "no model");
+    check_refused(1, "nowhere/a.gguf: No such file or directory",
+                  "m.bin -m convert -q f32 -o nowhere/a.gguf");
+    check_refused(1, "nowhere/a.csv: No such file or directory",
+                  "m.bin --tokens 1 --profile=nowhere/a.csv");
+    check_refused(1, "out: is a directory, expected a file",
+                  "m.bin -m logits --tokens 1 -o out");
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal),
+          "no terminal");
+    CHECK(run("m.bin -m convert -q f32 -o %s", ptsname(terminal)) == 1 &&
+              strstr(err, "is a terminal; write to a file or a pipe"),
+          "status %d, %s", status, err);
+    close(terminal);
+}
+
 /* ---- the bytes ---------------------------------------------------------- */
 
 /* A pipe receives the same bytes as a file. */
@@ -919,6 +1037,9 @@ void suite_convert(void) {
     TEST(a_tokenizer_that_changes_is_refused);
     TEST(every_key_is_kept);
     TEST(the_embedding_of_q4_0_is_q8_0);
+    TEST(no_file_has_infinity_or_nan);
+    TEST(ends_and_sampling_are_kept);
+    TEST(outputs_are_checked_first);
     TEST(a_pipe_gets_the_same_file);
     TEST(without_memory_no_partial_file_is_left);
 }
