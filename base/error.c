@@ -52,7 +52,7 @@ void print_message(const char *kind, const char *format, ...) {
         kind = "note";
     const bool is_dim = kind && may_style() && isatty(STDERR_FILENO) == 1;
     if (!holds)
-        fprintf(stderr, "%s%s: %s%s\n", is_dim ? DIM : "",
+        fprintf(stderr, "%s%s: %s%s\n", is_dim ? STYLE_DIM : "",
                 kind ? kind : program_name(), line, is_dim ? NOT_DIM : "");
     else if (!kind)
         strcpy(held, line);

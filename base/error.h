@@ -9,8 +9,8 @@ enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 /* Whether a terminal may show dim text: not with NO_COLOR or TERM=dumb. */
 bool may_style(void);
 
-#define DIM     "\033[2m"
-#define NOT_DIM "\033[0m"
+#define STYLE_DIM "\033[2m"
+#define NOT_DIM   "\033[0m"
 
 /* Prints "kind: message" on stderr as one printable line. kind: "note"; NULL
  * for failures: the program's name. */

@@ -50,9 +50,11 @@ static int make_ready(void) {
         return fail("rank %d: /dev/null: %s", own_rank, strerror(errno));
     close(null);
     requests = allocate(2 * n, sizeof *requests);
-    statuses = allocate(2 * n, sizeof *statuses);
-    reports = allocate(n, sizeof *reports);
-    return requests && statuses && reports ? 0 : -1;
+    if (requests)
+        statuses = allocate(2 * n, sizeof *statuses);
+    if (statuses)
+        reports = allocate(n, sizeof *reports);
+    return reports ? 0 : -1;
 }
 
 void ranks_open(void) {

@@ -262,11 +262,14 @@ Profile *profile_open(Session *session, About about) {
      * of a small model */
     p->records =
         allocate_zeroed(n_threads * N_PHASES * n_places, sizeof *p->records);
-    p->streams = allocate_zeroed(n_layers, sizeof *p->streams);
-    p->histograms =
-        allocate_zeroed(2 * N_PHASES * n_places, sizeof *p->histograms);
-    p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks);
-    if (!p->records || !p->streams || !p->histograms || !p->tracks) {
+    if (p->records)
+        p->streams = allocate_zeroed(n_layers, sizeof *p->streams);
+    if (p->streams)
+        p->histograms =
+            allocate_zeroed(2 * N_PHASES * n_places, sizeof *p->histograms);
+    if (p->histograms)
+        p->tracks = allocate_zeroed(n_threads, sizeof *p->tracks);
+    if (!p->tracks) {
         profile_close(p);
         return NULL;
     }

@@ -453,7 +453,7 @@ void editor_draw(Editor *e, Screen s, bool whole, Buffer *out) {
                 .out = out};
     buffer_append(out, "\r\033[J", 4);
     if (e->styled)
-        buffer_append(out, DIM, strlen(DIM));
+        buffer_append(out, STYLE_DIM, strlen(STYLE_DIM));
     lay_out(&l, v.prompt, n_prompt, n_prompt);
     if (e->styled)
         buffer_append(out, NOT_DIM, strlen(NOT_DIM));

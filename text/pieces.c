@@ -90,9 +90,13 @@ int pieces_open(Pieces *p, int n) {
     while (size < 2 * (size_t)n)
         size *= 2;
     p->list = allocate(n, sizeof *p->list);
+    if (!p->list)
+        return -1;
     p->matched = allocate(n, sizeof(void *));
+    if (!p->matched)
+        return -1;
     p->slots = allocate(size, sizeof *p->slots);
-    if (!p->list || !p->matched || !p->slots || hash_key(&p->key))
+    if (!p->slots || hash_key(&p->key))
         return -1;
     EACH(Piece, piece, p->list, n)
         *piece = (Piece){.text = "", .kind = PIECE_CONTROL};
