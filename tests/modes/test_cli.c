@@ -107,7 +107,7 @@ typedef struct {
     Sampler sampler;
     int ids[4096]; /* the sequence: n_run tokens that ran, then pending ones */
     int n, n_run;
-    int end;           /* the template's end-of-turn token */
+    int end;           /* the end-of-turn token */
     char turn[256];    /* the last turn, in add_turn's notation */
     int begin, answer; /* where the last turn and its answer begin in ids */
     char text[1 << 16];
@@ -575,7 +575,8 @@ static void converse(const Format *format, int seed, int context, bool system,
              format->model);
     Expected *e = expect_open(model, &sampling);
     bool room = true;
-    e->end = !strcmp(format->model, CHATML.model) ? IM_END : 2;
+    /* ends the texts of a GGUF file by its name, whatever the template */
+    e->end = strstr(model, ".gguf") ? IM_END : 2;
     for (int i = 0; i < 3 && room; i++) {
         char turn[256];
         snprintf(turn, sizeof turn,
