@@ -154,10 +154,10 @@ static int answer(Chat *c) {
     } while (!status && t->ended == LENGTH && t->max == context &&
              t->ids.n - t->n_prompt != o->steps &&
              !(status = prepare(c, t->ids.n - t->n_prompt)));
-    if (o->json && status >= 0)
-        status |= text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
-    else
+    if (!o->json)
         stream_write(&run->out, "\n", 1);
+    else if (status >= 0) /* a failed answer has no object */
+        status |= text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
     if (status > 0)
         note("the context of %d positions is full, and ends the answer",
              context);

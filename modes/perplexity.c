@@ -89,8 +89,10 @@ static double mean_of(const double *nll, int n) {
     return total / n;
 }
 
-/* The standard error of the mean of n > 1 numbers, in blocks of `size`. */
-static double error_of(const double *nll, int n, int size) {
+/* The standard error of the mean of n > 1 numbers. Neighbors in a text
+ * correlate, so that the sums of blocks of sqrt(n) tokens are compared. */
+static double error_of(const double *nll, int n) {
+    const int size = (int)sqrt(n);
     double mean = mean_of(nll, n), blocks = ceil((double)n / size);
     double squares = 0, sum = 0;
     for (int i = 0; i < n;) {
@@ -117,7 +119,7 @@ static int report(const Run *run, const double *nll, int n) {
     if (n > 1) /* d exp(mean) = exp(mean) d mean */
         printf(json ? ", \"standard_error\": %.4f"
                     : " +- %.4f (standard error)",
-               perplexity * error_of(nll, n, 1));
+               perplexity * error_of(nll, n));
     bool bos = first_token(run) >= 0;
     if (json)
         printf(", \"window\": %d, \"bos\": %s}\n", run->session.context,
@@ -130,7 +132,7 @@ static int report(const Run *run, const double *nll, int n) {
 }
 
 /* Prints by how much the mean NLL is above `usual`, and the standard error of
- * the differences, in blocks of sqrt(n) tokens, because neighbors correlate. */
+ * the differences. */
 static void print_change(double *nll, const double *usual, int n,
                          const char *kind, bool json) {
     for (int i = 0; i < n; i++)
@@ -138,7 +140,7 @@ static void print_change(double *nll, const double *usual, int n,
     printf(json ? ", \"%s\": %.6f" : " %11s %+11.6f", kind, mean_of(nll, n));
     if (n > 1)
         printf(json ? ", \"%s_error\": %.6f" : "%.0s +- %.6f", kind,
-               error_of(nll, n, (int)sqrt(n)));
+               error_of(nll, n));
 }
 
 /* The kinds that a sweep tries; DyT is not among them, whose alpha is a

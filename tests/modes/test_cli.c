@@ -1028,6 +1028,33 @@ static double number_of(const Json *object, const char *key) {
     return number;
 }
 
+/* The error is that of blocks of sqrt(n) tokens. */
+static void perplexity_errors_are_those_of_blocks(void) {
+    enum { N = 17, SIZE = 4, BLOCKS = 5 };
+    Expected *e = expect_open("m/model.bin", &GREEDY);
+    double sums[BLOCKS] = {0}, total = 0, squares = 0, error;
+    add_text_ids(e, "ABABABABCCCCDDDD");
+    CHECK(e->n == N + 1, "%d tokens", e->n);
+    for (int i = 0; i < N; i++) {
+        const double until = surprise(e, e->ids + 1, i + 1);
+        sums[i / SIZE] += until - total;
+        total = until;
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        const int n = i < BLOCKS - 1 ? SIZE : N - SIZE * (BLOCKS - 1);
+        const double above = sums[i] - total / N * n;
+        squares += above * above;
+    }
+    double expected =
+        exp(total / N) * sqrt(squares * BLOCKS / (BLOCKS - 1)) / N;
+    CHECK_RUN("m/model.bin -m perplexity -i ABABABABCCCCDDDD");
+    const char *at = strstr(out, "+- ");
+    CHECK(at && sscanf(at, "+- %lf", &error) == 1, "%s", out);
+    CHECK(fabs(error / expected - 1) < 1e-3, "error %g, expected %g", error,
+          expected);
+    expect_close(e);
+}
+
 /* BOS is not scored; the error is the standard error of the mean. */
 static void perplexity_of_a_text(void) {
     Expected *e = expect_open("m/model.bin", &GREEDY);
@@ -1995,6 +2022,7 @@ void suite_cli(void) {
     TEST(failed_conversion_leaves_no_file);
     TEST(perplexity_follows_from_the_logits);
     TEST(perplexity_of_a_text);
+    TEST(perplexity_errors_are_those_of_blocks);
     TEST(perplexity_without_bos);
     TEST(info_lists_the_model);
     TEST(info_says_what_a_file_is);
