@@ -36,9 +36,14 @@ void print_failures_as_notes(bool as_notes) {
     failures_are_notes = as_notes;
 }
 
+bool has_escapes(void) {
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb");
+}
+
 bool may_style(void) {
-    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
-    return term && strcmp(term, "dumb") && !(no_color && *no_color);
+    const char *no_color = getenv("NO_COLOR");
+    return has_escapes() && !(no_color && *no_color);
 }
 
 void print_message(const char *kind, const char *format, ...) {

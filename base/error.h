@@ -6,7 +6,10 @@
 /* Exit statuses. 130, after Ctrl-C, is in process.h. */
 enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 
-/* Whether a terminal may show dim text: not with NO_COLOR or TERM=dumb. */
+/* Whether a terminal moves its cursor: not with TERM=dumb. */
+bool has_escapes(void);
+
+/* Whether a terminal may show dim text: has_escapes(), and no NO_COLOR. */
 bool may_style(void);
 
 #define STYLE_DIM "\033[2m"

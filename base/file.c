@@ -53,6 +53,29 @@ size_t list_files(const char *folder, const char *pattern, char *paths) {
     return n_files;
 }
 
+void list_names(const char *folder, const char *begin, Buffer *names) {
+    struct dirent **entries;
+    const int n = scandir(*folder ? folder : ".", &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *name = entries[i]->d_name, shown[sizeof entries[i]->d_name];
+        strcpy(shown, name);
+        make_printable(shown);
+        const bool is_hidden = *name == '.' && *begin != '.';
+        if (!strncmp(name, begin, strlen(begin)) && !is_hidden &&
+            !strcmp(name, shown)) {
+            char path[PATH_MAX];
+            snprintf(path, sizeof path, "%s%s", folder, name);
+            buffer_append(names, name, strlen(name));
+            if (is_folder(path))
+                buffer_append(names, "/", 1);
+            buffer_append(names, "", 1);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+}
+
 void private_folders(char *path) {
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';

@@ -1,6 +1,7 @@
 /* file.h: files that are mapped, read and written. */
 #pragma once
 
+#include "base/memory.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,6 +27,10 @@ bool is_folder(const char *path);
  * paths[PATH_MAX], in order; without any, it is unchanged. `folder` is not in
  * `paths`. Returns their number. */
 size_t list_files(const char *folder, const char *pattern, char *paths);
+
+/* Appends the names in a folder that begin so, in order, folders with a '/'
+ * after them, each with a zero byte; no name that a terminal cannot show. */
+void list_names(const char *folder, const char *begin, Buffer *names);
 
 /* Returns -1 and a message on failure, as for a folder that exists. */
 int folder_create(const char *path);

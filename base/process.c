@@ -196,7 +196,9 @@ bool terminal_sends(void) {
 
 Screen terminal_size(void) {
     struct winsize size = {0};
-    ioctl(STDIN_FILENO, TIOCGWINSZ, &size);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (!ioctl(fd, TIOCGWINSZ, &size))
+            break;
     return (Screen){size.ws_row ? size.ws_row : 24,
                     size.ws_col < 8 ? 80 : size.ws_col};
 }

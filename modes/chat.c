@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "formats/json.h"
+#include "modes/commands.h"
 #include "modes/common.h"
 #include "modes/generate.h"
 #include "modes/input.h"
@@ -19,6 +20,7 @@
 #include "modes/template.h"
 #include "modes/text.h"
 #include "sampler.h"
+#include "text/history.h"
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/stream.h"
@@ -30,7 +32,9 @@ typedef struct {
     ChatTemplate template;
     Text text;
     Conversation talk;
-    bool failed; /* a message of a pipe did not fit */
+    bool failed;          /* a message of a pipe did not fit */
+    Options options;      /* as /set has changed them */
+    char *system, *think; /* of /set, owned; `options` points there */
 } Chat;
 
 /* ---- answers ------------------------------------------------------------ */
@@ -121,6 +125,12 @@ static int add_answer(Chat *c) {
     return -!m;
 }
 
+/* Wraps an answer at words on a terminal that can move its cursor. */
+static void wrap_answer(Stream *out, int column) {
+    if (out->terminal && has_escapes())
+        stream_wrap(out, terminal_size().columns, column);
+}
+
 /* Answers the last turn. Returns -1 on failure. */
 static int answer(Chat *c) {
     Run *run = c->run;
@@ -144,6 +154,7 @@ static int answer(Chat *c) {
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
     stream_open(&run->out, stdout);
+    wrap_answer(&run->out, on_terminal(stdin) ? 11 : 0);
     do { /* until the answer ends, or the context is full */
         text_limit(t, o->steps);
         while ((status = texts_pass(run, &t, 1)) > 0)
@@ -234,46 +245,128 @@ static void save(const Chat *c, const char *path, bool replaces) {
         note("%s: saved; messages: %d", path, talk->n);
 }
 
-static const char help[] =
-    "/bye or Ctrl-D exits, Ctrl-C stops an answer, /clear starts a new conversation,\n"
-    "/regen answers again, /set temperature 0.7 (or top-p ...) changes the sampling,\n"
-    "/save FILE and /load FILE keep a conversation as JSON,\n"
-    "/save! FILE replaces a file that is no conversation,\n"
-    "Alt-Enter or Ctrl-J adds a line, as does Enter between two \"\"\"\n";
-
-/* Runs a line that begins with "/". Returns 1 to leave, -1 on failure. */
-static int command(Chat *c, const char *line) {
-    Conversation *talk = &c->talk;
-    if (!strcmp(line, "/bye") || !strcmp(line, "/exit") ||
-        !strcmp(line, "/quit"))
-        return 1;
-    if (!strcmp(line, "/clear")) {
-        conversation_cut(talk, 0);
-        note("a new conversation");
-    } else if (!strncmp(line, "/load ", 6)) {
-        if (load(c, talk, line + 6))
-            note("%s: loaded; messages: %d", line + 6, talk->n);
-    } else if (!strncmp(line, "/set ", 5)) {
-        if (!options_set(&c->text.sampler.options, line + 5))
-            note("%s: from the next answer on", line + 5);
-        return 0;
-    } else if (!strcmp(line, "/regen") && conversation_is_answered(talk)) {
-        conversation_cut(talk, talk->n - 1);
-    } else {
-        bool replaces = !strncmp(line, "/save! ", 7);
-        if (replaces || !strncmp(line, "/save ", 6))
-            save(c, line + 6 + replaces, replaces);
-        else if (!strcmp(line, "/?"))
-            fputs(help, stderr);
-        else
-            note(
-                "not understood: %.40s; /? lists the commands, // sends a line that begins with /",
-                line);
-        return 0;
+/* Shows messages from number `from` on, on stderr: stdout has answers only. */
+static void show_messages(const Conversation *talk, int from) {
+    for (int i = from; i < talk->n; i++) {
+        Stream out;
+        const JinjaText *m = &talk->messages[i];
+        const char *name = strcmp(m->role, "user") ? "Assistant: " : "User: ";
+        fputs(name, stderr);
+        stream_open(&out, stderr);
+        wrap_answer(&out, (int)strlen(name));
+        stream_write(&out, m->text, (int)m->n);
+        stream_write(&out, "\n", 1);
+        stream_close(&out);
     }
+}
+
+/* The number of the last message of the user; -1: there is none. */
+static int last_question(const Conversation *talk) {
+    int i = talk->n - 1;
+    while (i >= 0 && strcmp(talk->messages[i].role, "user"))
+        i--;
+    return i;
+}
+
+/* Goes on with a conversation of a file: shows its last exchange, or answers
+ * it. Returns 1 if it cannot be loaded, -1 on failure. */
+static int load_file(Chat *c, const char *path) {
+    Conversation *talk = &c->talk;
+    if (!load(c, talk, path))
+        return 1;
+    note("%s: loaded; messages: %d", path, talk->n);
+    const int last = last_question(talk);
+    if (on_terminal(stdin))
+        show_messages(talk, last < 0 ? 0 : last);
     return talk->n && (talk->continues || !conversation_is_answered(talk))
                ? answer(c)
                : 0;
+}
+
+/* Removes the last message of the user, and its answer. */
+static void undo(Conversation *talk) {
+    const int last = last_question(talk);
+    if (last < 0) {
+        note("there is no message to remove");
+        return;
+    }
+    conversation_cut(talk, last);
+    note("removed the last message and its answer; messages: %d", last);
+}
+
+/* Changes an option; the text lives until the chat ends. */
+static void set(Chat *c, char **argument) {
+    Options *o = &c->options;
+    if (!*argument) {
+        options_show(o);
+        return;
+    }
+    const uint64_t seed = o->sampling.seed;
+    const char *system = o->system, *think = o->think;
+    o->sampling.seed = 0;
+    const int status = options_set(o, *argument);
+    if (o->sampling.seed)
+        c->text.sampler.state = o->sampling.seed;
+    else
+        o->sampling.seed = seed;
+    if (status)
+        return;
+    c->text.sampler.options = o->sampling;
+    note("%s: from the next answer on", *argument);
+    if (o->think != think) {
+        c->template.think = o->think;
+        free(c->think);
+        c->think = *argument;
+        *argument = NULL;
+    }
+    if (o->system != system) {
+        c->talk.system = o->system;
+        free(c->talk.loaded);
+        c->talk.loaded = NULL;
+        free(c->system);
+        c->system = *argument;
+        *argument = NULL;
+    }
+}
+
+/* Answers again; a begun answer goes on. */
+static int regenerate(Chat *c) {
+    Conversation *talk = &c->talk;
+    if (!talk->n) {
+        note("there is no answer yet");
+        return 0;
+    }
+    if (conversation_is_answered(talk) && !talk->continues)
+        conversation_cut(talk, talk->n - 1);
+    return answer(c);
+}
+
+/* Executes a line that begins with "/". Returns 1 to leave, -1 on failure. */
+static int execute(Chat *c, const char *line) {
+    Conversation *talk = &c->talk;
+    char *argument;
+    int status = 0;
+    switch (command_read(line, &argument)) {
+    case COMMAND_NONE: break;
+    case COMMAND_BYE: status = 1; break;
+    case COMMAND_HELP: commands_help(); break;
+    case COMMAND_CLEAR:
+        conversation_cut(talk, 0);
+        note("a new conversation");
+        break;
+    case COMMAND_UNDO: undo(talk); break;
+    case COMMAND_SHOW: show_messages(talk, 0); break;
+    case COMMAND_SET: set(c, &argument); break;
+    case COMMAND_SAVE: save(c, argument, false); break;
+    case COMMAND_SAVE_OVER: save(c, argument, true); break;
+    case COMMAND_REGEN: status = regenerate(c); break;
+    case COMMAND_LOAD:
+        if (load_file(c, argument) < 0)
+            status = -1;
+        break;
+    }
+    free(argument);
+    return status;
 }
 
 /* ---- the mode ----------------------------------------------------------- */
@@ -300,13 +393,17 @@ static int chat(Chat *c) {
     if (sampler_open(&c->text.sampler, &o->sampling,
                      run->model.config.vocab_size))
         return -1;
+    if (o->load && load_file(c, o->load))
+        return -1;
     if (o->prompt && *o->prompt && take_turn(c, o->prompt))
         return -1;
-    Messages in = {0};
+    Messages in = {.editor.completer = commands_complete};
     bool typed = on_terminal(stdin);
+    if (typed && has_escapes() && !o->no_history)
+        history_open(&in.editor.history);
     int status = 0;
     if (typed)
-        fputs(help, stderr);
+        note("/help lists the commands and keys; Ctrl-D leaves");
     char *message;
     size_t size;
     while (!status && !interrupted &&
@@ -317,7 +414,7 @@ static int chat(Chat *c) {
         if (strlen(message) < size)
             note("ignored: a message with a zero byte");
         else if (slash && message[1] != '/')
-            status = command(c, message);
+            status = execute(c, message);
         else if (size)
             status = take_turn(c, message + slash);
     }
@@ -326,10 +423,16 @@ static int chat(Chat *c) {
 }
 
 int mode_chat(Run *run) {
+    const Options *given = run->options;
     Chat c = {.run = run,
-              .talk.system = run->options->system,
+              .options = *given,
+              .talk.system = given->system,
               .text.guesser = &run->guesser};
+    run->options = &c.options;
     int status = chat(&c);
+    run->options = given;
+    free(c.system);
+    free(c.think);
     conversation_close(&c.talk);
     text_free(&c.text);
     chat_template_close(&c.template);

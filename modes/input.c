@@ -62,9 +62,7 @@ static int read_lines(Messages *in, bool typed) {
 }
 
 bool input_edits(bool now) {
-    const char *term = getenv("TERM");
-    return on_terminal(stdin) && term && strcmp(term, "dumb") &&
-           terminal_open(now);
+    return on_terminal(stdin) && has_escapes() && terminal_open(now);
 }
 
 int input_read(Messages *in, char **message, size_t *size) {

@@ -109,6 +109,8 @@ static const Option OPTIONS[] = {
      "chat: the system prompt [the chat template's own, if any]"},
     {"    --template NAME|FILE", STRING, IN_chat, INTO(template),
      "chat: a Jinja file, or chatml, gemma, llama-2,\nllama-3, mistral, phi-3, zephyr [the model's chat\ntemplate]"},
+    {"    --load FILE", STRING, IN_chat, INTO(load),
+     "chat: go on with a conversation that /save has written"},
     {"    --think on|off", CHOICE, IN_chat, INTO(think),
      "chat: enable_thinking of the chat template"},
     {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
@@ -155,6 +157,8 @@ static const Option OPTIONS[] = {
     {"    --plain", TRUE, WRITES | IN_perplexity | IN_logits, INTO(plain),
      "compute by the formulas of plain.c: slow, in double\nprecision; the logits of quantized weights differ,\nbecause activations are not rounded to int8"},
     {.usage = "Other options:"},
+    {"    --no-history", TRUE, IN_chat, INTO(no_history),
+     "chat: keep no messages for later sessions"},
     {"-v, --verbose", TRUE, RUNS_PASSES | IN_tokenize | IN_info, INTO(verbose),
      "with --profile: list every layer; generate: print\ntuning results; chat: size and time of an answer;\ntokenize: print ids with their pieces; info: list\nconfiguration, norms and tensors"},
     {"-h, --help", HELP, ALL, .help = "print this text"},
@@ -241,12 +245,14 @@ static int set_number(void *field, const Option *option, const char *text) {
     double value = whole ? (double)integer : strtod(text, &end);
     bool is_number = end != text && !*end && !errno &&
                      (!whole || (*text >= '0' && *text <= '9'));
+    const char *hint = whole ? "" : "; text for the model follows -i";
+    if (strchr(text, ','))
+        hint = "; decimals follow a point";
     if (!is_number || !(value >= option->min && value <= option->max))
         return bad_usage(
-            whole
-                ? "%s is '%s', expected a whole number from %.0f to %.0f"
-                : "%s is '%s', expected a number from %.10g to %.10g; text for the model follows -i",
-            name_of(option), text, option->min, option->max);
+            whole ? "%s is '%s', expected a whole number from %.0f to %.0f%s"
+                  : "%s is '%s', expected a number from %.10g to %.10g%s",
+            name_of(option), text, option->min, option->max, hint);
     if (!whole)
         *(float *)field = (float)value;
     else if (option->kind == INT)
@@ -349,6 +355,8 @@ static int check_options(Options *o, const bool *given) {
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
         return bad_usage(
             "-i, -f, --tokens and --prompts are mutually exclusive");
+    if (o->load && o->prompts)
+        return bad_usage("--load and --prompts are mutually exclusive");
     if (o->output && !strcmp(o->output, "-"))
         o->output = "/dev/stdout";
     if (o->threads > MAX_THREADS)
@@ -409,17 +417,108 @@ int options_parse(Options *o, char **argv) {
     return check_options(o, given);
 }
 
-int options_set(Sampling *sampling, const char *text) {
-    Options o = {.sampling = *sampling};
-    size_t n = strcspn(text, " ") + 1; /* of the name and the space */
-    EACH(const Option, option, advised(0), N_ADVICE)
-        if (!strncmp(option->usage + LONG + 2, text, n)) {
-            int status = set_option(&o, option, text + n);
-            *sampling = o.sampling;
-            return -(status >= 0);
+/* ---- options that a chat changes ---------------------------------------- */
+
+static bool can_be_set(const Option *option) {
+    static const char *const names[] = {
+        "--steps",          "--temperature", "--top-p", "--top-k",  "--min-p",
+        "--repeat-penalty", "--repeat-last", "--seed",  "--system", "--think"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (option->kind != HEADING && !strcmp(name_of(option), names[i]))
+            return true;
+    return false;
+}
+
+/* Writes the names of these options that begin so, each with what ends it. */
+static void add_names(Buffer *to, const char *begin, const char *end,
+                      size_t n_end) {
+    EACH(const Option, option, OPTIONS, N_OPTIONS) {
+        if (!can_be_set(option))
+            continue;
+        const char *name = name_of(option) + strlen("--");
+        if (strncmp(name, begin, strlen(begin)))
+            continue;
+        buffer_append(to, name, strlen(name));
+        buffer_append(to, end, n_end);
+    }
+}
+
+/* The option that a text begins with, and *value, its value or NULL. NULL: none
+ * that can be set. */
+static const Option *option_set(const char *text, const char **value) {
+    char word[64];
+    const char *name = text + strspn(text, "-");
+    const size_t n = strcspn(name, " =");
+    snprintf(word, sizeof word, "%s%.*s", n == 1 ? "-" : "--", (int)n, name);
+    const Option *option = n ? find_option(word, value) : NULL;
+    *value = name + n + strspn(name + n, " =");
+    if (!**value)
+        *value = NULL;
+    return option && can_be_set(option) ? option : NULL;
+}
+
+int options_set(Options *o, const char *text) {
+    Options changed = *o;
+    const char *value;
+    const Option *option = option_set(text, &value);
+    if (!option) {
+        Buffer names = {0};
+        add_names(&names, "", ", ", 2);
+        fail("/set: '%.40s', expected a value after one of %.*s", text,
+             names.n ? (int)names.n - 2 : 0, names.bytes);
+        free(names.bytes);
+        return -1;
+    }
+    if (!value)
+        return fail("/set: %s lacks a value:%s", name_of(option),
+                    name_end(option));
+    if (set_option(&changed, option, value) >= 0)
+        return -1;
+    if (option->kind == UINT64 && !changed.sampling.seed)
+        changed.sampling.seed = time(NULL);
+    *o = changed;
+    return 0;
+}
+
+void options_show(const Options *o) {
+    EACH(const Option, option, OPTIONS, N_OPTIONS) {
+        if (!can_be_set(option))
+            continue;
+        const void *field = (const char *)o + option->field;
+        fprintf(stderr, "%-15s ", name_of(option) + strlen("--"));
+        if (option->kind == FLOAT)
+            fprintf(stderr, "%.7g\n", *(const float *)field);
+        else if (option->kind == UINT64)
+            fprintf(stderr, "%llu\n",
+                    (unsigned long long)*(const uint64_t *)field);
+        else if (option->kind == INT && *(const int *)field >= 0)
+            fprintf(stderr, "%d\n", *(const int *)field);
+        else if (option->kind != INT && *(const char *const *)field)
+            fprintf(stderr, "%s\n", *(const char *const *)field);
+        else
+            fputs("not set\n", stderr);
+    }
+}
+
+size_t options_complete(const char *text, Buffer *candidates) {
+    const char *value, *name = text + strspn(text, "-");
+    const Option *option = option_set(text, &value);
+    if (!strchr(name, ' ')) {
+        add_names(candidates, name, " ", 2); /* with the zero byte */
+        return strlen(name);
+    }
+    if (!option || option->kind != CHOICE)
+        return 0;
+    const char *begin = value ? value : "", *choice = name_end(option) + 1;
+    while (*choice) {
+        const size_t n = strcspn(choice, "|");
+        if (!strncmp(choice, begin, strlen(begin))) {
+            buffer_append(candidates, choice, n);
+            buffer_append(candidates, "", 1);
         }
-    return fail("/set: '%s', expected temperature 0.7, top-p 0.9 and the like",
-                text);
+        choice += n + (choice[n] == '|');
+    }
+    return strlen(begin);
 }
 
 void options_advise(Options *o, const Tokenizer *t) {

@@ -2,6 +2,7 @@
  * a source file. */
 #pragma once
 
+#include "base/memory.h"
 #include "formats/open.h"
 #include "sampler.h"
 #include "tokenizer.h"
@@ -74,7 +75,7 @@ typedef struct {
     const Mode *mode;
     const char *model, *mode_name, *prompt, *prompt_file, *prompts, *tokenizer,
         *system, *output, *tokens, *type, *norm, *template, *think,
-        *sampling_of;
+        *sampling_of, *load;
     bool bundled; /* no model was named: `model` is the bundled one */
     Sampling sampling;
     /* an option of `sampling` other than the seed is given */
@@ -88,7 +89,7 @@ typedef struct {
     int context; /* 0 = the model's */
     float seconds;
     bool json, verbose, fold_norms, center, pure, no_echo, norm_sweep,
-        verbose_prompt, plain;
+        verbose_prompt, plain, no_history;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     /* "f32" or "f16"; NULL = the default of the model's format */
@@ -99,9 +100,17 @@ typedef struct {
  * --help, --version or a message about bad usage. */
 int options_parse(Options *o, char **argv);
 
-/* Sets one of the sampling options by its long name: "temperature 0.7". Returns
- * 0, or -1 and a message; then nothing has changed. */
-int options_set(Sampling *sampling, const char *text);
+/* Sets an option that a chat can change, by any of its spellings: "temperature
+ * 0.7", "-t 0.7", "top-p=0.9". The text must outlive the options. Returns 0, or
+ * -1 and a message; then nothing has changed. */
+int options_set(Options *o, const char *text);
+
+/* Prints these options and their values on stderr. */
+void options_show(const Options *o);
+
+/* Appends what may complete such a text, each with a zero byte. Returns the
+ * number of bytes at its end that they replace. */
+size_t options_complete(const char *text, Buffer *candidates);
 
 /* Sets the sampling that the model's files recommend, with a note, unless the
  * user has chosen. A value outside the option's range is ignored with a

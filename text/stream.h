@@ -14,9 +14,18 @@ typedef struct {
     int n_held;
     double flushed; /* time of the last flush, in seconds of clock_seconds() */
     int error;      /* errno of the failed write; 0: none */
+    int columns;    /* of the terminal; 0: lines are not wrapped at words */
+    int column;     /* columns written in this row */
+    char word[256]; /* [n_word]: the last word, if it can move */
+    int n_word, word_columns;
 } Stream;
 
 void stream_open(Stream *s, FILE *out);
+/* Wraps lines at words: a word that does not fit in a row of the terminal moves
+ * to the next one, also if its begin has been written. `column`: those before
+ * the text. Words without spaces, such as Chinese, are wrapped anywhere. */
+void stream_wrap(Stream *s, int columns, int column);
+
 void stream_write(Stream *s, const char *bytes, int n);
 
 /* Writes the held bytes and flushes. Returns -1 and a message if a write

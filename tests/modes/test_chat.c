@@ -368,6 +368,7 @@ static void set_changes_the_sampling(void) {
     static const char *const typed[] = {"/set temperature 0\n",
                                         "/set temperature 5000\n",
                                         "/set top-x 1\n",
+                                        "/set -t 0,2\n",
                                         "/set temperature\n",
                                         "/set top-k 1.5\n",
                                         "hello there\n",
@@ -379,8 +380,9 @@ static void set_changes_the_sampling(void) {
     static const char *const lines[] = {
         "note: temperature 0: from the next answer on\n",
         "run: --temperature is '5000', expected a number from 0 to 1000; text for the model follows -i\n",
-        "run: /set: 'top-x 1', expected temperature 0.7, top-p 0.9 and the like\n",
-        "run: /set: 'temperature', expected temperature",
+        "run: /set: 'top-x 1', expected a value after one of steps, temperature, top-p, top-k, min-p, ",
+        "run: /set: --temperature lacks a value: T\n",
+        "run: --temperature is '0,2', expected a number from 0 to 1000; decimals follow a point\n",
         "run: --top-k is '1.5', expected a whole number from 0 to "};
     char answer[1 << 10];
     CHECK(open_model(), "models/stories.gguf is missing");
@@ -475,7 +477,7 @@ static void two_slashes_begin_a_message(void) {
         "/save s.json  \n", "/bye \n",    NULL};
     CHECK(open_model(), "models/stories.gguf is missing");
     CHECK(talk(typed, "") == 0, "status %d, %s", status, err);
-    CHECK(strstr(err, "not understood: /nothing; "), "%s", err);
+    CHECK(strstr(err, "unknown command /nothing; "), "%s", err);
     CHECK(!strcmp(message("s.json", 0, "user"), "/hello") &&
               !strcmp(message("s.json", 2, "user"), "/usr/lib:\nb") &&
               !*message("s.json", 4, "user"),
