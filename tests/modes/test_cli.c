@@ -1622,6 +1622,11 @@ static void nan_logits_are_an_error(void) {
           "generate: status %d, %s", status, err);
     check_refused(1, "not finite",
                   "m/nan.bin -m perplexity --tokens 1,2,511,3");
+    /* no object for an answer that failed, and no empty line */
+    setup.input = "a\n";
+    run("m/nan.bin -m chat --json");
+    CHECK(status == 1 && n_out == 0 && strstr(err, "not finite"),
+          "chat: status %d, '%s', %s", status, out, err);
 }
 
 /* gamma = 1e6 makes keys and values above 65504, which are infinite in a
