@@ -41,6 +41,7 @@ void tokenizer_close(Tokenizer *t) {
     free(t->ends.ids);
     free(t->variables.bytes);
     free(t->chat_template.bytes);
+    free(t->template_names.bytes);
     file_unmap(&t->file);
     *t = (Tokenizer){0};
 }

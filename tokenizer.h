@@ -59,6 +59,9 @@ typedef struct {
     /* other tokens that end a text: the file's, a chat template's; owned */
     Tokens ends;
     Buffer chat_template; /* Jinja; no bytes: none */
+    /* names of the chat templates of a model that has none called "default",
+     * separated by commas; no bytes: none */
+    Buffer template_names;
     /* the template places BOS; else the tokens before a text come first */
     bool chat_has_bos;
     Advice advice[N_ADVICE];

@@ -229,14 +229,35 @@ int start_threads(int n) {
     return n_threads;
 }
 
-size_t format_today(char *to, size_t size, const char *format) {
-    time_t seconds = time(NULL);
+int format_today(char *to, size_t size, const char *format) {
+    struct timespec now = {0};
     struct tm local = {0};
     const char *given = getenv("NORMA_DATE");
-    localtime_r(&seconds, &local);
+    char filled[512], *end = filled;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
     if (given)
         strptime(given, "%d %b %Y", &local);
-    return strftime(to, size, format, &local);
+    *end++ = ' '; /* so that an empty date is no failure of strftime() */
+    for (const char *s = format; *s; s++) {
+        if (end - filled > (ptrdiff_t)sizeof filled - 10)
+            return -1;
+        char kind = *s == '%' ? s[1] : '\0';
+        if (kind == 'f')
+            end += sprintf(end, "%06ld", given ? 0 : now.tv_nsec / 1000);
+        else if (kind && kind != 'z' && kind != 'Z')
+            end += sprintf(end, "%%%c", kind);
+        else if (!kind)
+            *end++ = *s;
+        s += kind != '\0';
+    }
+    *end = '\0';
+    char text[1024];
+    size_t n = strftime(text, sizeof text, filled, &local);
+    if (!n || n > size)
+        return -1;
+    memcpy(to, text + 1, n - 1);
+    return (int)n - 1;
 }
 
 int write_whole(int fd, const char *bytes, size_t n) {

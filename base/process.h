@@ -77,8 +77,10 @@ int usual_threads(void);
 int start_threads(int n);
 
 /* Writes the time, or the date NORMA_DATE ("26 Jul 2024"), in the format of
- * strftime(). Returns the number of bytes; 0 if they do not fit. */
-size_t format_today(char *to, size_t size, const char *format);
+ * Python's strftime(): %f is the microseconds, and %z and %Z are empty, because
+ * its datetime.now() has no zone. Returns the number of bytes; -1 if they or
+ * the format do not fit. */
+int format_today(char *to, size_t size, const char *format);
 
 /* Writes all n bytes. Ctrl-C stops it only before the first byte. Returns -1
  * and errno on failure. */

@@ -14,6 +14,7 @@
 #include "formats/jinja_functions.h"
 #include "formats/jinja_values.h"
 #include "text/pretokenize.h"
+#include "tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

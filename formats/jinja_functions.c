@@ -549,8 +549,8 @@ static Value date(Call *c) {
     char today[64];
     Value format = value_concatenate(c->j, string_arg(c, 0), undefined);
     jinja_work(c->j, sizeof today + format.n);
-    size_t n = format_today(today, sizeof today, format.text);
-    jinja_refuse_if(c->j, !n && format.n, "a date of more than 63 bytes");
+    int n = format_today(today, sizeof today, format.text);
+    jinja_refuse_if(c->j, n < 0, "a date of more than 63 bytes");
     return value_concatenate(c->j, string(today, n), undefined);
 }
 

@@ -526,16 +526,31 @@ static int read_extra(Loader *l, const Json *root) {
     return 0;
 }
 
+/* Reads a chat template: a text, or the one named "default" of a list. */
+static int read_named(Tokenizer *t, const Json *value) {
+    const Json *text = json_has_kind(value, JSON_STRING) ? value : NULL;
+    Buffer *names = &t->template_names;
+    names->n = 0;
+    JSON_EACH(v, value, JSON_ARRAY) {
+        const Json *name = json_get(v, "name");
+        if (json_is(name, "default"))
+            text = json_get(v, "template");
+        buffer_append(names, ", ", names->n ? 2 : 0);
+        buffer_append(names, json_shown(name), strlen(json_shown(name)));
+    }
+    if (!json_has_kind(text, JSON_STRING))
+        return names->failed ? -1 : 0;
+    names->n = 0;
+    return tokenizer_set_chat_template(t, text->text, text->length);
+}
+
 /* Reads tokenizer_config.json, or an older file with a part of it;
- * add_bos_token counts with a tokenizer.model only, as in transformers 5.
- * The chat template is a text, or a list of named texts with one named
- * "default". */
+ * add_bos_token counts with a tokenizer.model only, as in transformers 5. */
 static int read_config(Loader *l, const Json *root) {
     Tokenizer *t = l->t;
     const Json *splits = json_get(root, "split_special_tokens");
     if (json_true(splits))
         return refuse(l, "split_special_tokens", splits, "false");
-    const Json *text = json_get(root, "chat_template");
     t->bos = find_name(l, json_get(root, "bos_token"), t->bos);
     t->eos = find_name(l, json_get(root, "eos_token"), t->eos);
     for (int i = 0; i < 4; i++)
@@ -548,12 +563,7 @@ static int read_config(Loader *l, const Json *root) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
     }
-    JSON_EACH(v, text, JSON_ARRAY)
-        if (json_is(json_get(v, "name"), "default"))
-            text = json_get(v, "template");
-    return json_has_kind(text, JSON_STRING)
-               ? tokenizer_set_chat_template(t, text->text, text->length)
-               : 0;
+    return read_named(t, json_get(root, "chat_template"));
 }
 
 /* Reads an id that ends a text. Published files have ids that no token has,

@@ -24,6 +24,7 @@
 #include "text/merges.h"
 #include "text/pieces.h"
 #include "text/stream.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,21 +48,13 @@ static int render(Chat *c, int n_answer, Tokens *all) {
     Conversation *talk = &c->talk;
     int context = c->run->session.context, first = talk->first;
     const Tokens *ids = &c->text.ids;
-    for (int max = context - 1;; max = context / 2) {
-        int status =
-            chat_template_render(&c->template, &c->run->tokenizer, talk, all);
-        for (int i = ids->n - n_answer; !status && i < ids->n; i++)
-            status = tokens_add(all, ids->ids[i]);
-        if (status)
-            return status;
-        if (all->n <= max || talk->first == talk->n - 1)
-            break;
-        do
-            talk->first++;
-        while (talk->first < talk->n - 1 &&
-               strcmp(talk->messages[talk->first].role, "user"));
-        free(all->ids);
-    }
+    int status =
+        chat_template_fit(&c->template, &c->run->tokenizer, talk,
+                          context - 1 - n_answer, context / 2 - n_answer, all);
+    for (int i = ids->n - n_answer; !status && i < ids->n; i++)
+        status = tokens_add(all, ids->ids[i]);
+    if (status)
+        return status;
     if (talk->first > first) {
         if (n_answer && c->run->out.terminal) /* the answer goes on below */
             stream_write(&c->run->out, "\n", 1);
@@ -96,23 +89,20 @@ static int prepare(Chat *c, int n_answer) {
     return status;
 }
 
-/* Adds the answer, or the rest of one, to the conversation. The special pieces
- * in it keep their meaning. */
-static int add_answer(Chat *c) {
+/* Removes the space before an answer's first word that the tokenizer adds. */
+static void drop_space(JinjaText *m) {
+    if (!m->n || *m->text != ' ')
+        return;
+    m->n--;
+    memmove(m->text, m->text + 1, m->n);
+    memmove(m->marks, m->marks + 1, m->n);
+}
+
+/* Marks the bytes of special pieces among the sampled tokens, from byte `at`
+ * on: they keep their meaning. */
+static void mark_pieces(const Chat *c, JinjaText *m, size_t at) {
     const Text *t = &c->text;
-    Conversation *talk = &c->talk;
-    Buffer whole = {0};
-    if (talk->continues) {
-        const JinjaText *begun = &talk->messages[talk->n - 1];
-        buffer_append(&whole, begun->text, begun->n);
-        conversation_cut(talk, talk->n - 1);
-    }
-    size_t at = whole.n;
-    buffer_append(&whole, t->bytes.bytes, t->bytes.n);
-    JinjaText *m =
-        whole.failed ? NULL : conversation_add(talk, whole.bytes, whole.n);
-    free(whole.bytes);
-    for (int i = t->n_prompt, n; m && i < t->ids.n; i++, at += n) {
+    for (int i = t->n_prompt, n; i < t->ids.n; i++, at += n) {
         const Piece *p = &c->run->tokenizer.pieces.list[t->ids.ids[i]];
         run_token_text(c->run, t->ids.ids[i - 1], t->ids.ids[i], &n);
         if (at + n > m->n) {
@@ -122,7 +112,98 @@ static int add_answer(Chat *c) {
         memset(m->marks + at, p->kind == PIECE_SPECIAL || p->kind == PIECE_USER,
                n);
     }
-    return -!m;
+}
+
+/* Adds the answer, or the rest of one, to the conversation. */
+static int add_answer(Chat *c) {
+    const Text *t = &c->text;
+    Conversation *talk = &c->talk;
+    Buffer whole = {0};
+    bool continues = talk->continues;
+    if (continues) {
+        const JinjaText *begun = &talk->messages[talk->n - 1];
+        buffer_append(&whole, begun->text, begun->n);
+        conversation_cut(talk, talk->n - 1);
+    }
+    size_t at = whole.n;
+    buffer_append(&whole, t->bytes.bytes, t->bytes.n);
+    JinjaText *m =
+        whole.failed ? NULL : conversation_add(talk, whole.bytes, whole.n);
+    free(whole.bytes);
+    if (!m)
+        return -1;
+    mark_pieces(c, m, at);
+    if (!continues && c->run->tokenizer.space_prefix != SPACE_NEVER)
+        drop_space(m);
+    return 0;
+}
+
+/* Ctrl-C at a terminal, while the messages were rendered, ends only the turn.
+ * Returns whether it did. */
+static bool was_stopped(void) {
+    if (!interrupted || !on_terminal(stdin))
+        return false;
+    interrupted = 0;
+    note("stopped before the answer; the message is not kept");
+    return true;
+}
+
+/* Makes the prompt of the last turn. Returns 1 if there is nothing to answer, 0
+ * or -1. */
+static int begin_answer(Chat *c) {
+    Conversation *talk = &c->talk;
+    int status = prepare(c, 0);
+    if (status < 0 && !was_stopped())
+        return -1;
+    if (status > 0) {
+        note("the context of %d positions is too small for the message",
+             c->run->session.context);
+        c->failed = !on_terminal(stdin);
+    }
+    if (status)
+        conversation_cut(talk, talk->n - 1);
+    c->text.bytes.n = c->text.n_clear = c->text.n_shown = 0;
+    return status != 0;
+}
+
+/* Generates until the answer ends, is as long as -n allows, or fills the
+ * context together with the last message. Returns as render(). */
+static int run_answer(Chat *c) {
+    Run *run = c->run;
+    Text *t = &c->text;
+    int context = run->session.context, status = 0;
+    for (;;) {
+        text_limit(t, run->options->steps);
+        while ((status = texts_pass(run, &t, 1)) > 0)
+            if (!run->options->json && text_show(run, t))
+                return -1;
+        int n_answer = t->ids.n - t->n_prompt;
+        bool is_full = t->ended == LENGTH && t->max == context &&
+                       n_answer != run->options->steps;
+        if (status || !is_full)
+            return status;
+        status = prepare(c, n_answer);
+        if (status)
+            return status;
+    }
+}
+
+/* Says what an answer took, and why it was cut. */
+static void report_answer(const Chat *c, int status, double start) {
+    const Run *run = c->run;
+    const Text *t = &c->text;
+    int n_answer = t->ids.n - t->n_prompt;
+    double seconds = clock_seconds() - start;
+    if (status > 0)
+        note("the context of %d positions is full, and ends the answer",
+             run->session.context);
+    else if (t->ended == LENGTH && !run->options->json)
+        note("-n %d cuts the answer", run->options->steps);
+    if (run->options->verbose)
+        fprintf(
+            stderr,
+            "tokens: %d in the context, %d in the answer; %.1f s, %.1f tokens/s\n",
+            t->ids.n, n_answer, seconds, n_answer / fmax(seconds, 1e-9));
 }
 
 /* Wraps an answer at words on a terminal that can move its cursor. */
@@ -134,50 +215,28 @@ static void wrap_answer(Stream *out, int column) {
 /* Answers the last turn. Returns -1 on failure. */
 static int answer(Chat *c) {
     Run *run = c->run;
-    const Options *o = run->options;
-    Text *t = &c->text;
     Conversation *talk = &c->talk;
     JinjaText user = talk->messages[talk->n - 1];
-    int context = run->session.context;
     double start = clock_seconds();
-    int status = prepare(c, 0);
-    if (status > 0) {
-        note("the context of %d positions is too small for the message",
-             context);
-        c->failed = !on_terminal(stdin);
-        conversation_cut(talk, talk->n - 1);
-        return 0;
-    }
+    int status = begin_answer(c);
     if (status)
-        return -1;
-    t->bytes.n = t->n_clear = t->n_shown = 0;
+        return status < 0 ? -1 : 0;
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
     stream_open(&run->out, stdout);
     wrap_answer(&run->out, on_terminal(stdin) ? 11 : 0);
-    do { /* until the answer ends, or the context is full */
-        text_limit(t, o->steps);
-        while ((status = texts_pass(run, &t, 1)) > 0)
-            if (!o->json && text_show(run, t)) {
-                status = -1;
-                break;
-            }
-    } while (!status && t->ended == LENGTH && t->max == context &&
-             t->ids.n - t->n_prompt != o->steps &&
-             !(status = prepare(c, t->ids.n - t->n_prompt)));
-    if (!o->json)
+    status = run_answer(c);
+    if (!run->options->json)
         stream_write(&run->out, "\n", 1);
-    else if (status >= 0) /* a failed answer has no object */
-        status |= text_write_json(run, t, (talk->n + 1) / 2, user.text, user.n);
-    if (status > 0)
-        note("the context of %d positions is full, and ends the answer",
-             context);
-    if (o->verbose)
-        fprintf(stderr, "tokens: %d in the context, %d in the answer; %.1f s\n",
-                t->ids.n, t->ids.n - t->n_prompt, clock_seconds() - start);
+    else if (status >= 0 && text_write_json(run, &c->text, (talk->n + 1) / 2,
+                                            user.text, user.n))
+        status = -1;
+    report_answer(c, status, start);
     if (on_terminal(stdin))
         interrupted = 0;
-    return -(stream_close(&run->out) || status < 0 || add_answer(c));
+    if (stream_close(&run->out) || status < 0)
+        return -1;
+    return add_answer(c);
 }
 
 static int take_turn(Chat *c, const char *message) {
@@ -209,6 +268,10 @@ static bool load(const Chat *c, Conversation *talk, const char *path) {
         (!read.n || !chat_template_render(&c->template, &c->run->tokenizer,
                                           &read, &tokens));
     free(tokens.ids);
+    if (interrupted && on_terminal(stdin)) {
+        interrupted = 0;
+        note("stopped; %s is not loaded", path);
+    }
     conversation_close(valid ? talk : &read);
     if (valid)
         *talk = read;

@@ -148,7 +148,8 @@ int conversation_read(Conversation *c, const char *where,
 /* ---- rendering ---------------------------------------------------------- */
 
 static int render(const ChatTemplate *c, const Tokenizer *t,
-                  const Conversation *talk, JinjaText *out) {
+                  const Conversation *talk, JinjaText *out,
+                  JinjaReport *report) {
     JinjaInput in = {.path = c->path,
                      .template = c->text,
                      .tokens = {{.text = ""}, {.text = ""}},
@@ -157,7 +158,8 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
                      .messages = talk->messages + talk->first,
                      .n = talk->n - talk->first,
                      .opens_answer = !conversation_is_answered(talk),
-                     .think = c->think};
+                     .think = c->think,
+                     .report = report};
     int ids[N_TOKEN_NAMES] = {t->bos, t->eos, t->unk};
     memcpy(ids + 3, t->named, sizeof t->named);
     for (int i = 0; i < N_TOKEN_NAMES; i++)
@@ -170,17 +172,23 @@ static int render(const ChatTemplate *c, const Tokenizer *t,
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out) {
     JinjaText text;
+    JinjaReport report;
     size_t own =
         0; /* bytes of the template before the first one of a message */
     int status = 0;
     *out = (Tokens){0};
-    if (render(c, t, talk, &text))
+    if (render(c, t, talk, &text, &report))
         return -1;
-    while (talk->continues && text.n && text.marks[text.n - 1])
-        text.n--;
+    if (talk->continues) {
+        text.n = report.last_end;
+        if (!text.n)
+            status = fail(
+                "%s: the chat template does not write the begun answer; end with a message of the user",
+                c->path);
+    }
     while (own < text.n && text.marks[own])
         own++;
-    if (t->n_before && !t->chat_has_bos &&
+    if (!status && t->n_before && !t->chat_has_bos &&
         pieces_match(&t->pieces, text.text, own, true) != t->bos)
         status = tokens_add(out, t->bos);
     if (!status)
@@ -189,6 +197,50 @@ int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
     return status || out->n
                ? status
                : fail("%s: the chat template writes no text", c->path);
+}
+
+/* The first message from `at` on with which a conversation can begin: a user's,
+ * or the last one. */
+static int next_turn(const Conversation *talk, int at) {
+    while (at < talk->n - 1 && strcmp(talk->messages[at].role, "user"))
+        at++;
+    return at;
+}
+
+/* Renders from message `first` on. Sets *fits: at most `max` tokens. */
+static int try_first(const ChatTemplate *c, const Tokenizer *t,
+                     Conversation *talk, int first, int max, Tokens *out,
+                     bool *fits) {
+    free(out->ids);
+    talk->first = first;
+    int status = chat_template_render(c, t, talk, out);
+    *fits = !status && out->n <= max;
+    return status;
+}
+
+int chat_template_fit(const ChatTemplate *c, const Tokenizer *t,
+                      Conversation *talk, int max, int fewer, Tokens *out) {
+    bool fits;
+    *out = (Tokens){0};
+    if (try_first(c, t, talk, talk->first, max, out, &fits))
+        return -1;
+    int low = next_turn(talk, talk->first + 1), high = talk->n - 1;
+    if (fits || talk->first == talk->n - 1)
+        return 0;
+    while (low <
+           high) { /* from `high` on the messages fit, or it is the last */
+        int middle = next_turn(talk, low + (high - low) / 2);
+        if (middle >= high)
+            middle = low;
+        if (try_first(c, t, talk, middle, fewer, out, &fits))
+            return -1;
+        if (fits)
+            high = middle;
+        else
+            low = next_turn(talk, middle + 1);
+    }
+    return talk->first == low ? 0
+                              : try_first(c, t, talk, low, fewer, out, &fits);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -224,7 +276,7 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
                             {"x", &mark, 1, "assistant"}},
               text;
     Conversation talk = {.messages = messages, .n = 2};
-    if (render(c, t, &talk, &text))
+    if (render(c, t, &talk, &text, NULL))
         return -1;
     size_t at = text.n;
     while (at > 0 && text.marks[at - 1])

@@ -36,6 +36,12 @@ void chat_template_close(ChatTemplate *c);
 int chat_template_render(const ChatTemplate *c, const Tokenizer *t,
                          const Conversation *talk, Tokens *out);
 
+/* Like chat_template_render(); if there are more than `max` tokens, drops the
+ * oldest turns, as few as leave at most `fewer`, but never the last message. Of
+ * n messages it renders log2(n). */
+int chat_template_fit(const ChatTemplate *c, const Tokenizer *t,
+                      Conversation *talk, int max, int fewer, Tokens *out);
+
 /* Whether the last message is the assistant's. */
 bool conversation_is_answered(const Conversation *c);
 

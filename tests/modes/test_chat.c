@@ -570,10 +570,11 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
     char option[64];
     snprintf(option, sizeof option, "-n 40 --stop '%s'", stop);
     CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
-    const char *answer = message("j.json", 1, "assistant");
+    const char *answer = message("j.json", 1, "assistant"),
+               *shown = out + (*out == ' '); /* the tokenizer's */
     size_t n = strlen(answer);
     CHECK(n > 0 && n <= 20 && !strncmp(answer, whole, n) &&
-              !strncmp(out, whole, 20) && out[20] == '\n',
+              !strncmp(shown, whole, 20) && shown[20] == '\n',
           "--stop '%s': '%s', saved '%s'", stop, out, answer);
 }
 
@@ -618,7 +619,8 @@ static void prompts_are_conversations(void) {
     static const char *const typed[] = {"/load q.json\n", "/save k.json\n",
                                         "/bye\n", NULL};
     CHECK(talk(typed, "-t 0") == 0, "status %d, %s", status, err);
-    CHECK(!strcmp(message("k.json", 4, "assistant"), answers[0]) &&
+    CHECK(!strcmp(message("k.json", 4, "assistant"),
+                  answers[0] + (*answers[0] == ' ')) &&
               strcmp(answers[0], answers[1]),
           "'%s' and '%s', in a conversation '%s'", answers[0], answers[1],
           message("k.json", 4, "assistant"));

@@ -664,7 +664,121 @@ static void think_sets_a_variable(void) {
     }
 }
 
+/* A begun answer is the end of the prompt; a template that does not write it is
+ * refused, also if an earlier message has the same text. */
+static void a_begun_answer_is_written_or_refused(void) {
+    static const struct {
+        const char *template, *end;
+    } cases[] = {
+        {"{% for m in messages %}<{{ m.content }}>{% endfor %}", "<abc><abc"},
+        {"{% for m in messages %}<{{ m.content }}>{% endfor %}<a>",
+         "<abc><abc"},
+        {"{% for m in messages %}{% if not loop.last %}<{{ m.content }}>{% endif %}{% endfor %}",
+         NULL},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        bool none[3] = {false};
+        JinjaText messages[] = {{(char *)"abc", none, 3, "user"},
+                                {(char *)"abc", none, 3, "assistant"}};
+        Conversation talk = {.messages = messages, .n = 2, .continues = true};
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens;
+        CHECK(open_plain(&o, &chat, cases[i].template, NULL), "%s",
+              cases[i].template);
+        stderr_hide();
+        int failed = chat_template_render(&chat, &o.t, &talk, &tokens);
+        stderr_show();
+        CHECK(!failed == (cases[i].end != NULL), "%s: %s", cases[i].template,
+              stderr_text());
+        if (!failed)
+            CHECK(!strcmp(text_of(&o.t, &tokens), cases[i].end), "%s: '%s'",
+                  cases[i].template, text_of(&o.t, &tokens));
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
+/* What a message of a file has is what the template gets: a leading space is
+ * kept, and a role is the template's own text only if it is a usual one. */
+static void messages_of_files_are_unchanged(void) {
+    static const struct {
+        const char *role;
+        bool own;
+    } roles[] = {{"user", true},        {"assistant", true}, {"s", false},
+                 {"use", false},        {"user ", false},    {"", false},
+                 {"r assistant", false}};
+    for (size_t i = 0; i < COUNT(roles); i++) {
+        bool none[2] = {false};
+        JinjaText message = {(char *)" x", none, 2, roles[i].role}, text;
+        JinjaInput in = {.path = "test",
+                         .template =
+                             "{{ messages[0].role }}{{ messages[0].content }}",
+                         .messages = &message,
+                         .n = 1};
+        CHECK(!jinja_render(&in, &text), "%s", roles[i].role);
+        size_t n = strlen(roles[i].role);
+        CHECK(text.n == n + 2 && !strcmp(text.text + n, " x"), "'%s'",
+              text.text);
+        for (size_t k = 0; k < text.n; k++)
+            CHECK(text.marks[k] == (roles[i].own && k < n),
+                  "role '%s': byte %zu has the mark %d", roles[i].role, k,
+                  text.marks[k]);
+        free(text.text);
+    }
+}
+
+/* A conversation that does not fit loses its oldest turns, as few as needed,
+ * whichever sizes they have. */
+static void the_oldest_turns_are_dropped(void) {
+    enum { MESSAGES = 41 };
+    static bool none[8];
+    JinjaText messages[MESSAGES];
+    Opened o;
+    ChatTemplate chat;
+    CHECK(open_plain(&o, &chat,
+                     "{% for m in messages %}<{{ m.content }}>{% endfor %}",
+                     NULL),
+          "does not open");
+    for (int i = 0; i < MESSAGES; i++)
+        messages[i] =
+            (JinjaText){(char *)"abcdefgh", none, 1 + (size_t)(i * 7 % 8),
+                        i % 2 ? "assistant" : "user"};
+    int all = 0;
+    for (int max = 400; max >= 1; max -= 3) {
+        Conversation talk = {.messages = messages, .n = MESSAGES};
+        Tokens tokens, whole, before;
+        CHECK(!chat_template_fit(&chat, &o.t, &talk, max, max / 2, &tokens),
+              "max %d", max);
+        Conversation all_of_it = {.messages = messages, .n = MESSAGES},
+                     one_more = {.messages = messages,
+                                 .n = MESSAGES,
+                                 .first = talk.first - 2};
+        CHECK(!chat_template_render(&chat, &o.t, &all_of_it, &whole), "all");
+        all = whole.n;
+        CHECK(talk.first % 2 == 0, "begins at %d", talk.first);
+        CHECK((talk.first == 0) == (whole.n <= max), "max %d: first %d", max,
+              talk.first);
+        if (talk.first > 0) {
+            CHECK(tokens.n <= max / 2 || talk.first == MESSAGES - 1,
+                  "max %d: %d tokens", max, tokens.n);
+            CHECK(!chat_template_render(&chat, &o.t, &one_more, &before),
+                  "one more");
+            CHECK(before.n > max / 2, "max %d: %d tokens fit, too", max,
+                  before.n);
+            free(before.ids);
+        }
+        free(whole.ids);
+        free(tokens.ids);
+    }
+    CHECK(all > 100, "%d tokens", all);
+    close_chat(&o, &chat);
+}
+
 void suite_template(void) {
+    TEST(a_begun_answer_is_written_or_refused);
+    TEST(messages_of_files_are_unchanged);
+    TEST(the_oldest_turns_are_dropped);
     TEST(conversations_match_hugging_face);
     TEST(built_in_templates_have_their_format);
     TEST(a_template_can_be_a_file);
