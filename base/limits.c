@@ -22,19 +22,20 @@ static size_t number_in(const char *folder, const char *name, const char *key,
 }
 
 Limits limits_of(const char *root) {
-    char key[32], group[PATH_MAX], folder[3 * PATH_MAX], *end;
+    char id_key[32], quota_key[32];
+    char group[PATH_MAX], folder[3 * PATH_MAX], *end;
     Limits min = {
         number_in(root, "proc/meminfo", "MemAvailable:", SIZE_MAX >> 10) << 10,
         SIZE_MAX};
     /* a line for each control group, ID:CONTROLLERS:/NAME: version 2 has no
      * controllers, version 1 a folder for them */
     for (int id = 0; id < 32; id++) {
-        snprintf(key, sizeof key, "%d:", id);
-        if (!find_line(root, "proc/self/cgroup", key, group))
+        snprintf(id_key, sizeof id_key, "%d:", id);
+        if (!find_line(root, "proc/self/cgroup", id_key, group))
             continue;
+        const bool old = *group != ':'; /* version 1 names controllers */
         group[strcspn(group, ":")] = '/';
         do { /* the group and its parents */
-            bool old = *group > '/';
             snprintf(folder, sizeof folder, "%s/sys/fs/cgroup/%s", root, group);
             size_t max =
                 number_in(folder, old ? "memory.limit_in_bytes" : "memory.max",
@@ -51,10 +52,10 @@ Limits limits_of(const char *root) {
             /* of each period; "max" or, in version 1, -1: no limit */
             size_t quota = number_in(
                 folder, old ? "cpu.cfs_quota_us" : "cpu.max", "", SIZE_MAX);
-            snprintf(key, sizeof key, "%zu ", quota);
+            snprintf(quota_key, sizeof quota_key, "%zu ", quota);
             size_t period =
                 number_in(folder, old ? "cpu.cfs_period_us" : "cpu.max",
-                          old ? "" : key, 1);
+                          old ? "" : quota_key, 1);
             min.processors = min_size(min.processors, (quota - 1) / period + 1);
             end = strrchr(group, '/');
             if (end)
