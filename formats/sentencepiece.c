@@ -95,7 +95,7 @@ int sentencepiece_read(Tokenizer *t, const char *path) {
             continue;
         if ((status = pieces_set(p, path, n, name, type, &to)))
             break;
-        /* the library has no spaces in the text that it compares, only U+2581 */
+        /* the library compares with a text without spaces, only U+2581 */
         if (memchr(name.text, ' ', name.n))
             p->list[n].kind = PIECE_CONTROL;
         memcpy(&p->list[n].score, score.text, min_size(score.n, sizeof(float)));

@@ -7,6 +7,8 @@
  */
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
 #include "formats/folder.h"
 #include "formats/json.h"
 #include "formats/map.h"
