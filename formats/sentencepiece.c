@@ -13,6 +13,9 @@
 #include "text/pieces.h"
 #include <string.h>
 
+/* How a field is stored, as its tag says; other ways are refused. */
+typedef enum { STORED_INTEGER = 0, STORED_BYTES = 2, STORED_FLOAT = 5 } Storage;
+
 /* A message of a protocol buffer. */
 typedef struct {
     String rest; /* not read yet */
@@ -35,15 +38,19 @@ static uint64_t read_integer(Message *m) {
 
 /* Reads a field. Returns false after the last one. */
 static bool next_field(Message *m) {
-    enum { BYTES = 2, FLOAT = 5 }; /* kinds; 0: an integer */
     if (!m->rest.n)
         return false;
-    uint64_t tag = read_integer(m), kind = tag % 8;
+    const uint64_t tag = read_integer(m), storage = tag % 8;
+    uint64_t n = 0;
     m->number = tag / 8;
-    m->broken |= !m->number;
-    m->integer = kind == FLOAT ? sizeof(float) : read_integer(m);
-    size_t n = kind ? m->integer : 0;
-    m->broken |= n > m->rest.n || (kind && kind != BYTES && kind != FLOAT);
+    m->integer = 0;
+    switch (storage) {
+    case STORED_INTEGER: m->integer = read_integer(m); break;
+    case STORED_BYTES: n = read_integer(m); break;
+    case STORED_FLOAT: n = sizeof(float); break;
+    default: m->broken = true;
+    }
+    m->broken |= !m->number || n > m->rest.n;
     if (m->broken)
         return false;
     m->bytes = (String){m->rest.text, n};
@@ -52,69 +59,144 @@ static bool next_field(Message *m) {
     return true;
 }
 
+/* What the file says besides its pieces; the defaults are the library's. */
+typedef struct {
+    uint64_t model_type, add_dummy_prefix, remove_extra_whitespaces;
+    /* rules that norma lacks */
+    bool suffixes, maps_characters, keeps_spaces;
+} Rules;
+
+typedef struct {
+    Tokenizer *t;
+    const char *path;
+    char *to; /* where the next piece's text goes */
+    int n;    /* pieces read */
+    Rules rules;
+} Loader;
+
+/* Reads a message of the file; returns -1 and a message on failure. Sets
+ * m->broken if it is damaged. */
+typedef int Read(Loader *l, Message *m);
+
+static int read_piece(Loader *l, Message *m) {
+    enum { NAME = 1, SCORE, TYPE };
+    enum { NORMAL = 1, UNKNOWN, BYTE = 6 };
+    Pieces *p = &l->t->pieces;
+    String name = {"", 0};
+    float score = 0;
+    uint64_t type = NORMAL;
+    while (next_field(m)) {
+        if (m->number == NAME)
+            name = m->bytes;
+        if (m->number == TYPE)
+            type = m->integer;
+        if (m->number != SCORE)
+            continue;
+        if (m->bytes.n == sizeof score)
+            memcpy(&score, m->bytes.text, sizeof score);
+        else
+            m->broken = true;
+    }
+    if (pieces_set(p, l->path, l->n, name, type, &l->to))
+        return -1;
+    Piece *piece = &p->list[l->n];
+    piece->score = score;
+    /* the library compares text without spaces, with U+2581 for each */
+    if (memchr(name.text, ' ', name.n))
+        piece->kind = PIECE_CONTROL;
+    if (type == BYTE)
+        p->no_bytes = false;
+    if (type == UNKNOWN)
+        p->unk = l->n;
+    l->n++;
+    return 0;
+}
+
+static int read_trainer(Loader *l, Message *m) {
+    enum { MODEL_TYPE = 3, TREAT_WHITESPACE_AS_SUFFIX = 24 };
+    while (next_field(m)) {
+        if (m->number == MODEL_TYPE)
+            l->rules.model_type = m->integer;
+        if (m->number == TREAT_WHITESPACE_AS_SUFFIX)
+            l->rules.suffixes = m->integer;
+    }
+    return 0;
+}
+
+static int read_normalizer(Loader *l, Message *m) {
+    enum {
+        PRECOMPILED_CHARSMAP = 2,
+        ADD_DUMMY_PREFIX,
+        REMOVE_EXTRA_WHITESPACES,
+        ESCAPE_WHITESPACES
+    };
+    while (next_field(m)) {
+        if (m->number == PRECOMPILED_CHARSMAP)
+            l->rules.maps_characters = m->bytes.n > 0;
+        if (m->number == ADD_DUMMY_PREFIX)
+            l->rules.add_dummy_prefix = m->integer;
+        if (m->number == REMOVE_EXTRA_WHITESPACES)
+            l->rules.remove_extra_whitespaces = m->integer;
+        if (m->number == ESCAPE_WHITESPACES)
+            l->rules.keeps_spaces = !m->integer;
+    }
+    return 0;
+}
+
+static int read_file(Loader *l, const File *file) {
+    /* by the number of the field; others change no tokens */
+    static Read *const readers[] = {NULL, read_piece, read_trainer,
+                                    read_normalizer};
+    Message m = {.rest = {(const char *)file->data, file->size}};
+    while (next_field(&m)) {
+        Message part = {.rest = m.bytes};
+        if (m.number >= COUNT(readers))
+            continue;
+        if (readers[m.number](l, &part))
+            return -1;
+        m.broken |= part.broken;
+    }
+    if (m.broken || !l->n)
+        return fail("%s: is not a SentencePiece model, or damaged", l->path);
+    return 0;
+}
+
+static int check_rules(const Loader *l) {
+    enum { BPE = 2 };
+    const Rules *r = &l->rules;
+    if (r->model_type == BPE && !r->remove_extra_whitespaces && !r->suffixes &&
+        !r->maps_characters && !r->keeps_spaces)
+        return 0;
+    return fail(
+        "%s: its model_type is not BPE, or it has remove_extra_whitespaces, precompiled_charsmap, treat_whitespace_as_suffix, or no escape_whitespaces",
+        l->path);
+}
+
 int sentencepiece_read(Tokenizer *t, const char *path) {
-    enum { PIECE = 1, UNKNOWN, BYTE = 6, BPE = 2, MAX_BYTES = 1 << 28 };
+    enum { MAX_BYTES = 1 << 28 };
     Pieces *p = &t->pieces;
-    uint64_t model_type = 0, other_rules = 0, add_dummy_prefix = 1,
-             remove_extra_whitespaces = 1;
     File file;
     if (map_model_file(&file, path))
         return -1;
     if (file.size > MAX_BYTES) {
-        int failed = fail("%s: has %zu bytes, expected at most %d", path,
-                          file.size, MAX_BYTES);
+        fail("%s: has %zu bytes, expected at most %d", path, file.size,
+             MAX_BYTES);
         file_unmap(&file);
-        return failed;
-    }
-    Message m = {.rest = {(const char *)file.data, file.size}};
-    char *to = p->texts[p->n_texts++] = allocate(file.size, 1);
-    int n = 0, status = -!to;
-    p->no_bytes = true;
-    while (!status && next_field(&m)) {
-        Message part = {.rest = m.bytes};
-        String name = {"", 0}, score = name;
-        uint64_t type = 1;
-        while (next_field(&part))
-            /* of the message and the field in it; extensions begin at 200 */
-            if (part.number < 100)
-                switch (m.number * 100 + part.number) {
-                case 101: name = part.bytes; break;
-                case 102: score = part.bytes; break;
-                case 103: type = part.integer; break;
-                case 203: model_type = part.integer; break;
-                case 224: /* treat_whitespace_as_suffix */
-                case 302: /* precompiled_charsmap */
-                    other_rules |= part.integer;
-                    break;
-                case 303: add_dummy_prefix = part.integer; break;
-                case 304: remove_extra_whitespaces = part.integer; break;
-                case 305: other_rules |= !part.integer; /* escape_whitespaces */
-                }
-        m.broken |= part.broken;
-        if (m.number != PIECE)
-            continue;
-        if ((status = pieces_set(p, path, n, name, type, &to)))
-            break;
-        /* the library compares with a text without spaces, only U+2581 */
-        if (memchr(name.text, ' ', name.n))
-            p->list[n].kind = PIECE_CONTROL;
-        memcpy(&p->list[n].score, score.text, min_size(score.n, sizeof(float)));
-        p->no_bytes &= type != BYTE;
-        if (type == UNKNOWN)
-            p->unk = n;
-        n++;
-    }
-    file_unmap(&file);
-    if (status)
         return -1;
-    if (m.broken || !n)
-        return fail("%s: is not a SentencePiece model, or damaged", path);
-    if (model_type != BPE || remove_extra_whitespaces || other_rules)
-        return fail(
-            "%s: its model_type is not BPE, or it has remove_extra_whitespaces, precompiled_charsmap, treat_whitespace_as_suffix, or no escape_whitespaces",
-            path);
+    }
+    Loader l = {
+        .t = t,
+        .path = path,
+        .to = allocate(file.size, 1),
+        .rules = {.add_dummy_prefix = true, .remove_extra_whitespaces = true}};
+    p->texts[p->n_texts++] = l.to;
+    p->no_bytes = true;
+    int status = l.to ? read_file(&l, &file) : -1;
+    file_unmap(&file);
+    if (status || check_rules(&l))
+        return -1;
     t->normalizer.replaces_invalid = t->normalizer.replaces_mark = true;
-    t->space_prefix = add_dummy_prefix ? SPACE_ALWAYS : SPACE_NEVER;
+    t->space_prefix = l.rules.add_dummy_prefix ? SPACE_ALWAYS : SPACE_NEVER;
     p->fuses_unknown = p->no_bytes;
     return 0;
 }

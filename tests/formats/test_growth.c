@@ -101,6 +101,45 @@ static uint64_t pieces_and_merges(int n) {
     return open_json(2 * n - 1);
 }
 
+/* Special tokens that only tokenizer_config.json names, n of them with a key
+ * and n without; the vocabulary lacks every second one. */
+static uint64_t special_names(int n) {
+    FILE *out = create("growth.json");
+    fputs("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0", out);
+    for (int i = 1; i < 2 * n; i++)
+        fprintf(out, ",\"%05x\":%d", 2 * i, i);
+    fputs("},\"merges\":[]}}", out);
+    finish(out);
+    out = create("tokenizer_config.json");
+    fputs("{\"extra_special_tokens\":[\"a\"", out);
+    for (int i = 1; i < n; i++)
+        fprintf(out, ",\"%05x\"", i);
+    fputs("]", out);
+    for (int i = n; i < 2 * n; i++)
+        fprintf(out, ",\"%d_token\":\"%05x\"", i, i);
+    fputs("}", out);
+    finish(out);
+    uint64_t steps = open_json(4 * n);
+    remove(temporary("tokenizer_config.json"));
+    return steps;
+}
+
+/* A tokenizer.model of n fields that nothing reads, then one that is cut. */
+static uint64_t protocol_fields(int n) {
+    Tokenizer t;
+    FILE *out = create("growth.model");
+    for (int i = 0; i < n; i++)
+        fputs("\xc2\x3e\x02\x08\x01", out);
+    fputs("\x0a\x7f", out);
+    finish(out);
+    stderr_hide();
+    uint64_t before = steps_taken;
+    int status = tokenizer_open_folder(&t, temporary("growth.model"), 8);
+    uint64_t after = steps_taken;
+    stderr_show();
+    return status ? after - before : 0;
+}
+
 /* Objects with many keys, and nested lists. */
 static uint64_t json_values(int n) {
     JsonFile json;
@@ -251,6 +290,8 @@ static void opening_grows_with_the_bytes(void) {
     } inputs[] = {
         {"TemplateProcessing", template_processing, 2000},
         {"pieces and merges", pieces_and_merges, 2000},
+        {"special names", special_names, 2000},
+        {"fields of tokenizer.model", protocol_fields, 4000},
         {"JSON", json_values, 4000},
         {"shards", shards, 500},
         {"layers and options", layers_and_options, 4000},

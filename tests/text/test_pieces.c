@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the library control pieces match no text. */
 static void match_as_the_library(Tokenizer *t) {
@@ -319,6 +320,78 @@ static void tokenizer_model_matches_the_library(void) {
         tokenizer_close(&from);
         model_close(&model);
     }
+}
+
+/* Appended to a sound file: what the library refuses, too, is refused. */
+static void a_damaged_tokenizer_model_is_refused(void) {
+#define LONG "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"
+    static const struct {
+        const char *bytes;
+        size_t n;
+        bool sound;
+    } ends[] = {
+        {"", 0, true},
+        {"\xf8\x07\x01", 3, true},       /* field 127: 1 */
+        {"\x22\x02\xff\xff", 4, true},   /* field 4: no message */
+        {"\xf8\x07", 2, false},          /* without its value */
+        {"\x22\x03xx", 4, false},        /* 3 bytes, 2 left */
+        {"\x22" LONG "\x01", 12, false}, /* more than 64 bits */
+        {"\x00\x01", 2, false},          /* field 0 */
+        {"\x21"
+         "12345678",
+         9, false}, /* storages 1, 3, 4, 6, 7 */
+        {"\x23\x01", 2, false},
+        {"\x24\x01", 2, false},
+        {"\x26\x01", 2, false},
+        {"\x27\x01", 2, false},
+        {"\x1a\x02\x18\x80", 4, false}, /* inside a message */
+        {"\x12\x02\x18\x80", 4, false},
+        {"\x0a\x05\x0a\x02zz\x80", 7, false},
+        {"\x0a\x09\x0a\x02zz\x15\0\0\0\0", 11, true}, /* a piece, its score */
+        {"\x0a\x09\x0a\x02zz\x12\x03\0\0\0", 11, false}, /* of 3 bytes */
+        {"\x0a\x0b\x0a\x02zz\x12\x05\0\0\0\0\0", 13, false},
+        {"\x0a\x0a\x0a\x02zz\x12\x04\0\0\0\0", 12, true},
+    };
+    static const HashModel speaking = {16, 16, 1, 2, 1, 400, 16, false, 9};
+    static GgufFile file;
+    Tokenizer from, t;
+    Model model;
+    int n;
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, speaking.vocab_size, NULL, 0);
+    CHECK(!gguf_reopen(&file, &model, &from), "does not open");
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        const char *path = write_model(&from, (Change){0}, &n);
+        FILE *out = fopen(path, "ab");
+        fwrite(ends[i].bytes, 1, ends[i].n, out);
+        fclose(out);
+        stderr_hide();
+        int status = tokenizer_open_folder(&t, path, n + 1);
+        stderr_show();
+        CHECK(!status == ends[i].sound &&
+                  (!status || strstr(stderr_text(), "or damaged")),
+              "case %zu: %d, %s", i, status, stderr_text());
+        if (!status)
+            tokenizer_close(&t);
+    }
+    FILE *out = fopen(temporary("tokenizer.model"), "wb");
+    fputs("\x12\x02\x18\x02\x1a\x02\x20", out); /* no pieces */
+    fputc(0, out);
+    fclose(out);
+    stderr_hide();
+    int status = tokenizer_open_folder(&t, temporary("tokenizer.model"), n);
+    stderr_show();
+    CHECK(status < 0 && strstr(stderr_text(), "or damaged"), "%s",
+          stderr_text());
+    CHECK(!truncate(temporary("tokenizer.model"), (1 << 28) + 1), "too large");
+    stderr_hide();
+    status = tokenizer_open_folder(&t, temporary("tokenizer.model"), n);
+    stderr_show();
+    CHECK(status < 0 &&
+              strstr(stderr_text(), "268435457 bytes, expected at most"),
+          "%s", stderr_text());
+    tokenizer_close(&from);
+    model_close(&model);
 }
 
 /* tokenizer_config.json gives BOS and the spaces, as in transformers 5. */
@@ -766,6 +839,7 @@ void suite_pieces(void) {
     TEST(user_defined_pieces_match_as_in_the_library);
     TEST(texts_end_where_llama_cpp_ends_them);
     TEST(tokenizer_model_matches_the_library);
+    TEST(a_damaged_tokenizer_model_is_refused);
     TEST(tokenizer_config_completes_tokenizer_model);
     TEST(tokenizer_model_is_honoured_or_refused);
     TEST(control_pieces_match);
