@@ -399,6 +399,91 @@ static void set_changes_the_sampling(void) {
           "sampled: '%s'", answer);
 }
 
+/* Commands that show, undo, load and complete; what they lack is said. */
+static void commands_do_what_help_says(void) {
+    static const char *const typed[] = {"/undo\n",
+                                        "/regen\n",
+                                        "hello there\n",
+                                        "and now\n",
+                                        "/undo\n",
+                                        "/save u.json\n",
+                                        "/show\n",
+                                        "/set\n",
+                                        "/set system Be kind\n",
+                                        "/set n 3\n",
+                                        "/save v.json\n",
+                                        "/save\n",
+                                        "/lod x\n",
+                                        "/show me\n",
+                                        "/load u.js\t\n",
+                                        "/load ~/u.json\n",
+                                        "/set thi\to\tn\n",
+                                        "/help\n",
+                                        "/bye\n",
+                                        NULL};
+    static const char *const lines[] = {
+        "note: there is no message to remove\n",
+        "note: there is no answer yet\n",
+        "note: removed the last message and its answer; messages: 2\n",
+        "note: u.json: saved; messages: 2\n",
+        "User: hello there\n",
+        "\ntemperature     0\n",
+        "\nsystem          not set\n",
+        "note: system Be kind: from the next answer on\n",
+        "note: n 3: from the next answer on\n",
+        "note: /save lacks the name of a file: /save FILE\n",
+        "note: unknown command /lod; did you mean /load? ",
+        "note: /show takes no argument: 'me'\n",
+        "note: u.json: loaded; messages: 2\n",
+        "/u.json: loaded; messages: 2\n",
+        "note: think on: from the next answer on\n",
+        "/undo   removes the last message and answer\n"};
+    static char home[PATH_MAX + 8];
+    CHECK(open_model(), "models/stories.gguf is missing");
+    snprintf(home, sizeof home, "HOME=%s", inside(""));
+    putenv(home);
+    CHECK(talk(typed, "-t 0") == 0, "status %d, %s", status, err);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        CHECK(strstr(err, lines[i]), "no '%s' in %s", lines[i], err);
+    CHECK(!strcmp(message("v.json", 0, "system"), "Be kind") &&
+              !strcmp(message("v.json", 1, "user"), "hello there") &&
+              !*message("v.json", 3, "user"),
+          "%s", err);
+    /* --load goes on with the conversation */
+    static const char *const more[] = {"and now\n", "/save w.json\n", "/bye\n",
+                                       NULL};
+    CHECK(talk(more, "-t 0 --load u.json") == 0, "status %d, %s", status, err);
+    CHECK(!strcmp(message("w.json", 0, "user"), "hello there") &&
+              !strcmp(message("w.json", 2, "user"), "and now"),
+          "%s", err);
+    run("%s -m chat --load missing.json", model);
+    CHECK(status == 1 && strstr(err, "missing.json: "), "status %d, %s", status,
+          err);
+}
+
+/* Messages of one session come back in the next; a pipe and --no-history keep
+ * none. */
+static void messages_come_back_later(void) {
+    static const char *const first[] = {"hello there\n", " hidden\n", "/bye\n",
+                                        NULL};
+    static const char *const second[] = {"\033[A\033[A!\n", "/save h.json\n",
+                                         "/bye\n", NULL};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    remove(inside("state/norma/history"));
+    setup.input = "from a pipe\n";
+    run("%s -m chat -n 3", model);
+    CHECK(status == 0 && !file_exists(inside("state/norma/history")),
+          "a pipe's message is kept");
+    CHECK(talk(first, "--no-history") == 0 &&
+              !file_exists(inside("state/norma/history")),
+          "status %d, %s", status, err);
+    CHECK(talk(first, "") == 0 && talk(second, "") == 0, "status %d, %s",
+          status, err);
+    CHECK(!strcmp(message("h.json", 0, "user"), "hello there!"), "'%s', %s",
+          message("h.json", 0, "user"), err);
+    remove(inside("state/norma/history"));
+}
+
 /* Keys edit the message, and what they cannot edit is not in it. */
 static void what_is_shown_is_sent(void) {
     static const char *const typed[] = {"hello\033[D\033[DXX\n",
@@ -855,6 +940,8 @@ void suite_chat(void) {
     TEST(a_note_begins_a_line_of_a_terminal);
     TEST(a_cleared_conversation_begins_anew);
     TEST(set_changes_the_sampling);
+    TEST(commands_do_what_help_says);
+    TEST(messages_come_back_later);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);
     TEST(the_terminal_is_set_back);

@@ -5,16 +5,20 @@
  * leaves the cursor there, and the next one begins the next row.
  */
 #include "text/editor.h"
+#include "text/grapheme.h"
+#include "text/history.h"
 
 #include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static uint64_t state;
 
@@ -673,7 +677,301 @@ static void keys_end_a_message(void) {
     editor_close(&e);
 }
 
+/* What keys leave in the text: | is the cursor. */
+static const char *edited(Editor *e, const char *typed_keys) {
+    static char shown[256];
+    for (; *typed_keys; typed_keys++) {
+        editor_take(e, *typed_keys);
+        if (!e->keys.pasting)
+            editor_text(e); /* as drawing does */
+    }
+    const Buffer *t = editor_text(e);
+    snprintf(shown, sizeof shown, "%.*s|%s", (int)e->draft.cursor, t->bytes,
+             t->bytes + e->draft.cursor);
+    return shown;
+}
+
+/* Each case begins with an empty message and the kills of the ones before. */
+static void kills_come_back(void) {
+    static const char *const cases[][2] = {
+        {"\031", "|"},
+        {"one two\027\027\031", "one two|"}, /* together one kill */
+        {"a b\033b\013\001\031", "b|a "},    /* to the end */
+        {"x\025y\025\031", "y|"},            /* the newest */
+        {"\031\033y", "x|"},                 /* then the one before */
+        {"\031\033y\033y", "b|"},
+        {"\033y", "|"}, /* only after Ctrl-Y */
+        {"\031a\033y", "ya|"},
+        {"a b c\002\002\033d\027\031", "a b c|"}, /* after, then before */
+        {"d\033[3~\010\031", "b c|"},             /* Delete keeps nothing */
+    };
+    Editor e = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK(!editor_begin(&e), "no memory");
+        const char *text = edited(&e, cases[i][0]);
+        CHECK(!strcmp(text, cases[i][1]), "%zu: '%s', expected '%s'", i, text,
+              cases[i][1]);
+    }
+    editor_close(&e);
+}
+
+/* Each Ctrl-Y after Ctrl-U could double a message. */
+static void kills_do_not_grow_without_end(void) {
+    Editor e = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    take(&e, "0123456789");
+    for (int i = 0; i < 40; i++)
+        take(&e, "\025\031\031");
+    CHECK(editor_text(&e)->n <= 1 << 16, "%zu bytes", editor_text(&e)->n);
+    for (int i = 0; i < 1 << 17; i++)
+        take(&e, "x");
+    size_t n = editor_text(&e)->n;
+    CHECK(take(&e, "\025\031") == EDITED && editor_text(&e)->n == n,
+          "a long text does not come back: %zu of %zu bytes",
+          editor_text(&e)->n, n);
+    editor_close(&e);
+}
+
+static void changes_are_undone(void) {
+    static const char *const cases[][2] = {
+        {"\037", "|"},
+        {"one two\037", "one |"}, /* a word at a time */
+        {"one two\037\037", "|"},
+        {"one two\037\037\037", "|"},
+        {"one\001\013\037", "one|"},
+        {"one\002\177x\037\037", "on|e"},
+        {"a\033[200~b\rc\033[201~\037", "|"},
+        {"a \033[200~b\rc\033[201~\037", "a |"},
+        {"one\025two\037\037", "one|"},
+        {"one\025\031\037", "|"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Editor e = {0};
+        CHECK(!editor_begin(&e), "no memory");
+        const char *text = edited(&e, cases[i][0]);
+        CHECK(!strcmp(text, cases[i][1]), "%zu: '%s', expected '%s'", i, text,
+              cases[i][1]);
+        editor_close(&e);
+    }
+    /* the oldest changes are forgotten, the others in their order */
+    Editor e = {0};
+    CHECK(!editor_begin(&e), "no memory");
+    for (int i = 0; i < 10000; i++)
+        take(&e, i % 2 ? "\002\033[3~" : "ab");
+    for (int i = 0; i < 10000; i++)
+        take(&e, "\037");
+    const Buffer *t = editor_text(&e);
+    CHECK(t->n > 0 && t->n < 5000 && t->bytes[strspn(t->bytes, "a")] == '\0',
+          "%zu bytes", t->n);
+    editor_close(&e);
+}
+
+static void search_finds_messages(void) {
+    static const struct {
+        const char *keys, *text;
+        EditorEvent event;
+    } cases[] = {
+        {"\022ne\r", "|one two", SENT}, /* Enter sends it */
+        {"\022ne\001", "|one two", EDITED},
+        {"\022o\022\002", "t|wo one", EDITED}, /* Ctrl-R: an older one */
+        {"\022o\022\022\022\002", "t|wo one", EDITED},
+        {"\022ox\177\022\005", "two one|", EDITED},
+        {"ab\022one\007", "ab|", EDITED},
+        {"ab\022one\003", "ab|", EDITED},
+        {"ab\022zzz\005", "ab|", EDITED},
+        {"ab\022\005", "ab|", EDITED},
+        {"\022\177\022\001", "|two one", EDITED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Editor e = {0};
+        EditorEvent event = EDITED;
+        history_add(&e.history, "two one");
+        history_add(&e.history, " hidden one");
+        history_add(&e.history, "one two");
+        CHECK(!editor_begin(&e), "no memory");
+        for (const char *s = cases[i].keys; *s; s++)
+            event = editor_take(&e, *s);
+        const char *text = edited(&e, "");
+        /* the place of the query, which for these is near the begin */
+        CHECK(event == cases[i].event && strlen(text) == strlen(cases[i].text),
+              "%zu: '%s', expected '%s'", i, text, cases[i].text);
+        editor_close(&e);
+    }
+    /* what is drawn while it searches */
+    Editor e = {0};
+    Buffer out = {0};
+    history_add(&e.history, "one two");
+    CHECK(!editor_begin(&e) && take(&e, "x\022tw") == EDITED, "no memory");
+    open_screen(10, 40);
+    editor_draw(&e, (Screen){10, 40}, false, &out);
+    show(&out);
+    CHECK(!strncmp(text_on_screen(), "(search: tw) one two", 20) &&
+              screen.column == 17,
+          "'%s', column %d", text_on_screen(), screen.column);
+    free(out.bytes);
+    editor_close(&e);
+}
+
+static size_t complete_colors(const char *text, size_t n, Buffer *candidates) {
+    static const char *const colors[] = {"/green ", "/grey ", "/gr\xc3\xa9",
+                                         "/gr\xc3\xa8", "/blue "};
+    for (size_t i = 0; i < sizeof colors / sizeof *colors; i++)
+        if (!strncmp(colors[i], text, n))
+            buffer_append(candidates, colors[i], strlen(colors[i]) + 1);
+    return 0;
+}
+
+static void tab_completes(void) {
+    static const struct {
+        const char *keys, *text;
+        EditorEvent event;
+    } cases[] = {{"/b\t", "/blue |", EDITED},       {"/g\t", "/gr|", EDITED},
+                 {"/gr\t", "/gr|", LISTED},         {"/gre\t", "/gre|", LISTED},
+                 {"/gree\t", "/green |", EDITED},   {"/x\t", "/x|", EDITED},
+                 {"/bx\002\t", "/blue |x", EDITED}, {"b\t", "b\t|", EDITED},
+                 {"/b\t\037", "/b|", EDITED}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Editor e = {.completer = complete_colors};
+        EditorEvent event = EDITED;
+        CHECK(!editor_begin(&e), "no memory");
+        for (const char *s = cases[i].keys; *s; s++)
+            event = editor_take(&e, *s);
+        const char *text = edited(&e, "");
+        bool undone = strchr(cases[i].keys, '\037') != NULL;
+        CHECK(event == cases[i].event &&
+                  (undone || !strcmp(text, cases[i].text)),
+              "%zu: '%s', expected '%s'", i, text, cases[i].text);
+        editor_close(&e);
+    }
+}
+
+/* ---- characters, from GraphemeBreakTest.txt's rules ---------------------- */
+
+static void clusters_are_those_of_uax_29(void) {
+    /* | is a boundary */
+    static const char *const texts[] = {"a|b",
+                                        "e\u0301|x",
+                                        "\r\n|\n|\r",
+                                        "\u0301|\n|\u0301\u0301|a",
+                                        "\u1100\u1161\u11a8|\u1100",
+                                        "\uac00\u11a8|\uac00",
+                                        "\uac01\u11a8|\u1161",
+                                        FAMILY "|" FAMILY,
+                                        THUMB "|" HEART "|a",
+                                        FLAG "|" FLAG "|\U0001f1e9|a",
+                                        "a\u200d|\U0001f468",
+                                        "\u0915\u094d\u0937|\u0915",
+                                        "\u0915|\u0937",
+                                        "\u0915\u0301|\u0937",
+                                        "\u0600a|\u0600\u0600b",
+                                        "\u0e01\u0e33|a",
+                                        "1\ufe0f\u20e3|2",
+                                        "\u0915\u094d\u200d\u0937|x",
+                                        "\u2764\u0301\u200d\u2764|\u2764"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char text[128];
+        bool boundary[128] = {true};
+        size_t n = 0;
+        for (const char *s = texts[i]; *s; s++)
+            if (*s == '|')
+                boundary[n] = true;
+            else
+                text[n++] = *s;
+        boundary[n] = true;
+        text[n] = '\0';
+        for (size_t at = 0, next; at < n; at = next) {
+            next = grapheme_next(text, n, at);
+            size_t expected = at + 1;
+            while (!boundary[expected])
+                expected++;
+            CHECK(next == expected, "%zu: %zu after %zu, expected %zu", i, next,
+                  at, expected);
+            CHECK(grapheme_before(text, n, next) == at, "%zu: %zu before %zu",
+                  i, grapheme_before(text, n, next), next);
+            for (size_t inside = at + 1; inside <= next; inside++)
+                if ((text[inside] & 0xc0) != 0x80)
+                    CHECK(grapheme_boundary(text, n, inside) == next,
+                          "%zu: the boundary from %zu on", i, inside);
+        }
+    }
+    CHECK(grapheme_columns(FAMILY, strlen(FAMILY)) == 2 &&
+              grapheme_columns(FLAG, strlen(FLAG)) == 2 &&
+              grapheme_columns(THUMB, strlen(THUMB)) == 2 &&
+              grapheme_columns(HEART, strlen(HEART)) == 2 &&
+              grapheme_columns("e\u0301", 3) == 1 &&
+              grapheme_columns("\u0915\u094d\u0937", 9) == 2,
+          "columns");
+}
+
+/* ---- history ------------------------------------------------------------- */
+
+static void history_lasts(void) {
+    static History h;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", temporary("history"));
+    setenv("XDG_STATE_HOME", path, 1);
+    strcat(path, "/norma/history");
+    history_open(&h);
+    history_add(&h, "one\ntwo\\n");
+    history_add(&h, " hidden");
+    history_add(&h, "\tx");
+    history_add(&h, "\tx");
+    history_close(&h);
+    struct stat st;
+    CHECK(!stat(path, &st) && (st.st_mode & 0777) == 0600, "mode %o",
+          st.st_mode & 0777);
+    for (int session = 0; session < 2; session++) {
+        h = (History){0};
+        history_open(&h);
+        CHECK(h.n == 2 && !strcmp(h.entries[0], "one\ntwo\\n") &&
+                  !strcmp(h.entries[1], "\tx"),
+              "%d entries, '%s'", h.n, h.entries[0]);
+        history_close(&h);
+    }
+    /* two sessions at once; the oldest entries go */
+    static History other;
+    h = other = (History){0};
+    history_open(&h);
+    history_open(&other);
+    for (int i = 0; i < MAX_HISTORY - 1; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", i);
+        history_add(&h, text);
+    }
+    history_add(&other, "other");
+    CHECK(h.n == MAX_HISTORY && history_find(&h, "\tx", h.n) == 0 &&
+              history_find(&h, "998", h.n) == MAX_HISTORY - 1 &&
+              history_find(&h, "998", MAX_HISTORY - 1) == -1,
+          "%d entries", h.n);
+    history_close(&h);
+    history_close(&other);
+    h = (History){0};
+    history_open(&h);
+    CHECK(h.n == MAX_HISTORY && !strcmp(h.entries[0], "0") &&
+              !strcmp(h.entries[MAX_HISTORY - 1], "other"),
+          "%d entries, '%s' to '%s'", h.n, h.entries[0], h.entries[h.n - 1]);
+    history_close(&h);
+    /* a file that someone else has written: only what can be shown */
+    FILE *file = fopen(path, "w");
+    fputs("a\033[2Jb\n\nc\\", file);
+    fclose(file);
+    h = (History){0};
+    history_open(&h);
+    CHECK(h.n == 2 && !strcmp(h.entries[0], "a[2Jb") &&
+              !strcmp(h.entries[1], "c\\"),
+          "%d entries, '%s'", h.n, h.n ? h.entries[0] : "");
+    history_close(&h);
+    unsetenv("XDG_STATE_HOME");
+}
+
 void suite_editor(void) {
+    TEST(kills_come_back);
+    TEST(kills_do_not_grow_without_end);
+    TEST(changes_are_undone);
+    TEST(search_finds_messages);
+    TEST(tab_completes);
+    TEST(clusters_are_those_of_uax_29);
+    TEST(history_lasts);
     TEST(any_keys_edit_what_is_shown);
     TEST(a_paste_is_text);
     TEST(a_paste_cannot_command);

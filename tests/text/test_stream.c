@@ -348,7 +348,109 @@ static void no_write_follows_an_error(void) {
     }
 }
 
+/* ---- wrapping ------------------------------------------------------------- */
+
+/* The rows of a terminal after the text, by the rules of xterm: a full row
+ * wraps with the next character. Wide characters take two columns. */
+static const char *rows_of(const char *text, int columns, int column) {
+    static char shown[4096];
+    char row[256];
+    size_t n = 0, n_row = (size_t)column;
+    memset(row, '.', n_row);
+    int length, at = column;
+    shown[0] = '\0';
+    while (*text) {
+        int to, n_bytes = 1;
+        if (sscanf(text, "\033[%dG\033[K%n", &to, &length) == 1) {
+            at = to - 1;
+            n_row = (size_t)at; /* of one byte each in these tests */
+            text += length;
+            continue;
+        }
+        while ((text[n_bytes] & 0xc0) == 0x80)
+            n_bytes++;
+        int w = n_bytes > 1 ? 2 : 1;
+        if (*text == '\n' || at + w > columns) {
+            n += (size_t)sprintf(shown + n, "%.*s\n", (int)n_row, row);
+            n_row = 0;
+            at = 0;
+        }
+        if (*text != '\n') {
+            memcpy(row + n_row, text, (size_t)n_bytes);
+            n_row += (size_t)n_bytes;
+            at += w;
+        }
+        text += n_bytes;
+    }
+    sprintf(shown + n, "%.*s", (int)n_row, row);
+    return shown;
+}
+
+static void lines_wrap_at_words(void) {
+    static const struct {
+        const char *text;
+        int column;
+        const char *rows;
+    } cases[] = {
+        {"some words here", 0, "some words\nhere"},
+        {"some words, here", 0, "some \nwords, \nhere"},
+        {"0123456789 ab", 0, "0123456789\nab"},
+        {"0123456789ab cd", 0, "0123456789\nab cd"},
+        {"a 0123456789ab cd", 0, "a \n0123456789\nab cd"},
+        {"abc de", 6, "......abc \nde"},
+        {"abcde fg", 6, "......\nabcde fg"},
+        {"a\nb c d e f g h", 0, "a\nb c d e f \ng h"},
+        {"\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0 \xe4\xbd\xa0\xe4\xbd\xa0",
+         0,
+         "\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0\xe4\xbd\xa0 \n\xe4\xbd\xa0\xe4\xbd\xa0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int step = 1; step < 8; step += 3) { /* bytes that come together */
+            Channel c;
+            char text[4096];
+            CHECK(open_terminal(&c), "no terminal");
+            stream_wrap(&c.stream, 10, cases[i].column);
+            int n = (int)strlen(cases[i].text);
+            for (int at = 0; at < n; at += step)
+                stream_write(&c.stream, cases[i].text + at,
+                             at + step < n ? step : n - at);
+            CHECK(stream_close(&c.stream) == 0, "does not close");
+            receive(&c, text, sizeof text);
+            const char *rows = rows_of(text, 10, cases[i].column);
+            CHECK(!strcmp(rows, cases[i].rows), "%zu: '%s', expected '%s'", i,
+                  rows, cases[i].rows);
+            close_channel(&c);
+        }
+    /* any words: only spaces become newlines, and no word is split that fits */
+    for (int i = 0; i < 200; i++) {
+        Channel c;
+        char words[512] = "", text[4096];
+        int columns = 20 + any(60);
+        for (int k = 0; k < 40; k++)
+            sprintf(words + strlen(words), "%.*s ", 1 + any(12),
+                    "abcdefghijklm");
+        CHECK(open_terminal(&c), "no terminal");
+        stream_wrap(&c.stream, columns, 0);
+        write_text(&c, words);
+        CHECK(stream_close(&c.stream) == 0, "does not close");
+        receive(&c, text, sizeof text);
+        const char *rows = rows_of(text, columns, 0);
+        const char *w = words;
+        for (const char *r = rows; *r; r++) {
+            if (*r == *w)
+                w++;
+            else
+                CHECK(*r == '\n' && (w == words || w[-1] == ' ' || *w == ' '),
+                      "a word is split: '%s'", rows);
+            if (*r == '\n' && *w == ' ')
+                w++;
+        }
+        close_channel(&c);
+    }
+}
+
 void suite_stream(void) {
+    TEST(lines_wrap_at_words);
     TEST(characters_are_written_whole);
     TEST(a_pipe_gets_every_byte);
     TEST(text_is_flushed_after_a_while);
