@@ -30,7 +30,7 @@ INLINE vf activate_vector(const Activation activation, vf a) {
     switch (activation) {
     case ACTIVATION_SILU: z = a; break;
     case ACTIVATION_GELU:
-        z = 1.5957691216f * (a + 0.044715f * a * a * a);
+        z = 1.5957691216f * vfma(0.044715f * a * a, a, a);
         break;
     case ACTIVATION_RELU2: return a * vmax(a, vset(0));
     case N_ACTIVATIONS: break;

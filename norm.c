@@ -135,9 +135,10 @@ static void layernorm(float *y, const float *x, const Norm *norm, int dim) {
           offset = (float)(rest * scale);
     const float *gamma = norm->gamma, *beta = norm->beta;
 #pragma omp simd
-    for (int i = 0; i < dim; i++)
-        y[i] =
-            ((x[i] - shift) * scale - offset) * gamma[i] + (beta ? beta[i] : 0);
+    for (int i = 0; i < dim; i++) {
+        float normed = fma_float(x[i] - shift, scale, -offset);
+        y[i] = fma_float(normed, gamma[i], beta ? beta[i] : 0);
+    }
 }
 
 /* Squashes each element separately: vector by vector, as a cap of 1 on

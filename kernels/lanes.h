@@ -59,6 +59,10 @@ INLINE void prefetch_write(const void *p) {
 INLINE float fma_float(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_NEON)
     return __builtin_fmaf(a, b, c);
+#elif defined(__wasm_relaxed_simd__)
+    typedef float four __attribute__((vector_size(16)));
+    return __builtin_wasm_relaxed_madd_f32x4((four){a}, (four){b},
+                                             (four){c})[0];
 #else
     return a * b + c;
 #endif

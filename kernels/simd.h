@@ -63,7 +63,8 @@ INLINE void vstore_n(float *p, vf v, int n) {
         memcpy(p, &v, n * sizeof *p);
 }
 
-/* a * b + c, rounded once if the processor has FMA. */
+/* a * b + c, rounded once if the processor has FMA. WebAssembly leaves the
+ * rounding to the engine: who loads that build tests the engine first. */
 INLINE vf vfma(vf a, vf b, vf c) {
 #ifdef MM
     return (vf)MM(fmadd_ps)(a, b, c);
@@ -71,6 +72,8 @@ INLINE vf vfma(vf a, vf b, vf c) {
     return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #elif defined(__FMA__)
     return (vf)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)c);
+#elif defined(__wasm_relaxed_simd__)
+    return (vf)__builtin_wasm_relaxed_madd_f32x4(a, b, c);
 #else
     return a * b + c;
 #endif

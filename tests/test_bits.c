@@ -29,7 +29,7 @@ enum { PROMPT = 13, TOKENS = PROMPT + 4 };
 
 /* Bits depend on FMA, but not on the width of vectors, on compilers and their
  * flags. */
-#if defined(__FMA__) || defined(__ARM_NEON)
+#if defined(__FMA__) || defined(__ARM_NEON) || defined(__wasm_relaxed_simd__)
 static const char *const KIND = "fma";
 #else
 static const char *const KIND = "no_fma";

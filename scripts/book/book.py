@@ -24,6 +24,8 @@ import sys
 import venv
 from pathlib import Path
 
+import program
+
 TOP = Path(__file__).resolve().parents[2]
 DOCS, WORK, BOOK = TOP / "docs", TOP / "build" / "book", TOP / "book"
 # Pages of the contents: (heading in each language, documents). A document without a twin is in English only.
@@ -281,37 +283,6 @@ def write_sources(paths):
         )
 
 
-# norma as WebAssembly: these sources and web/page.c; web/app/norma.js answers the calls of WASI's C library. Without FMA, as ARCH=x86-64, whose bits it has.
-WASM_SOURCES = "*.c", "kernels/*.c", "text/*.c", "formats/*.c", "lab/norm_spec.c", "lab/norm_backward.c", "web/page.c"
-WASM_BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "utf8"
-WASM_WITHOUT = (
-    "run.c",
-    "formats/gguf_write.c",
-    "formats/jinja.c",
-    "formats/jinja_expressions.c",
-    "formats/jinja_functions.c",
-    "formats/jinja_values.c",
-)
-WASM_EXPORTS = "malloc", "free", "model_swap_norms", "norm_token", "norm_backward", "sum_squares"
-WASM_FLAGS = (
-    "-target wasm32-wasi -mexec-model=reactor -msimd128 -O3 -std=gnu11 -D_GNU_SOURCE -I. -fno-math-errno -Ibuild/book "
-    "-ffp-contract=off -Wno-unknown-pragmas -Wno-pass-failed -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_MMAN "
-    "-D_WASI_EMULATED_PROCESS_CLOCKS -s "
-    "-Dumask(mask)=0 -Dmkostemp(name,flags)=-1 -lwasi-emulated-signal -lwasi-emulated-mman -Wl,--max-memory=1073741824"
-)
-OMP_H = "".join(
-    f"#define omp_{name} {value}\n"
-    for name, value in (
-        ("get_thread_num()", 0),
-        ("get_num_threads()", 1),
-        ("get_max_threads()", 1),
-        ("get_num_procs()", 1),
-        ("set_dynamic(on)", "((void)(on))"),
-        ("set_max_active_levels(n)", "((void)(n))"),
-    )
-)
-
-
 def rates():
     """Held-out loss by learning rate of each run of docs/experiment.csv: mean and half the range over seeds."""
     found, diverged = {}, {}
@@ -413,14 +384,8 @@ def function(path, name):
 
 
 def write_program():
-    """norma.wasm and the bundled model as q8_0, in scripts, since a page on a disk may not fetch."""
-    wasm, model = WORK / "norma.wasm", WORK / "stories_q8_0.gguf"
-    sources = sorted(p.relative_to(TOP).as_posix() for pattern in WASM_SOURCES for p in TOP.glob(pattern))
-    sources = [p for p in sources if p not in WASM_WITHOUT] + [f"base/{name}.c" for name in WASM_BASE]
-    exports = re.findall(r"^\w[\w *]*?\b(page_\w+)\([^;]*?\{", (TOP / "web" / "page.c").read_text(), re.MULTILINE)
-    flags = WASM_FLAGS.split() + [f"-Wl,--export={name}" for name in (*WASM_EXPORTS, *exports)]
-    (WORK / "omp.h").write_text(OMP_H)
-    subprocess.run([sys.executable, "-m", "ziglang", "cc", *flags, "-o", wasm, *sources], check=True, cwd=TOP)
+    """norma's builds and the bundled model as q8_0, in scripts, since a page on a disk may not fetch."""
+    model = WORK / "stories_q8_0.gguf"
     subprocess.run(
         ["./run", "models/stories.gguf", "-m", "convert", "-q", "q8_0", "-o", model],
         check=True,
@@ -432,9 +397,18 @@ def write_program():
     plain = {key: function(*place) for key, place in PLAIN.items()}
     (BOOK / "app" / "plain.js").write_text(f"window.normaPlain = {json.dumps(plain)};\n")
     (BOOK / "app" / "tables.js").write_text(f"window.normaTables = {json.dumps(tables(), ensure_ascii=False)};\n")
-    for name, path in ("wasm", wasm), ("model", model):
+    files = {build: program.page_program(build) for build in program.BUILDS}
+    for name, path in {**files, "model": model}.items():
         text = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
         (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
+
+
+def forbid_connections():
+    """Gives every page of the chapters the policy of figure.html: no request to anywhere but the site itself."""
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', (BOOK / "figure.html").read_text())[0]
+    for language in LANGUAGES:
+        for page in (BOOK / language).glob("*.html"):
+            page.write_text(page.read_text().replace("<head>", f"<head>{policy}", 1))
 
 
 def build(base):
@@ -463,6 +437,7 @@ def build(base):
         shutil.rmtree(BOOK / language / "_sources", ignore_errors=True)
     write_sources(sorted(sources))
     write_program()
+    forbid_connections()
     shutil.copy(TOP / "web" / "index.html", BOOK / "index.html")
     print(f"book/index.html: {sum(len(s.pages) for s in sites.values())} pages, {len(sources)} source files")
 
