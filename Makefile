@@ -48,7 +48,7 @@ BINARY  := $(BUILD)/run
 # The transformer is in the top-level folder, everything else in subfolders (docs/architecture.md).
 FOLDERS := base kernels text formats lab cluster modes
 SOURCES := $(filter-out $(if $(MPI),,base/ranks.c),$(wildcard *.c $(FOLDERS:%=%/*.c)))
-TESTS   := $(filter-out tests/core.c tests/course.c tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
+TESTS   := $(filter-out tests/core.c tests/course.c tests/wasm.c tests/fuzz/% $(if $(MPI),,tests/modes/test_ranks.c),$(wildcard tests/*.c tests/*/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/lab/page_html.o
 LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 # Readers of files and texts, and the sampler. The suite `growth` compiles them again, to count their steps (tests/support/steps.c).
@@ -191,7 +191,7 @@ $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dic
 	    -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 -verbosity=0 -print_final_stats=1 -dict=$(BUILD)/dictionary \
 	    -artifact_prefix=$(BUILD)/ $(BUILD)/$* tests/fuzz/seeds/$* $(SEEDS)
 
-ALL := $(SOURCES) web/page.c web/bits.c $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
+ALL := $(SOURCES) web/page.c tests/wasm.c $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
 	@python3 scripts/developer/house_test.py
 	@python3 scripts/developer/house.py

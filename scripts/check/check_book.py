@@ -6,12 +6,14 @@ alone with their settings in the address, a figure without a mouse, and the link
     build/book/env/bin/python scripts/check/check_book.py        (after `make book`)
 """
 
+import http.server
 import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from itertools import cycle
@@ -195,6 +197,7 @@ def check_switch(browser):
 
 
 ALONE = {  # settings of each figure that are not its defaults
+    "explorer": {"kind": "none", "layer": "2", "seed": "3", "prompt": "Tom"},
     "playground": {"attn": "rms", "mlp": "dyt:1", "final": "layer", "eps": "-3", "seed": "7", "prompt": "Tom"},
     "token": {"layer": "2", "box": "4", "text": "Tom had a red ball"},
     "eps": {"eps": "-2"},
@@ -205,6 +208,9 @@ ALONE = {  # settings of each figure that are not its defaults
 }
 
 
+WITHOUT_FIELD = {("token", "box"), *(("explorer", key) for key in ("kind", "layer", "seed"))}  # buttons set these
+
+
 def check_alone(browser):
     """Each figure by its address: its controls and its link have the settings of the address."""
     for (name, settings), language in zip(ALONE.items(), cycle(("en", "zh"))):
@@ -213,7 +219,7 @@ def check_alone(browser):
         failed = browser.figures()
         link = browser.evaluate("document.querySelector('.alone a')?.href ?? ''")
         shown = browser.evaluate("[...document.querySelectorAll('.controls :is(input, select)')].map(e => e.value)")
-        wanted = [v for k, v in settings.items() if (name, k) != ("token", "box")]
+        wanted = [v for k, v in settings.items() if (name, k) not in WITHOUT_FIELD]
         if failed or parse_qs(urlsplit(link).query) != parse_qs(query) or shown != wanted:
             yield f"{name} alone, {language}: {failed} {link} {shown}"
         yield from (f"{name} alone, {language}: {fault}" for fault in browser.faults())
@@ -239,6 +245,50 @@ def check_keys(browser):
     browser.press("Enter", 13, "\r")  # the second thing to try
     if len({before, layer, browser.evaluate(text)}) != 3:
         yield "keys do not change the figure"
+
+
+CONNECTS = """
+(async () => {
+  const reached = [];
+  const attempt = async (name, f) => { try { await f(); reached.push(name); } catch {} };
+  const loads = (e, url) => new Promise((done, no) => {
+    e.onload = done; e.onerror = no; e.src = url; document.body.append(e); });
+  await attempt("fetch", () => fetch("URL", {mode: "no-cors"}));
+  await attempt("XMLHttpRequest", () => { const r = new XMLHttpRequest(); r.open("GET", "URL", false); r.send(); });
+  await attempt("image", () => loads(new Image(), "URL"));
+  await attempt("script", () => loads(document.createElement("script"), "URL"));
+  return reached;
+})()
+"""
+
+
+def check_policy(browser):
+    """No page can send anything: a server on this machine, which a page may reach without the policy, hears nothing."""
+    heard = []
+
+    class Listener(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            heard.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    attempts = CONNECTS.replace("URL", f"http://127.0.0.1:{server.server_port}/")
+    for page in "en/index.html", "zh/norms.html", "figure.html":
+        browser.open((BOOK / page).as_uri())
+        browser.evaluate(attempts)
+        if heard:
+            yield f"{page} reached a server"
+        heard.clear()
+    browser.open("about:blank")
+    browser.evaluate(attempts)
+    if not heard:
+        yield "the check of the policy cannot fail: nothing reaches the server without it"
+    server.shutdown()
 
 
 def check_base():
@@ -281,7 +331,7 @@ def main():
                     found.append(f"{path.relative_to(BOOK)}, {name}: outside: {fault}")
             faults = [f"no key reaches {m}" for m in browser.evaluate(MUTED)] + browser.faults()
             found += [f"{path.relative_to(BOOK)}: {fault}" for fault in faults]
-        found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_base()]
+        found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_policy(browser), *check_base()]
         for language, word in ("en", "eps"), ("zh", "归一化"):
             browser.open((BOOK / language / "search.html").as_uri() + f"?q={word}")
             hits = 0

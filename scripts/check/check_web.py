@@ -1,15 +1,17 @@
 """Compares norma in the page with the program, to the bit: the logits of the bundled model in four types, and of a small
-random model of each family without experts, against a build without FMA (`make ARCH=x86-64`); the story of the page's
-model; nats per token; that a damaged file is an error of one line, after which the page goes on; a reader's own files
-(GGUF, llama2.c's .bin with its tokenizer) dropped on the playground; the limits of 4,096 positions and 1 GB.
+random model of each family, in the page's two builds: against the program, and against one without FMA (`make
+ARCH=x86-64`); the story of the page's model; nats per token; that a damaged file is an error of one line, after which the page goes on; a reader's own files
+(GGUF, llama2.c's .bin with its tokenizer; published models) dropped on the first screen: stories, a typed beginning
+and other norms give the program's text and nats; the limits of 4,096 positions and 900 MB.
 
     build/book/env/bin/python scripts/check/check_web.py        (after `make book`)
 
-Mixtures are left out: the weights of experts use the C library's expf, of which the page has another one.
+Needs a processor with FMA, as Chromium's fused madd does.
 """
 
 import base64
 import json
+import os
 import random
 import re
 import struct
@@ -21,13 +23,17 @@ from pathlib import Path
 
 from check_book import BOOK, TOP, Browser
 
-PROGRAM = TOP / "build" / "v1" / "run"
+sys.path.append(str(TOP / "scripts"))
+import fetch_models
+
+PROGRAMS = {"fused": TOP / "run", "unfused": TOP / "build" / "v1" / "run"}  # of the page's builds
 FAMILIES = TOP / "tests" / "golden" / "families"
+DRAW = "-s", 12, "-t", 1, "-p", 0.9, "-k", 0, "--min-p", 0, "--repeat-penalty", 1  # of the page
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to play in the park."
 OPEN = """
-window.bits = async (model, tokenizer, text) => {
+window.bits = async (build, model, tokenizer, text) => {
   const bytes = (base64) => base64 && Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-  window.norma ??= await startNorma();
+  window.norma ??= await startNorma(build);
   try { norma.open(bytes(model), bytes(tokenizer)); } catch (error) { return `error: ${error.message}`; }
   const parts = [];
   norma.logits(text, (_, logits) => parts.push(new Uint8Array(logits.slice().buffer)));
@@ -36,28 +42,28 @@ window.bits = async (model, tokenizer, text) => {
 """
 
 
-def run(*args):
-    return subprocess.run([PROGRAM, *map(str, args)], check=True, capture_output=True, text=True, errors="replace")
+def run(*args, build="fused"):
+    return subprocess.run([PROGRAMS[build], *map(str, args)], check=True, capture_output=True, text=True, errors="replace")
 
 
 def encoded(path):
     return base64.b64encode(path.read_bytes()).decode() if path else ""
 
 
-def page_logits(browser, model, tokenizer, text):
+def page_logits(browser, build, model, tokenizer, text):
     """The bytes of all logits; a message of one line if norma refuses the model."""
-    arguments = ", ".join(json.dumps(a) for a in (encoded(model), encoded(tokenizer), text))
+    arguments = ", ".join(json.dumps(a) for a in (build, encoded(model), encoded(tokenizer), text))
     answer = browser.evaluate(f"bits({arguments})")
     if answer.startswith("error:"):
         return answer
     return b"".join(base64.b64decode(part) for part in answer.split(" "))
 
 
-def compare(browser, name, model, tokenizer, text, folder):
+def compare(browser, name, model, tokenizer, text, folder, build="fused"):
     out = folder / "logits"
     options = ["-z", tokenizer] if tokenizer else []
-    run(model, "-m", "logits", "-i", text, "-j", 1, "--kv", "f32", "-o", out, *options)
-    found = page_logits(browser, model, tokenizer, text)
+    run(model, "-m", "logits", "-i", text, "-j", 1, "--kv", "f32", "-o", out, *options, build=build)
+    found = page_logits(browser, build, model, tokenizer, text)
     same = found == out.read_bytes()
     print(f"{'same bits' if same else 'OTHER BITS'}  {name}{'  ' + found if isinstance(found, str) else ''}")
     return same
@@ -93,14 +99,12 @@ def write_family(folder, path):
     return folder
 
 
-def families(browser, folder):
+def families(browser, folder, build):
     """Whether all families agree; those that `convert` refuses are named."""
     fine = True
     for path in sorted(FAMILIES.glob("*.json")):
-        if "expert" in path.read_text():
-            continue
-        source = write_family(folder / path.stem, path)
-        model = folder / f"{path.stem}.gguf"
+        source = write_family(folder / f"{path.stem}_{build}", path)
+        model = source / "model.gguf"
         try:
             run(source, "-m", "convert", "-q", "f32", "-o", model)
         except subprocess.CalledProcessError as error:
@@ -108,14 +112,14 @@ def families(browser, folder):
             continue
         context = int(re.search(r"context\D+(\d+)", run(model, "-m", "info").stdout)[1])
         text = "0123456789 0123 4567"[: context - 2]  # and BOS, and a space
-        fine &= compare(browser, path.stem, model, source / "tokenizer.bin", text, folder)
+        fine &= compare(browser, path.stem, model, source / "tokenizer.bin", text, folder, build)
     return fine
 
 
 def story(browser, model):
     """The page's story of seed 12 is the program's."""
     expected = run(model, "-s", 12, "-t", 1, "-p", 0.9, "-n", 100, "-j", 1, "--kv", "f32").stdout
-    browser.evaluate(f"bits({json.dumps(encoded(model))}, '', 'a')")
+    browser.evaluate(f"bits('fused', {json.dumps(encoded(model))}, '', 'a')")
     text = browser.evaluate(
         "(() => { norma.begin('', {seed: 12}); let s = '', p; while ((p = norma.next()) !== null) s += p; return s; })()"
     )
@@ -178,9 +182,9 @@ LIMITS = """
 
 
 def limits(browser, model):
-    """More than 4,096 positions, and a file of more than 1 GB: one line each."""
+    """More than 4,096 positions, and a file of more than 900 MB: one line each."""
     lines = browser.evaluate(f"({LIMITS})('{base64.b64encode(with_context(model, 8192)).decode()}')")
-    wanted = r"norma: \d+ positions do not fit in a context of 4096", r"norma: /model: Out of memory"
+    wanted = r"norma: \d+ positions do not fit in a context of 4096", r"norma: the model has 1.20 GB, a page can hold 0.90 GB; .*"
     fine = all(re.fullmatch(w, line) for w, line in zip(wanted, lines, strict=True))
     print(f"{'refused' if fine else 'FAULT'}     {'; '.join(lines)}")
     return fine
@@ -202,35 +206,102 @@ def write_llama2c(folder):
     return folder / "own.bin", folder / "own_tokenizer.bin"
 
 
-def dropped(browser, folder):
-    """Files that a mouse drops on the playground: the page's nats are the program's; a damaged file is an error there."""
-    browser.open((BOOK / "figure.html").as_uri() + "?figure=playground")
+TELLS = "(b => b?.dataset.told ?? '')(document.querySelector('[data-figure]'))"
+
+
+def wait_for_story(browser):
+    for _ in range(1200):
+        if told := browser.evaluate(TELLS):
+            return told
+        time.sleep(0.1)
+    return "no story within two minutes"
+
+
+def drop(browser, files):
+    """Files that a mouse drops on the page, beside the figure."""
+    browser.evaluate("delete document.querySelector('[data-figure]').dataset.told")
+    data = {"items": [], "files": [str(f) for f in files], "dragOperationsMask": 1}
+    for kind in "dragEnter", "dragOver", "drop":
+        browser.call("Input.dispatchDragEvent", type=kind, x=5, y=5, data=data)
+    return wait_for_story(browser)
+
+
+def press(browser, action):
+    """Does something in the page and waits for the story that follows."""
+    browser.evaluate(f"delete document.querySelector('[data-figure]').dataset.told; {action}")
+    return wait_for_story(browser)
+
+
+def same_story(browser, model, options):
+    """Whether the page's own story is the program's, as far as the shorter one goes; at least 20 characters."""
+    prompt = browser.evaluate("document.querySelector('.controls input').value")
+    start = ["-i", prompt] if prompt else []
+    expected = run(model, *options, *start, *DRAW, "-n", 60, "-j", 1, "--kv", "f32").stdout.strip()
+    shown = browser.evaluate("document.querySelector('.own').textContent").strip()
+    size = min(len(expected), len(shown))
+    return size > 20 and expected[:size] == shown[:size]
+
+
+def same_nats(browser, model, options, text, norm):
+    """Whether nats per token of the fixed text are the program's with these norms."""
+    stdout = run(model, "-m", "perplexity", "-f", text, "-j", 1, "--kv", "f32", *options, *norm).stdout
+    expected = float(re.search(r"NLL per token\s+([\d.]+)", stdout)[1])
+    return abs(float(browser.evaluate("document.querySelector('[data-figure]').dataset.nats")) / expected - 1) < 1e-5
+
+
+def used(browser, name, files, text):
+    """Opens a model by a drop, types, and changes its norms; whether text and nats are the program's throughout."""
+    told = drop(browser, files)
+    shown, note = browser.evaluate("['.model b', '.note'].map((s) => document.querySelector(s).textContent)")
+    if told != "yes" or note or shown != files[0].name:
+        print(f"FAULT       {name}: {told}; the page says {note}; its title is {shown}")
+        return False
+    options = ["-z", files[1]] if len(files) > 1 else []
+    found = {"story": same_story(browser, files[0], options), "nats": same_nats(browser, files[0], options, text, [])}
+    for kind in "none", "layer":
+        press(browser, f"document.querySelector('[data-kind={kind}]').click()")
+        found[kind] = same_nats(browser, files[0], options, text, ["--norm", kind])
+    press(browser, f"document.querySelector('[data-kind={kind}]').click()")
+    typed = "(e => { e.value = 'A cat'; e.dispatchEvent(new Event('change')); })(document.querySelector('.controls input'))"
+    press(browser, typed)
+    found["typed"] = same_story(browser, files[0], options)
+    fine = all(found.values())
+    print(f"{'used' if fine else 'FAULT'}        {name}: {found}")
+    return fine
+
+
+def refused(browser, name, file, wanted):
+    """A file that is refused: the page says why, names and tells with the bundled model again."""
+    drop(browser, [file])
+    shown, note, story = browser.evaluate(
+        "['.model b', '.note', '.own'].map((s) => document.querySelector(s).textContent)"
+    )
+    fine = re.search(wanted, note) and shown == "models/stories.gguf" and len(story) > 100
+    print(f"{'refused' if fine else 'FAULT'}     {name}: {note}; then {shown}")
+    return bool(fine)
+
+
+def own_models(browser, folder):
+    """Every model that the tests have, opened by a drop: bundled, llama2.c's, random, published; then files that are refused."""
+    browser.open((BOOK / "figure.html").as_uri() + "?figure=explorer")
     browser.figures()
     (folder / "text").write_text(browser.evaluate("FIXED_TEXT"))
-    f16, fine = folder / "stories_f16.gguf", True
-    broken = folder / "broken.gguf"
-    broken.write_bytes(f16.read_bytes()[:5000])
-    for name, files in ("GGUF", [f16]), ("damaged", [broken]), (".bin and tokenizer", write_llama2c(folder)):
-        x, y = browser.evaluate("(b => [b.x + 20, b.y + 20])(document.querySelector('.story').getBoundingClientRect())")
-        browser.evaluate("document.querySelector('dl').textContent = document.querySelector('.note').textContent = ''")
-        data = {"items": [], "files": [str(f) for f in files], "dragOperationsMask": 1}
-        for kind in "dragEnter", "dragOver", "drop":
-            browser.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
-        shown = note = ""
-        for _ in range(200):
-            shown, note = browser.evaluate("['dd', '.note'].map((s) => document.querySelector(s)?.textContent ?? '')")
-            if note if name == "damaged" else shown or note:
-                break
-            time.sleep(0.1)
-        if name == "damaged":
-            same = note.startswith("norma: /model: ") and "\n" not in note
-        else:
-            options = ["-z", files[1]] if len(files) > 1 else []
-            stdout = run(files[0], "-m", "perplexity", "-f", folder / "text", "-j", 1, "--kv", "f32", *options).stdout
-            expected = float(re.search(r"NLL per token\s+([\d.]+)", stdout)[1])
-            same = not note and abs(float(shown.split()[0]) / expected - 1) < 1e-3
-        fine &= same
-        print(f"{'dropped' if same else 'FAULT'}     {name}: {shown} {note}")
+    checkpoints = Path(os.environ.get("NORMA_CHECKPOINTS", "../shared/checkpoints"))
+    models = [[folder / "stories_f16.gguf"], list(write_llama2c(folder))]
+    if (checkpoints / "stories260K.bin").exists():
+        models.append([checkpoints / "stories260K.bin", checkpoints / "tok512.bin"])
+    for name in fetch_models.MODELS:
+        try:
+            models.append([fetch_models.fetch(name)])
+        except fetch_models.Unavailable as error:
+            print(f"skipped {name}: {error}")
+    fine = all([used(browser, files[0].name, files, folder / "text") for files in models])
+    broken, large = folder / "broken.gguf", folder / "large.gguf"
+    broken.write_bytes((folder / "stories_f16.gguf").read_bytes()[:5000])
+    with large.open("wb") as file:
+        file.truncate(1_500_000_000)
+    fine &= refused(browser, "a damaged file", broken, r"ends in its header, at byte \d+")
+    fine &= refused(browser, "a large file", large, r"1\.50 GB.*0\.90 GB")
     faults = browser.faults()
     print("".join(f"FAULT       {fault}\n" for fault in faults), end="")
     return fine and not faults
@@ -242,19 +313,20 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         browser = Browser(folder / "browser")
-        browser.open((BOOK / "figure.html").as_uri() + "?figure=eps")
-        browser.evaluate(OPEN)
-        for kind in "f16", "f32", "q8_0", "q4_0":
-            model = folder / f"stories_{kind}.gguf"
-            run(TOP / "models" / "stories.gguf", "-m", "convert", "-q", kind, "-o", model)
-            fine &= compare(browser, f"the bundled model as {kind}", model, None, TEXT, folder)
+        for build in reversed(PROGRAMS):
+            browser.open((BOOK / "figure.html").as_uri() + "?figure=eps")
+            browser.evaluate(OPEN)
+            for kind in "f16", "f32", "q8_0", "q4_0":
+                model = folder / f"stories_{kind}.gguf"
+                run(TOP / "models" / "stories.gguf", "-m", "convert", "-q", kind, "-o", model)
+                fine &= compare(browser, f"{build}: the bundled model as {kind}", model, None, TEXT, folder, build)
+            fine &= families(browser, folder, build)
         model = folder / "stories_q8_0.gguf"
         fine &= story(browser, model)
         fine &= nats(browser, model, folder)
         fine &= damaged(browser, model, folder)
         fine &= limits(browser, model)
-        fine &= families(browser, folder)
-        fine &= dropped(browser, folder)
+        fine &= own_models(browser, folder)
         browser.process.kill()
         browser.process.wait()
     return 0 if fine else 1

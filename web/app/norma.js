@@ -16,12 +16,42 @@ const SITES = ['attn', 'mlp'];
 const VECTORS = ['x', 'xn', 'q', 'k', 'v', 'heads', 'gated'];  // page_vectors()
 const DISK = 3, OPENED = 4;  // file descriptors: the folder of the files; the first open file
 
+// A module of one function: f(a, b, c) is the relaxed madd a * b + c.
+const MADD = [
+  0,    0x61, 0x73, 0x6d, 1,    0,    0,    0,                       // version 1
+  1,    8,    1,    0x60, 3,    0x7d, 0x7d, 0x7d, 1,    0x7d,        // (f32, f32, f32) -> f32
+  3,    2,    1,    0,    7,    5,    1,    1,    0x66, 0,    0,     // function 0, exported as f
+  0x0a, 0x16, 1,    0x14, 0,                                         // its code:
+  0x20, 0,    0xfd, 0x13, 0x20, 1,    0xfd, 0x13, 0x20, 2,    0xfd, 0x13,  // splat a, b, c
+  0xfd, 0x85, 2,    0xfd, 0x1f, 0,    0x0b                           // madd; lane 0
+];
+
+// Whether this engine has relaxed SIMD and rounds its madd once. The square of 1 + 2^-12 needs 25
+// bits: rounded before the sum, its last bit is lost.
+function fusesMadd() {
+  const bytes = new Uint8Array(MADD);
+  if (!WebAssembly.validate(bytes)) return false;
+  const {f} = new WebAssembly.Instance(new WebAssembly.Module(bytes)).exports;
+  return f(1 + 2 ** -12, 1 + 2 ** -12, -1 - 2 ** -11) === 2 ** -24;
+}
+
+const ALL_LAYERS = -2, OWN_KIND = -1;  // of page_swap()
+const KINDS_OF_NORMS = {
+  own: OWN_KIND,
+  rms: 0,
+  layer: 1,
+  none: 2
+};  // of norm.h
+// Of a model's files. The program's memory has 2 GB, for the file and for what norma makes of it.
+const MAX_BYTES = 900e6;
+const gigabytes = (n) => `${(n / 1e9).toFixed(2)} GB`;
+
 class Norma {
-  // Starts norma.wasm, of which `bytes` are given.
+  // Starts a build of norma, of which `bytes` are given.
   static async start(bytes) {
     const norma = new Norma();
     norma.messages = '';
-    norma.files = {};   // {name: bytes}
+    norma.files = {};   // {path: bytes}
     norma.opened = [];  // of each descriptor: {bytes, at}
     const {instance} =
         await WebAssembly.instantiate(bytes, {wasi_snapshot_preview1: norma.system()});
@@ -58,9 +88,10 @@ class Norma {
       this.view.setUint32(got, total, true);
       return 0;
     };
-    const status = (to, size) => {
+    const isFolder = (path) => Object.keys(this.files).some((f) => f.startsWith(`${path}/`));
+    const status = (to, size, kind = 4) => {  // 4: a regular file, 3: a folder
       this.bytes.fill(0, to, to + 64);
-      this.view.setUint8(to + 16, 4);  // a regular file
+      this.view.setUint8(to + 16, kind);
       this.view.setBigUint64(to + 32, BigInt(size), true);
       return 0;
     };
@@ -82,8 +113,9 @@ class Norma {
         return 0;
       },
       path_filestat_get: (_folder, _flags, at, n, to) => {
-        const bytes = this.files[name(at, n)];
-        return bytes ? status(to, bytes.length) : none;
+        const path = name(at, n), bytes = this.files[path];
+        if (bytes) return status(to, bytes.length);
+        return isFolder(path) ? status(to, 0, 3) : none;
       },
       fd_filestat_get: (fd, to) => status(to, this.opened[fd - OPENED].bytes.length),
       fd_fdstat_get: (_fd, to) => {
@@ -132,11 +164,11 @@ class Norma {
     return new Proxy(calls, {get: (all, call) => all[call] ?? (() => refused)});
   }
 
-  // Throws norma's own line if `ok` is false.
-  check(ok) {
-    const said = this.messages.trim();
+  // Throws norma's own line, or `what` if norma said nothing, unless `ok`.
+  check(ok, what) {
+    const said = this.messages.trim().split('\n').pop();
     this.messages = '';
-    if (!ok) throw new Error(said || 'norma: out of memory');
+    if (!ok) throw new Error(said || `norma: ${what}`);
   }
 
   // f(address of the text, its bytes without the final zero)
@@ -151,11 +183,21 @@ class Norma {
   // Opens a model, with a tokenizer.bin or null. A hostile file is an error, by norma's checks or,
   // were one missing, by the sandbox.
   open(model, tokenizer) {
-    this.files = tokenizer ? {model, 'tokenizer.bin': tokenizer} : {model};
+    this.openFiles(tokenizer ? {model, 'tokenizer.bin': tokenizer} : {model});
+  }
+
+  // Opens files {path: bytes}: a file "model", perhaps with "tokenizer.bin", or a folder "model/...".
+  openFiles(files) {
+    const size = Object.values(files).reduce((sum, bytes) => sum + bytes.length, 0);
+    if (size > MAX_BYTES)
+      throw new Error(`norma: the model has ${gigabytes(size)}, a page can hold ${
+          gigabytes(MAX_BYTES)}; use a smaller file (-m convert), or the program`);
+    this.files = files;
     this.opened = [];
-    const status = tokenizer ? this.withText('/tokenizer.bin', (at) => this.c.page_open(at)) :
-                               this.c.page_open(0);
-    this.check(status === 0);
+    const status = files['tokenizer.bin'] ?
+        this.withText('/tokenizer.bin', (at) => this.c.page_open(at)) :
+        this.c.page_open(0);
+    this.check(status === 0, 'the model was refused');
     const words = new Int32Array(this.c.memory.buffer, this.c.page_model(), CONFIG.length);
     this.config = Object.fromEntries(CONFIG.map((name, i) => [name, words[i]]));
     this.own = this.allNorms().map(
@@ -180,26 +222,34 @@ class Norma {
     });
     const status =
         spec ? this.withText(spec, (at) => this.c.model_swap_norms(this.c.page_model(), at)) : 0;
-    this.check(status === 0);
+    this.check(status === 0, `the norms ${spec} were refused`);
+  }
+
+  // Gives all norms a kind of KINDS_OF_NORMS, or those of one layer.
+  swap(kind, layer = ALL_LAYERS) {
+    this.c.page_swap(layer, KINDS_OF_NORMS[kind]);
   }
 
   // Makes `text` the text; its token ids.
   encode(text) {
-    const at = this.withText(text, (p, n) => this.c.page_text(p, n, this.word));
-    this.check(at);
-    return [...new Int32Array(this.c.memory.buffer, at, this.view.getInt32(this.word, true))];
+    const n = this.withText(text, (p, size) => this.c.page_text(p, size));
+    this.check(n >= 0, 'the text was refused');
+    return n ? [...new Int32Array(this.c.memory.buffer, this.c.page_ids(), n)] : [];
   }
 
   // Runs tokens [first, first + n) of the text. Address of the logits of the last `wanted`.
   run(first, n, wanted) {
     const at = this.c.page_run(first, n, wanted);
-    this.check(at);
+    this.check(at, 'the model did not run');
     return at;
   }
 
   begin(prompt, {temperature = 1, topP = 0.9, seed = 1} = {}) {
     this.length = this.encode(prompt).length;
-    this.check(this.c.page_sampler(temperature, topP, seed) === 0);
+    this.check(
+        this.length, 'the text has no token, and this model begins with none of its own (no BOS)');
+    this.check(
+        this.c.page_sampler(temperature, topP, seed) === 0, 'the sampler could not be opened');
     this.ran = 0;
     this.stream = new TextDecoder();
   }
@@ -227,6 +277,30 @@ class Norma {
       for (let i = 0; i < n; i++) f(at + i, this.floats(logits + 4 * i * size, size));
     }
     return ids;
+  }
+
+  // RMS, |mean| / RMS and the vector of the stream before each layer and after the last one, for
+  // token `index` of a text.
+  trace(text, index) {
+    const ids = this.encode(text), last = Math.min(index, ids.length - 1);
+    for (let at = 0; at <= last; at += 32) this.run(at, Math.min(32, last + 1 - at), 0);
+    this.last = last;
+    return Array.from({length: this.config.layers + 1}, (_, layer) => this.sizeOf(layer));
+  }
+  sizeOf(layer) {
+    const x = this.vector('x', layer), rms = this.rms(x);
+    const mean = x.reduce((sum, v) => sum + v, 0) / x.length;
+    return {x, rms, mean: Math.abs(mean) / rms};
+  }
+
+  // The page of --profile=x.html of a text, timed here.
+  profile(text) {
+    this.encode(text);
+    const at = this.c.page_profile();
+    this.check(at, 'the profile failed');
+    const end = this.bytes.indexOf(0, at), page = new TextDecoder().decode(this.bytes.slice(at, end));
+    this.c.free(at);
+    return page;
   }
 
   // Nats per token of a text, as -m perplexity counts them.
@@ -322,4 +396,4 @@ class Norma {
   }
 }
 
-if (typeof module !== 'undefined') module.exports = {Norma};
+if (typeof module !== 'undefined') module.exports = {Norma, fusesMadd};

@@ -1,4 +1,4 @@
-/* bits.c: the suite `bits` as a program of WebAssembly, which
+/* wasm.c: the suite `bits` as a program of WebAssembly, which
  * scripts/check/check_wasm.py runs in node: what tests/test_bits.c needs of
  * tests/support/test.c, without processes. */
 #include "base/process.h"
