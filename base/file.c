@@ -57,8 +57,8 @@ void list_names(const char *folder, const char *begin, Buffer *names) {
     struct dirent **entries;
     const int n = scandir(*folder ? folder : ".", &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        char *name = entries[i]->d_name, shown[sizeof entries[i]->d_name];
-        strcpy(shown, name);
+        char *name = entries[i]->d_name, shown[PATH_MAX];
+        snprintf(shown, sizeof shown, "%s", name);
         make_printable(shown);
         const bool is_hidden = *name == '.' && *begin != '.';
         if (!strncmp(name, begin, strlen(begin)) && !is_hidden &&
