@@ -266,7 +266,7 @@ static int fill_advice(Loader *l) {
                              v.real < 0 ? 0 : v.real};
     }
     /* a window of no tokens: no penalty (here 0 is the whole text) */
-    if (gguf_get(l->g, ADVICE_KEYS[ADVICE_REPEAT_LAST]).integer == 0 &&
+    if (gguf_get(l->g, ADVICE_KEYS[ADVICE_REPEAT_LAST]).real == 0 &&
         advice[ADVICE_REPEAT_LAST].given)
         advice[ADVICE_REPEAT_PENALTY].given = advice[ADVICE_REPEAT_LAST].given =
             false;

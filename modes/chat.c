@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/utf8.h"
 #include "formats/json.h"
 #include "modes/commands.h"
 #include "modes/common.h"
@@ -25,6 +26,7 @@
 #include "text/pieces.h"
 #include "text/stream.h"
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -308,8 +310,9 @@ static void save(const Chat *c, const char *path, bool replaces) {
         note("%s: saved; messages: %d", path, talk->n);
 }
 
-/* Shows messages from number `from` on, on stderr: stdout has answers only. */
-static void show_messages(const Conversation *talk, int from) {
+/* Shows messages from number `from` on, on stderr: stdout has answers only. Of
+ * each, at most `max` bytes. */
+static void show_messages(const Conversation *talk, int from, size_t max) {
     for (int i = from; i < talk->n; i++) {
         Stream out;
         const JinjaText *m = &talk->messages[i];
@@ -317,7 +320,12 @@ static void show_messages(const Conversation *talk, int from) {
         fputs(name, stderr);
         stream_open(&out, stderr);
         wrap_answer(&out, (int)strlen(name));
-        stream_write(&out, m->text, (int)m->n);
+        size_t n = min_size(m->n, max);
+        while (n < m->n && n > 0 && utf8_is_continuation(m->text[n]))
+            n--;
+        stream_write(&out, m->text, (int)n);
+        if (n < m->n)
+            stream_write(&out, " ...", 4);
         stream_write(&out, "\n", 1);
         stream_close(&out);
     }
@@ -331,6 +339,8 @@ static int last_question(const Conversation *talk) {
     return i;
 }
 
+enum { SHOWN_OF_LOADED = 2000 /* bytes of a message; /show has all */ };
+
 /* Goes on with a conversation of a file: shows its last exchange, or answers
  * it. Returns 1 if it cannot be loaded, -1 on failure. */
 static int load_file(Chat *c, const char *path) {
@@ -340,7 +350,7 @@ static int load_file(Chat *c, const char *path) {
     note("%s: loaded; messages: %d", path, talk->n);
     const int last = last_question(talk);
     if (on_terminal(stdin))
-        show_messages(talk, last < 0 ? 0 : last);
+        show_messages(talk, last < 0 ? 0 : last, SHOWN_OF_LOADED);
     return talk->n && (talk->continues || !conversation_is_answered(talk))
                ? answer(c)
                : 0;
@@ -418,7 +428,7 @@ static int execute(Chat *c, const char *line) {
         note("a new conversation");
         break;
     case COMMAND_UNDO: undo(talk); break;
-    case COMMAND_SHOW: show_messages(talk, 0); break;
+    case COMMAND_SHOW: show_messages(talk, 0, SIZE_MAX); break;
     case COMMAND_SET: set(c, &argument); break;
     case COMMAND_SAVE: save(c, argument, false); break;
     case COMMAND_SAVE_OVER: save(c, argument, true); break;

@@ -87,7 +87,7 @@ TABLE = [
     Measured(NORMS, "do not overlap: {} ns", "norms", case(1, 4096, "rmsnorm_in_place_ns")),
     Measured(NORMS, "and LayerNorm is {} times that", "norms", case(1, 4096, "layernorm_to_rmsnorm_in_place")),
     Measured(NORMS, "Here it is {} at dim 8 and 64", "norms", case(1, 8, "layernorm_to_rmsnorm")),
-    Measured(NORMS, "{} at 1024, where", "norms", case(1, 1024, "layernorm_to_rmsnorm")),
+    Measured(NORMS, "; {} at 1024;", "norms", case(1, 1024, "layernorm_to_rmsnorm")),
     Measured(NORMS, "and takes {} of the time at 512 x 4096", "norms", case(512, 4096, "fused_to_separate")),
     Measured(NORMS, "it saves no time ({})", "norms", case(1, 4096, "fused_to_separate")),
     Measured(

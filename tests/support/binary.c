@@ -187,7 +187,7 @@ static bool is_as_before(int terminal) {
 
 /* After Ctrl-Z the program needs a moment. */
 static void look_at_prompt(int terminal) {
-    for (int i = 0; i < 6000 && is_as_before(terminal); i++)
+    for (int i = 0; i < 200 && is_as_before(terminal); i++)
         usleep(10000);
     prompts_as_before |= is_as_before(terminal);
 }

@@ -348,7 +348,7 @@ static void no_write_follows_an_error(void) {
     }
 }
 
-/* ---- wrapping ------------------------------------------------------------- */
+/* ---- wrapping ------------------------------------------------------------ */
 
 /* The rows of a terminal after the text, by the rules of xterm: a full row
  * wraps with the next character. Wide characters take two columns. */
