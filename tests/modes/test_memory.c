@@ -162,7 +162,7 @@ static void any_allocation_may_fail(void) {
         "talk.jsonl",
         "{\"messages\": [{\"role\": \"system\", \"content\": \"\"}, "
         "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
-        "\"aa\"}, \"ca\"]}, {\"role\": \"assistant\", \"content\": \"ba\"}]}\n");
+        "\"aa\"}, \"ca\"]}]}\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         int n = count_allocations(c);
         CHECK(n > 0, "run %s: status %d, %s", COMMANDS[c].arguments, status,
