@@ -38,7 +38,7 @@ static void forget_half(Draft *d) {
 
 /* Whether an insertion goes on with the last change: one undo takes a word. */
 static bool goes_on(const Draft *d, size_t at, size_t n_removed) {
-    if (!d->n_changes || n_removed || !at)
+    if (!d->n_changes || n_removed || !at || d->is_closed)
         return false;
     const Change *last = &d->changes[d->n_changes - 1];
     const char *t = d->text.bytes;
@@ -52,6 +52,7 @@ static void note_change(Draft *d, Change change, const char *removed) {
         d->changes[d->n_changes - 1].n_inserted += change.n_inserted;
         return;
     }
+    d->is_closed = false;
     if (d->removed.n + change.n_removed > MAX_REMOVED)
         forget_changes(d);
     if (d->n_changes == MAX_CHANGES)
@@ -108,6 +109,14 @@ Buffer *draft_text(Draft *d) {
         draft_move(d, d->cursor);
     }
     return &d->text;
+}
+
+void draft_insert_whole(Draft *d, const char *bytes, size_t n) {
+    draft_text(d);
+    d->is_closed = true;
+    draft_insert(d, bytes, n);
+    draft_text(d);
+    d->is_closed = true;
 }
 
 void draft_remove(Draft *d, size_t from, size_t to) {

@@ -18,6 +18,7 @@ typedef struct {
     Change *changes; /* [n_changes], owned; the last one is undone first */
     size_t n_changes, room;
     Buffer removed; /* owned: what the changes removed */
+    bool is_closed; /* an insertion does not go on with the last change */
 } Draft;
 
 /* Replaces the text, with the cursor at its end and nothing to undo. */
@@ -35,6 +36,9 @@ void draft_remove(Draft *d, size_t from, size_t to);
 
 /* Moves to the first boundary of clusters from `at` on. */
 void draft_move(Draft *d, size_t at);
+
+/* Inserts a text that is undone by itself. */
+void draft_insert_whole(Draft *d, const char *bytes, size_t n);
 
 /* Undoes the last change, if there is one. */
 void draft_undo(Draft *d);

@@ -171,7 +171,7 @@ static void insert_kill(Editor *e, const Buffer *kill) {
     const bool fits =
         t->n + kill->n <= MAX_YANKED || t->n + kill->n <= e->draft.longest;
     if (fits)
-        draft_insert(&e->draft, kill->bytes, kill->n);
+        draft_insert_whole(&e->draft, kill->bytes, kill->n);
 }
 
 /* Replaces the text that was just brought back by an older one. */
@@ -511,7 +511,10 @@ static int follow(Editor *e, EditorEvent event, bool *asked) {
     switch ((int)event) {
     case STOPPED: raise(SIGTSTP); return 0;
     case LISTED: list(&e->candidates); return 0;
-    case CLEARED: fputs("\033[H\033[2J", stderr); return 0;
+    case CLEARED:
+        /* not in the first row: tmux keeps what is erased from there */
+        fputs("\033[H\033[2J\n", stderr);
+        return 0;
     case CANCELED:
         if (editor_text(e)->n) {
             *asked = false;

@@ -4,7 +4,7 @@
 
 tmux is a terminal that this repository did not write. In windows of 20, 80 and 200 columns every key edits texts of
 ASCII, wide and combining characters and emoji; the screen, read back, must be the message that /save writes. Also a
-paste of 100 KB, windows that change their size, Ctrl-Z and fg in a shell, and rlwrap.
+paste of 100 KB, windows that change their size, Ctrl-Z and fg in a shell, rlwrap, kills, undo, Ctrl-R and Tab.
 """
 
 import json
@@ -19,7 +19,8 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
 RUN = Path(sys.argv[1] if len(sys.argv) > 1 else TOP / "run").resolve()
-CHAT = f"{RUN} {TOP}/models/stories.gguf -m chat -n 1 -t 0"
+STATE = tempfile.mkdtemp()  # the history of the messages sent here
+CHAT = f"env XDG_STATE_HOME={STATE} {RUN} {TOP}/models/stories.gguf -m chat -n 1 -t 0"
 SOCKET = f"keyboard-{os.getpid()}"
 ROWS = 30
 CHARACTERS = ["a", "b", "hello", " x", "é", "e\u0301", "你", "好", "😀", "한"]
@@ -38,6 +39,9 @@ KEYS = [
     "C-a",
     "C-e",
     "C-k",
+    "C-y",
+    "C-_",
+    "C-l",
     "C-u",
     "C-w",
     "C-Left",
@@ -73,7 +77,7 @@ class Terminal:
         """Keys by tmux's names; other texts as they are."""
         for key in keys:
             tmux(
-                "send-keys", "-t", "s", *(["--", key] if key in KEYS or key[:2] in ("C-", "En") else ["-l", "--", key])
+                "send-keys", "-t", "s", *(["--", key] if key in KEYS or key[:2] in ("C-", "En") or key == "Tab" else ["-l", "--", key])
             )
 
     def message(self):
@@ -85,7 +89,10 @@ class Terminal:
         """Sends the message, and returns what the screen showed of it."""
         shown = self.message()
         self.type("Enter")
-        self.settle()
+        for _ in range(100):  # until the next prompt
+            self.settle()
+            if not self.message():
+                break
         return shown
 
     def save(self, file):
@@ -149,6 +156,39 @@ def suspend(folder):
     return len(shown)
 
 
+def remember(folder):
+    """Kills, undo, completion, and messages of the session before."""
+    terminal = Terminal(80, CHAT)
+    terminal.type("one two", "C-w", "C-a", "C-y", "x", "C-_", "Enter")  # "twoone "
+    terminal.settle()
+    terminal.type("/sa", "Tab", f" {folder}/first.json", "Enter", "/bye", "Enter")
+    time.sleep(0.5)
+    first = [m["content"] for m in json.loads((folder / "first.json").read_text()) if m["role"] == "user"]
+    compare("killed and brought back", ["twoone"], [m.rstrip() for m in first])
+    terminal = Terminal(80, CHAT)
+    terminal.type("C-r", "woo", "C-e", "!")
+    shown = [terminal.send()]
+    compare("found again", shown, terminal.save(folder / "second.json"))
+    compare("found again", shown, ["twoone !"])
+    return 2
+
+
+def narrow(_):
+    """In 20 columns nothing is cut: help and notes wrap at words."""
+    terminal = Terminal(20, CHAT)
+    terminal.type("/help", "Enter")
+    for _ in range(50):
+        text = tmux("capture-pane", "-p", "-S", "-", "-t", "s")
+        if "undoes." in text:
+            break
+        time.sleep(0.1)
+    tmux("kill-session", "-t", "s")
+    help_text = text.partition("/help")[2]
+    if "conversation" not in help_text.split() or max(map(len, text.split("\n"))) > 20:
+        sys.exit(f"20 columns: {text}")
+    return 0
+
+
 def wrap(folder):
     """rlwrap, which edits lines by itself, leaves this to the program."""
     terminal = Terminal(80, f"rlwrap {CHAT}")
@@ -167,9 +207,10 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             n = sum(edit(folder, columns) for columns in (20, 80, 200))
-            n += resize(folder) + suspend(folder) + wrap(folder)
+            n += resize(folder) + suspend(folder) + wrap(folder) + remember(folder) + narrow(folder)
     finally:
         subprocess.run(["tmux", "-L", SOCKET, "kill-server"], check=False, capture_output=True)
+        shutil.rmtree(STATE)
     print(f"{n} messages: the screen showed what was sent")
 
 

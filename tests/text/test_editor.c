@@ -744,6 +744,8 @@ static void changes_are_undone(void) {
         {"a \033[200~b\rc\033[201~\037", "a |"},
         {"one\025two\037\037", "one|"},
         {"one\025\031\037", "|"},
+        {"one\027ab\031x\037", "abone|"},
+        {"one\027ab\031x\037\037", "ab|"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Editor e = {0};
