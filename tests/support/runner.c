@@ -193,9 +193,11 @@ static int run_here(Suite *s, const char *program) {
     const char *name = program_name(s, program);
     if (strcmp(name, program) != 0)
         execl(name, name, s->name, (char *)NULL);
-    /* a shell ignores it in background jobs, and children inherit that */
+    /* a shell ignores them in background jobs, nohup the third, and children
+     * inherit that */
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     ranks_open();
     test_begin();
     s->run();
