@@ -153,8 +153,8 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t size,
 }
 
 bool tokenizer_is_end(const Tokenizer *t, int token, bool eos_ends) {
-    EACH(const int, end, t->ends.ids, t->ends.n)
-        if (token == *end)
+    for (int i = 0; i < t->ends.n; i++)
+        if (token == t->ends.ids[i])
             return true;
     return token == t->bos || token == t->eot || (token == t->eos && eos_ends);
 }

@@ -372,14 +372,15 @@ static void write_piece_types(Writer *w, const Tokenizer *t) {
 static void write_ends(Writer *w, const Tokenizer *t) {
     int eot = t->eot, eom = -1;
     Tokens rest = {0};
-    EACH(const int, end, t->ends.ids, t->ends.n) {
-        if (*end == t->eos || *end == eot || *end == eom)
+    for (int i = 0; i < t->ends.n; i++) {
+        const int end = t->ends.ids[i];
+        if (end == t->eos || end == eot || end == eom)
             continue;
         if (eot < 0)
-            eot = *end;
+            eot = end;
         else if (eom < 0)
-            eom = *end;
-        else if (tokens_add(&rest, *end))
+            eom = end;
+        else if (tokens_add(&rest, end))
             w->status = -1;
     }
     write_int(w, "tokenizer.ggml.eot_token_id", eot);
@@ -851,8 +852,8 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
 
 /* Marks the tokens that end a text (tokenizer_is_end). */
 static void mark_ends(bool *ends, const Tokenizer *t, bool eos_ends) {
-    EACH(const int, end, t->ends.ids, t->ends.n)
-        ends[*end] = true;
+    for (int i = 0; i < t->ends.n; i++)
+        ends[t->ends.ids[i]] = true;
     if (t->bos >= 0)
         ends[t->bos] = true;
     if (t->eot >= 0)
@@ -1002,9 +1003,10 @@ static void report(const Writer *w, const char *path) {
     if (w->dropped.n && !w->dropped.failed)
         note("dropped:%s", w->dropped.bytes);
     const NamedToken *named = t ? (const void *)t->variables.bytes : NULL;
-    EACH(const NamedToken, v, named, t ? t->variables.n / sizeof *v : 0)
+    size_t n_named = named ? t->variables.n / sizeof *named : 0;
+    for (size_t i = 0; i < n_named; i++)
         note("dropped: the template's variable %s, for GGUF has no key",
-             v->name);
+             named[i].name);
     if (t && *t->ignored)
         note("dropped from generation_config.json, for GGUF has no key:%s",
              t->ignored);

@@ -353,10 +353,11 @@ static Value content_of(Jinja *j, const JinjaText *m, bool is_last) {
 static void define_names(Jinja *j, Value *list, const Tokenizer *t) {
     const NamedToken *names =
         (const NamedToken *)(const void *)t->variables.bytes;
-    EACH(const NamedToken, named, names, t->variables.n / sizeof *names) {
+    size_t n_names = names ? t->variables.n / sizeof *names : 0;
+    for (size_t i = 0; i < n_names; i++) {
         int n;
-        const char *name = tokenizer_decode(t, t->bos, named->id, &n);
-        list_define(j, list, named->name, jinja_own(j, name, n));
+        const char *name = tokenizer_decode(t, t->bos, names[i].id, &n);
+        list_define(j, list, names[i].name, jinja_own(j, name, n));
     }
 }
 

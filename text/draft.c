@@ -33,7 +33,8 @@ static void forget_half(Draft *d) {
     d->n_changes -= half;
     d->removed.n -= n;
     memmove(d->changes, d->changes + half, d->n_changes * sizeof *d->changes);
-    memmove(d->removed.bytes, d->removed.bytes + n, d->removed.n);
+    if (n) /* else `bytes` may be NULL */
+        memmove(d->removed.bytes, d->removed.bytes + n, d->removed.n);
 }
 
 /* Whether an insertion goes on with the last change: one undo takes a word. */

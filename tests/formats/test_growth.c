@@ -304,7 +304,7 @@ static void opening_grows_with_the_bytes(void) {
             taken[k] = inputs[i].open((k + 1) * inputs[i].n);
             remove_folder();
         }
-        check_growth(inputs[i].name, 3, taken[0], taken[1]);
+        check_growth(inputs[i].name, 5, taken[0], taken[1]);
     }
 }
 
