@@ -251,7 +251,8 @@ def block(text):
         return text
     lines = [line[4:] for line in text.rstrip("\n").split("\n")]
     if all(line in FORMULAS for line in lines):
-        return "".join(f"$$\n{FORMULAS[line]}\n$$\n\n" for line in lines)
+        parts = [part for line in lines for part in FORMULAS[line].split("\\qquad")]  # narrow screens need short lines
+        return "".join(f"$$\n{part.strip()}\n$$\n\n" for part in parts)
     body = "\n".join(lines)
     return f"```{{code-block}} text\n:class: formula\n\n{body}\n```\n\n"
 
@@ -403,12 +404,25 @@ def write_program():
         (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
 
 
-def forbid_connections():
-    """Gives every page of the chapters the policy of figure.html: no request to anywhere but the site itself."""
+# Words of Furo that its Chinese translation lacks.
+CHINESE = {
+    "<span>Next</span>": "<span>下一页</span>",
+    "<span>Previous</span>": "<span>上一页</span>",
+    "<span>Back to top</span>": "<span>回到顶部</span>",
+    "On this page": "本页内容",
+}
+
+
+def finish_pages():
+    """Gives every page of the chapters the policy of figure.html, no request to anywhere but the site itself, and the
+    Chinese ones the words that Furo leaves in English."""
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', (BOOK / "figure.html").read_text())[0]
     for language in LANGUAGES:
         for page in (BOOK / language).glob("*.html"):
-            page.write_text(page.read_text().replace("<head>", f"<head>{policy}", 1))
+            text = page.read_text().replace("<head>", f"<head>{policy}", 1)
+            for english, chinese in CHINESE.items() if language == "zh" else ():
+                text = text.replace(english, chinese)
+            page.write_text(text)
 
 
 def build(base):
@@ -437,7 +451,7 @@ def build(base):
         shutil.rmtree(BOOK / language / "_sources", ignore_errors=True)
     write_sources(sorted(sources))
     write_program()
-    forbid_connections()
+    finish_pages()
     shutil.copy(TOP / "web" / "index.html", BOOK / "index.html")
     print(f"book/index.html: {sum(len(s.pages) for s in sites.values())} pages, {len(sources)} source files")
 

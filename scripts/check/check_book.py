@@ -198,6 +198,7 @@ def check_switch(browser):
 
 ALONE = {  # settings of each figure that are not its defaults
     "explorer": {"kind": "none", "layer": "2", "seed": "3", "prompt": "Tom"},
+    "space": {"x": "1 0.5 2", "shift": "0.5", "scale": "1.2", "gamma": "1", "turn": "60"},
     "playground": {"attn": "rms", "mlp": "dyt:1", "final": "layer", "eps": "-3", "seed": "7", "prompt": "Tom"},
     "token": {"layer": "2", "box": "4", "text": "Tom had a red ball"},
     "eps": {"eps": "-2"},
@@ -208,7 +209,7 @@ ALONE = {  # settings of each figure that are not its defaults
 }
 
 
-WITHOUT_FIELD = {("token", "box"), *(("explorer", key) for key in ("kind", "layer", "seed"))}  # buttons set these
+WITHOUT_FIELD = {("token", "box"), ("space", "x"), ("space", "turn"), *(("explorer", key) for key in ("kind", "layer", "seed"))}  # buttons set these
 
 
 def check_alone(browser):

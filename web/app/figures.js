@@ -235,7 +235,7 @@ function trials(settings, list, apply) {
 // Each figure is a file of figures/, which enters its function here, and is
 // loaded when it is needed; a figure of a table has none.
 const FIGURES = {};
-const BUILT = ['backward', 'eps', 'explorer', 'massive', 'playground', 'token'];
+const BUILT = ['backward', 'eps', 'explorer', 'massive', 'playground', 'space', 'token'];
 
 // A figure above the anchor of the address grows when it is built: back to the anchor, for ten
 // seconds or until the reader moves. (The browser tells nobody that the scroll bar is dragged.)

@@ -27,8 +27,12 @@ async function droppedFiles(transfer) {
       for (const e of some) await walk(e, `${path}${entry.name}/`);
     }
   };
-  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  for (const entry of entries) await walk(entry, '');
+  // All at once: after an await the items are gone. A page on a disk may read files, not entries.
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.());
+  const files = [...transfer.files];
+  if (!entries.some((entry) => entry?.isDirectory))
+    return Object.fromEntries(files.map((file) => [file.name, file]));
+  for (const entry of entries.filter(Boolean)) await walk(entry, '');
   return found;
 }
 
@@ -269,7 +273,10 @@ async function explorer(box, settings, changed) {
       otherTitle.textContent = changedNow() ? say('After', '改动之后') : '';
       box.classList.toggle('changed', changedNow());
       other.textContent = '';
-      if (changedNow()) {
+      if (changedNow() && !Number.isFinite(+box.dataset.nats))
+        other.textContent =
+            say('The numbers overflow: there is no next word.', '数值溢出：没有下一个词。');
+      else if (changedNow()) {
         use(settings.kind);
         const story = await tell(mine, (text) => wordByWord(other, text, before));
         if (story === null) return;
@@ -324,6 +331,7 @@ async function explorer(box, settings, changed) {
   async function open(files) {
     running++;
     fail(new Error(say('reading …', '正在读取……')));
+    delete box.dataset.told;
     title.textContent = '';
     settings.kind = 'own';
     settings.prompt = '';
@@ -341,7 +349,8 @@ async function explorer(box, settings, changed) {
       enter(BUNDLED);
       changed();
       await show();
-      note.textContent = `${Object.keys(files)[0] ?? ''}: ${error.message.replace(/^norma: /, '')}. ` +
+      box.dataset.told = 'refused';
+      note.textContent = `${Object.keys(files)[0] ?? ''}: ${error.message.replace(/^norma: |[.。]$/g, '')}. ` +
           say('This is the bundled model again.', '已换回自带的模型。');
     }
   }
@@ -371,10 +380,18 @@ async function explorer(box, settings, changed) {
   },
                      say('Another story', '换个故事'));
   const file = el('input', {type: 'file', multiple: '', onchange: () => fromInput(file)});
+  const folder = el(
+      'input', {type: 'file', webkitdirectory: '', onchange: () => fromInput(folder)});
   addEventListener('dragover', (e) => e.preventDefault());
   addEventListener('drop', async (e) => {
     e.preventDefault();
-    open(await droppedFiles(e.dataTransfer));
+    try {
+      open(await droppedFiles(e.dataTransfer));
+    } catch {
+      note.textContent =
+          say('This browser does not let a page on a disk read a dropped folder; choose it below.',
+              '此浏览器不允许磁盘上的网页读取拖入的文件夹，请在下方选择。');
+    }
   });
   const measure = el('button', {
     type: 'button',
@@ -396,7 +413,8 @@ async function explorer(box, settings, changed) {
          el('p', {},
             say('Drop a file anywhere on this page: GGUF, llama2.c’s .bin with its tokenizer, or a Hugging Face folder. It stays on this machine: the page’s policy forbids every connection. ',
                 '把文件拖到本页任意处：GGUF、llama2.c 的 .bin 加分词器，或 Hugging Face 文件夹。文件不会离开这台机器：本页的策略禁止一切网络连接。'),
-            el('label', {}, say('Or choose: ', '或选择：'), file)),
+            el('label', {}, say('Or choose files: ', '或选择文件：'), file), ' ',
+            el('label', {}, say('or a folder: ', '或文件夹：'), folder)),
          table, measure, cost));
   norma = await startNorma();
   enter(BUNDLED);
