@@ -488,6 +488,11 @@ static int add_variable(Loader *l, const char *key, const Json *token) {
     return t->variables.failed ? -1 : 0;
 }
 
+/* Of two variables with the same name, the last one counts. */
+static int read_variables(Loader *l, const Json *root) {
+    return read_names(l, root, add_variable);
+}
+
 /* Makes a named token special. If the vocabulary lacks it, it gets the next
  * id, unless the embedding has no row for it. */
 static int mark_special(Loader *l, const char *key, const Json *token) {
@@ -514,6 +519,11 @@ static int mark_special(Loader *l, const char *key, const Json *token) {
 static int read_special(Loader *l, const Json *root) {
     for (int i = 0; i < N_TOKEN_NAMES; i++)
         mark_special(l, TOKEN_NAMES[i], json_get(root, TOKEN_NAMES[i]));
+    return 0;
+}
+
+/* The same for special tokens with other keys. */
+static int read_keyed(Loader *l, const Json *root) {
     return read_names(l, root, mark_special);
 }
 
@@ -559,8 +569,6 @@ static int read_config(Loader *l, const Json *root) {
         t->named[i] =
             find_name(l, json_get(root, TOKEN_NAMES[3 + i]), t->named[i]);
     t->unk = find_name(l, json_get(root, "unk_token"), t->unk);
-    if (read_names(l, root, add_variable))
-        return -1;
     if (!t->pieces.rules) {
         *t->before = t->bos;
         t->n_before = t->bos >= 0 && flag(root, "add_bos_token", t->n_before);
@@ -717,12 +725,15 @@ static int read_special_map(Loader *l, const char *path, Read *read) {
                : read_sibling(l, path, "special_tokens_map.json", read);
 }
 
-/* Reads the files next to the vocabulary that add to its pieces. */
+/* Reads the files next to the vocabulary that add to its pieces. New tokens get
+ * their ids in this order. */
 static int read_additions(Loader *l, const char *path) {
     return -(read_sibling(l, path, "config.json", read_type) ||
              read_sibling(l, path, "added_tokens.json", read_added_tokens) ||
              read_sibling(l, path, "tokenizer_config.json", read_decoder) ||
              read_special_map(l, path, read_special) ||
+             read_sibling(l, path, "tokenizer_config.json", read_keyed) ||
+             read_special_map(l, path, read_keyed) ||
              read_sibling(l, path, "tokenizer_config.json", read_extra) ||
              read_special_map(l, path, read_extra));
 }
@@ -768,7 +779,10 @@ static int read_folder(Loader *l, const char *path, int vocab_size) {
     return -(read_pieces(l, path) ||
              read_sibling(l, path, "chat_template.json", read_config) ||
              read_sibling(l, path, "tokenizer_config.json", read_config) ||
-             read_special_map(l, path, read_config) || read_template(t, path) ||
+             read_special_map(l, path, read_config) ||
+             read_special_map(l, path, read_variables) ||
+             read_sibling(l, path, "tokenizer_config.json", read_variables) ||
+             read_template(t, path) ||
              read_sibling(l, path, "generation_config.json", read_generation) ||
              (!t->ends.n && read_sibling(l, path, "config.json", read_ends)));
 }

@@ -50,7 +50,7 @@ typedef struct {
     int unk;         /* token of unknown text; -1 = none */
     bool byte_level; /* pieces are made of bytes, not of characters */
     /* owned: memory of the pieces' text; NULL: it is in the mapped file */
-    char *texts[16];
+    char *texts[20];
     int n_texts;
     int byte_piece[256]; /* token of each byte, or unk */
     /* [mask + 1], owned: hash table of the pieces that merging produces, -1 =

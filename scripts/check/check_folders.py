@@ -3,11 +3,12 @@
     python scripts/check/check_folders.py [N]     # N rounds of 12 folders [5]; needs scripts/requirements.txt and ./run
 
 Owns random tokenizers of 12 kinds (classes, and pipelines without a class) with small vocabularies of tests/golden:
-special tokens, added tokens with any flags, chat templates. Compares the tokens of texts and the prompt of a chat. Prints
-what differs and "N compared, N differ, N refused"; the exit status is 1 if something differs or is refused.
+special tokens, added tokens with any flags, chat templates; then draws what older tools and people write into the
+files: another type of model, another class, special tokens by other keys, names that the vocabulary lacks. Compares
+the tokens of texts and the prompt of a chat. Prints what differs and "N compared, N differ, N refused"; the exit status is 1 if something differs or is refused.
 
-Not drawn: LlamaTokenizer's `legacy`, and flags of tokens that are also in extra_special_tokens, because transformers 5.23
-does not read back what it wrote; and lstrip, rstrip and single_word of normalized tokens where a normalizer writes U+2581
+Not drawn: CodeLlamaTokenizer's further special tokens; flags of tokens that are also in extra_special_tokens, because
+transformers 5.23 does not read back what it wrote; and lstrip, rstrip and single_word of normalized tokens where a normalizer writes U+2581
 (Gemma, Prepend). It is no white space to transformers; norma differs there, because to norma it is one.
 """
 
@@ -29,8 +30,24 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 N_PIECES, DIM = 940, 8
 TEXTS = [
-    *("Once upon a time, 42 café", "  two  spaces and\ttab\n\n x", "x<s>y </s> z", "<|im_start|>user\nhi<|im_end|>", ""),
-    *("a<t1> b<t2>c <t1>", "  <t3>  q<t4>r", "日本語 🙂", " lead", "trail ", "<pad>q", "<unk> <0x41>", "word<w>word <w> <w>"),
+    *(
+        "Once upon a time, 42 café",
+        "  two  spaces and\ttab\n\n x",
+        "x<s>y </s> z",
+        "<|im_start|>user\nhi<|im_end|>",
+        "",
+    ),
+    *(
+        "a<t1> b<t2>c <t1>",
+        "  <t3>  q<t4>r",
+        "日本語 🙂",
+        " lead",
+        "trail ",
+        "<pad>q",
+        "<unk> <0x41>",
+        "word<w>word <w> <w>",
+    ),
+    *("x<e1>y <e2> <e3><e4>", " <unk>"),
     *("It's 3.14 DON'T", "[INST] hi [/INST] <u>x<a>", "def f(x):\n    return x\r\n", "éé <think> <left>x<right>"),
 ]
 CHATML = (
@@ -43,11 +60,10 @@ LLAMA2 = (
 )
 NAMED = (
     "{% for m in messages %}<u>{{ m.content | trim }}{{ sep_token if sep_token is defined else '-' }}{{ pad_token }}<a>"
+    "{{ image_token }}{{ e2_token }}{{ mask_token if mask_token is defined else '-' }}"
     "{% endfor %}"
 )
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def vocabulary(name):
@@ -86,7 +102,9 @@ KINDS = {
     "gpt_neox": of_class("GPTNeoXTokenizer", "qwen2"),
     "cohere": of_class("CohereTokenizer", "qwen2"),
     "llama3": without_class("llama3", pre_tokenizer={"type": "Sequence", "pretokenizers": [SPLIT, BYTES]}),
-    "digits": without_class("qwen2", pre_tokenizer={"type": "Sequence", "pretokenizers": [DIGITS, BYTES | {"use_regex": True}]}),
+    "digits": without_class(
+        "qwen2", pre_tokenizer={"type": "Sequence", "pretokenizers": [DIGITS, BYTES | {"use_regex": True}]}
+    ),
     "any": without_class("qwen2"),
     "prepend": without_class("llama2"),
     "metaspace": without_class("llama2", normalizer=None, pre_tokenizer=METASPACE),
@@ -124,9 +142,33 @@ def draw(kind, d):
     return tokenizer
 
 
-def write_model(folder):
+def change(kind, folder, d):
+    """Changes tokenizer_config.json and adds special_tokens_map.json. Returns the model's type."""
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    if kind in ("llama", "prepend", "metaspace") and d.random() < 0.6:
+        classes = ["LlamaTokenizer", "LlamaTokenizerFast", "PreTrainedTokenizerFast", "NotInTransformers"]
+        config["tokenizer_class"] = d.choice(classes)
+        for key in "legacy", "add_prefix_space":
+            if d.random() < 0.3:
+                config[key] = d.random() < 0.5
+    names = ["<e1>", "<e2>"]
+    keyed = {"image_token": "<e1>", "e2_token": "<e2>"}
+    extra = d.choice([{}, {"extra_special_tokens": names}, {"extra_special_tokens": keyed}, keyed])
+    if kind != "code_llama":  # this class drops them
+        config |= extra or d.choice([{}, {"model_specific_special_tokens": keyed}])
+    if d.random() < 0.2:
+        config["unk_token"] = d.choice(["<unk>", "<e3>"])
+    if d.random() < 0.2:
+        key = d.choice(["image_token", "pad_token", "mask_token"])
+        (folder / "special_tokens_map.json").write_text(json.dumps({key: d.choice(["<e1>", "<e4>", "<pad>"])}))
+    path.write_text(json.dumps(config))
+    return d.choice(["llama", "llama", "mistral", "smollm3", "granite"])
+
+
+def write_model(folder, model_type):
     config = {
-        "model_type": "llama",
+        "model_type": model_type,
         "vocab_size": N_PIECES,
         "hidden_size": DIM,
         "intermediate_size": DIM,
@@ -138,7 +180,9 @@ def write_model(folder):
     }
     (folder / "config.json").write_text(json.dumps(config))
     layer = "model.layers.0"
-    weights = [f"{layer}.self_attn.{p}_proj" for p in "qkvo"] + [f"{layer}.mlp.{p}_proj" for p in ("gate", "up", "down")]
+    weights = [f"{layer}.self_attn.{p}_proj" for p in "qkvo"] + [
+        f"{layer}.mlp.{p}_proj" for p in ("gate", "up", "down")
+    ]
     norms = ["model.norm", f"{layer}.input_layernorm", f"{layer}.post_attention_layernorm"]
     tensors = {"model.embed_tokens.weight": torch.zeros(N_PIECES, DIM)}
     tensors |= {f"{name}.weight": torch.zeros(DIM, DIM) for name in weights}
@@ -173,8 +217,9 @@ def main():
         for kind in KINDS:
             for i in range(rounds):
                 folder = Path(top) / f"{kind}{i}"
-                draw(kind, random.Random(f"{kind} {i}")).save_pretrained(folder)
-                write_model(folder)
+                d = random.Random(f"{kind} {i}")
+                draw(kind, d).save_pretrained(folder)
+                write_model(folder, change(kind, folder, d) if i % 2 else "llama")
                 for what, expected, found, message in compare(kind, folder):
                     compared += 1
                     refused += found is None
