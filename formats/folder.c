@@ -497,14 +497,42 @@ static int select_text(Reader *r) {
     return sort_tensors(r->tensors, r->n_tensors);
 }
 
+/* Refuses names that begin with more than this format's, as of a model that was
+ * saved inside another object. */
+static int check_prefix(const Reader *r) {
+    static const char layers[] = "layers.0.";
+    String prefixed = {"", 0};
+    size_t longer = 0;
+    EACH(const Stored, t, r->tensors, r->n_tensors) {
+        const char *at = memmem(t->name.text, t->name.n, layers, 9);
+        if (!at)
+            continue;
+        size_t n = at - t->name.text;
+        if (n == 0 || (n == 6 && !memcmp(t->name.text, "model.", 6)))
+            return 0;
+        bool in_model = n > 6 && !memcmp(at - 6, "model.", 6);
+        prefixed = t->name;
+        longer = n - (in_model ? 6 : 0);
+    }
+    if (!longer)
+        return 0;
+    return fail(
+        "%s: names of tensors begin with '%.*s', as %.*s: save the model that is inside (state_dict), or rename them",
+        r->path, (int)min_size(longer, 64), prefixed.text, SHOWN(prefixed));
+}
+
 int folder_read_model(Model *m, const char *folder) {
     char path[PATH_MAX + 16];
     JsonFile json = {0};
-    Safetensors weights;
     snprintf(path, sizeof path, "%s/config.json", folder);
     m->format = "Hugging Face folder";
+    bool has_config = file_exists(path);
+    Safetensors weights = {0};
     bool failed =
-        safetensors_open(&weights, m, folder) || json_open(&json, path);
+        (has_config && json_open(&json, path)) ||
+        safetensors_open(&weights, m, folder,
+                         json_get(json.values, "transformers_weights")) ||
+        (!has_config && json_open(&json, path));
     Sources options = {.file = json.values};
     Reader r = {.path = folder,
                 .origin = {.path = path},
@@ -516,7 +544,8 @@ int folder_read_model(Model *m, const char *folder) {
                 .n_tensors = weights.n_tensors};
     r.bare = !failed && reader_find(&r, "embed_tokens", ".weight");
     const Json *text = options.text = get_object(&r, "text_config");
-    failed = failed || (text && select_text(&r)) || read_model(&r);
+    failed = failed || (text && select_text(&r)) || check_prefix(&r) ||
+             read_model(&r);
     if (!failed && text)
         note("%s: only its text model is used", folder);
     json_close(&json);

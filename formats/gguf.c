@@ -19,15 +19,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of unsupported features. NEUTRAL_KEYS[v]: keys that have no effect if
- * their value is v. */
-static const char *const NEUTRAL_KEYS[2] = {
-    " attention.clamp_kqv attn_logit_softcapping expert_shared_count expert_shared_feed_forward_length "
-    "final_logit_softcapping leading_dense_block_count nextn_predict_layers pooling_type "
-    "rope.scaling.yarn_log_multiplier use_parallel_residual ",
-    /* an expert_gating_func of 1 is softmax */
-    " attention.causal embedding_scale expert_gating_func expert_group_count expert_group_used_count "
-    "expert_weights_scale logit_scale residual_scale "};
+/* Keys of unsupported features, with the value that has no effect. */
+static const struct Neutral {
+    const char *key;
+    int value;
+} NEUTRAL_KEYS[] = {
+    {"attention.clamp_kqv", 0},
+    {"attn_logit_softcapping", 0},
+    {"expert_shared_count", 0},
+    {"expert_shared_feed_forward_length", 0},
+    {"final_logit_softcapping", 0},
+    {"leading_dense_block_count", 0},
+    {"nextn_predict_layers", 0},
+    {"pooling_type", 0},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"use_parallel_residual", 0},
+    {"attention.causal", 1},
+    {"embedding_scale", 1},
+    {"expert_gating_func", 1}, /* softmax */
+    {"expert_group_count", 1},
+    {"expert_group_used_count", 1},
+    {"expert_weights_scale", 1},
+    {"logit_scale", 1},
+    {"residual_scale", 1},
+};
 
 static const Header DEFAULTS = {
     .config = {.vocab_size = 1,
@@ -45,7 +60,14 @@ static const Header DEFAULTS = {
 static StoredValue get(const Reader *r, const char *key) {
     char name[GGUF_KEY_NAME];
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    return gguf_get(r->source, name);
+    StoredValue v = gguf_get(r->source, name);
+    /* for llama.cpp, RoPE's scaling by 0 is not set */
+    bool factor = !strcmp(key, "rope.scaling.factor") ||
+                  !strcmp(key, "rope.scale_linear");
+    if (factor && (v.kind == VALUE_REAL || v.kind == VALUE_INTEGER) &&
+        v.real == 0)
+        v.kind = VALUE_MISSING;
+    return v;
 }
 
 /* Refuses an unsupported key of the architecture if it may change the
@@ -65,15 +87,13 @@ static void check_key(Reader *r, String key) {
         if (known->gguf && string_is(key, known->gguf) &&
             family_meets(r->family, known->condition))
             return;
-    char word[80];
-    int n = snprintf(word, sizeof word, " %.*s ", SHOWN(key));
-    for (int value = 0; value < 2; value++) {
-        if (!strstr(NEUTRAL_KEYS[value], word))
+    EACH(const struct Neutral, neutral, NEUTRAL_KEYS, COUNT(NEUTRAL_KEYS)) {
+        if (!string_is(key, neutral->key))
             continue;
-        word[n - 1] = '\0';
-        StoredValue v = get(r, word + 1);
-        if (v.kind == VALUE_STRING || v.kind == VALUE_LIST || v.real != value)
-            refuse_stored(&r->origin, word + 1, v, "%d", value);
+        StoredValue v = get(r, neutral->key);
+        if (v.kind == VALUE_STRING || v.kind == VALUE_LIST ||
+            v.real != neutral->value)
+            refuse_stored(&r->origin, neutral->key, v, "%d", neutral->value);
         return;
     }
     if (!r->origin.status)

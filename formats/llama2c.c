@@ -53,8 +53,12 @@ static int read_header(Checkpoint *r) {
         v[VOCAB_SIZE] = (int32_t)(0 - (uint32_t)v[VOCAB_SIZE]);
     for (int i = 0; i < N_INTS; i++)
         positive &= v[i] > 0;
-    *c = (Config){v[0],           v[1], v[2],
-                  v[3],           v[4], .vocab_size = v[VOCAB_SIZE],
+    *c = (Config){.dim = v[0],
+                  .hidden_dim = v[1],
+                  .n_layers = v[2],
+                  .n_heads = v[3],
+                  .n_kv_heads = v[4],
+                  .vocab_size = v[VOCAB_SIZE],
                   .context = v[6]};
     if (!positive || c->dim % c->n_heads || c->dim / c->n_heads % 2 ||
         c->n_heads % c->n_kv_heads)

@@ -115,6 +115,7 @@ void model_close(Model *m) {
     free(m->rope_factors);
     free(m->long_factors);
     free(m->vectors);
+    free(m->rounded);
     for (int i = 0; i < m->n_files; i++)
         file_unmap(&m->files[i]);
     free(m->files);

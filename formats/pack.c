@@ -45,7 +45,9 @@ void model_pack(Model *m, int n_threads) {
         if (!w)
             continue;
         tensor_pack(w, to, n_threads);
-        memory_advise(w->data, tensor_bytes(w, w->rows), false);
+        /* only what a file has can be read again */
+        if (!m->rounded)
+            memory_advise(w->data, tensor_bytes(w, w->rows), false);
         to += panels_bytes(w);
     }
 }

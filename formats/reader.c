@@ -155,6 +155,15 @@ static const Stored *find_tensor(Reader *r, const char *name,
         return NULL;
     if (t)
         t->used = true;
+    if (t && t->doubles)
+        r->has_doubles = true;
+    if (t && t->other_type.n) {
+        r->origin.status = bad_tensor(
+            t,
+            " has type %.*s, expected F32, F16, BF16 or F64; use a model that is not quantized, or a GGUF file",
+            SHOWN(t->other_type));
+        return NULL;
+    }
     if (t && !memcmp(t->dims, dims, sizeof dims))
         return t;
     r->origin.status =
@@ -228,9 +237,14 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
     bool less_one = !gguf && r->family->hf.gamma_less_one;
     bool may_have_beta = is_layer_norm || (gguf && r->family->gguf.layer_norms);
     Norm *norm = part_norm(at);
-    float *gamma = bare ? r->ones : reader_vector(r, name, ".weight", true, n);
+    /* transformers sets a missing gamma to 1, too (FlashNorm folds it) */
+    bool folded = !gguf && !is_layer_norm && !reader_find(r, name, ".weight");
+    if (folded && !r->n_folded++)
+        strcpy(r->first_folded, name);
+    bool ones = bare || folded;
+    float *gamma = ones ? r->ones : reader_vector(r, name, ".weight", true, n);
     for (int i = 0; gamma && i < n; i++)
-        if (bare)
+        if (ones)
             gamma[i] = 1;
         else if (less_one)
             gamma[i] += 1;
@@ -336,9 +350,15 @@ int reader_end(Reader *r) {
     }
     EACH(const Stored, t, r->tensors, r->n_tensors)
         /* the copy of a tied embedding, RoPE's tables */
-        if (!t->used && !(m->tied && string_is(t->name, "lm_head.weight")) &&
+        if (!t->used && (!t->doubles || r->has_doubles) &&
+            !(m->tied && string_is(t->name, "lm_head.weight")) &&
             !string_contains(t->name, ".rotary_emb.inv_freq"))
             return fail("%s: tensor %.*s is not supported", t->path,
                         SHOWN(t->name));
+    if (r->has_doubles)
+        note("%s: F64 weights are rounded to F32", r->path);
+    if (r->n_folded)
+        note("%s: %d norms have no weights, the first is %s: their gamma is 1",
+             r->path, r->n_folded, r->first_folded);
     return 0;
 }

@@ -30,6 +30,9 @@ struct Reader {
     size_t widest;  /* max columns of a tensor; a head is not larger */
     float *vectors; /* where the next norm or bias goes */
     float *ones;    /* [widest], gamma of norms without stored parameters */
+    int n_folded;   /* RMSNorms without weights in a folder */
+    char first_folded[PART_NAME];
+    bool has_doubles; /* a weight is float64 in the file */
 };
 
 /* Refuses the value of a key, for the given reason. */

@@ -72,13 +72,16 @@ typedef struct {
     String name;
     const char *path; /* of its file */
     Type type;
+    /* the name of a type that norma does not read; no text: it reads it */
+    String other_type;
     /* matrices, rows, columns; 1 for dimensions that the file does not have;
-     * zeros if its type is not one of weights */
+     * zeros with other_type */
     int dims[3];
     const uint8_t *data;
     uint64_t offset; /* of data in the file */
     size_t bytes;
-    bool used; /* initially false */
+    bool used;    /* initially false */
+    bool doubles; /* float64 in the file */
 } Stored;
 
 /* Reports a bad tensor. Returns -1. */
