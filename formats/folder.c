@@ -8,6 +8,7 @@
  */
 #include "formats/folder.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "formats/family.h"
 #include "formats/json.h"

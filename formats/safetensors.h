@@ -14,9 +14,10 @@ typedef struct {
 /* Maps model.safetensors, or the files in model.safetensors.index.json, into
  * the model, and lists the tensors. `named`: transformers_weights of
  * config.json, another file or index; NULL: none. Checks that each tensor is
- * inside its file, and in one file only unless the index names one. Returns -1 and a message on failure. The caller closes
- * the list, even after a failure; names and paths are valid until then. The
- * files stay mapped until the model is closed. */
+ * inside its file, and in one file only unless the index names one. Returns -1
+ * and a message on failure. The caller closes the list, even after a failure;
+ * names and paths are valid until then. The files stay mapped until the model
+ * is closed. */
 int safetensors_open(Safetensors *s, Model *m, const char *folder,
                      const Json *named);
 void safetensors_close(Safetensors *s);
