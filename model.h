@@ -100,7 +100,8 @@ typedef struct {
     /* norms and biases that the file does not store as float32,
      * owned; NULL: none */
     float *vectors;
-    float *rounded; /* weights that the file stores as float64, owned */
+    /* weights that the file stores as float64, owned; NULL: none */
+    float *rounded;
     const char *format; /* name of the file format, for example "llama2.c v0" */
     /* of the weights, as people name it: "Q4_K_M", "Q4_1 with q8_0 output" */
     char type[40];

@@ -222,9 +222,10 @@ static int read_model(Reader *r) {
     reader_begin(r);
     if (o->status)
         return -1;
-    if (h->config.n_layers == f->gguf.layers_of_27b)
-        h->config.attention_scale =
-            1 / sqrtf((float)(h->config.dim / h->config.n_heads));
+    if (h->config.n_layers == f->gguf.layers_of_27b) {
+        const int width = h->config.dim / h->config.n_heads;
+        h->config.attention_scale = 1 / sqrtf((float)width);
+    }
     read_rope(r);
     read_local_rope(r);
     if (h->query_scale != 0)

@@ -120,9 +120,6 @@ StoredValue gguf_element(const GgufValue *v, int i) {
         return (StoredValue){VALUE_STRING, .string = gguf_next_string(v, &at)};
     union {
         uint64_t u64;
-        int8_t i8;
-        int16_t i16;
-        int32_t i32;
         float f32;
         double f64;
     } bits = {0};
@@ -131,12 +128,10 @@ StoredValue gguf_element(const GgufValue *v, int i) {
     if (single || type == GGUF_F64)
         return (StoredValue){VALUE_REAL, .real = single ? bits.f32 : bits.f64};
     int64_t integer = (int64_t)bits.u64;
-    if (type == GGUF_I8)
-        integer = bits.i8;
-    else if (type == GGUF_I16)
-        integer = bits.i16;
-    else if (type == GGUF_I32)
-        integer = bits.i32;
+    if (type == GGUF_I8 || type == GGUF_I16 || type == GGUF_I32) {
+        const int unused = 64 - 8 * (int)bytes; /* bits above the sign */
+        integer = (int64_t)(bits.u64 << unused) >> unused;
+    }
     return (StoredValue){VALUE_INTEGER, .integer = integer,
                          .real = (double)integer};
 }

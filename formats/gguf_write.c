@@ -127,7 +127,7 @@ static void write_string(Writer *w, const char *s, size_t n) {
 /* Begins a key. The caller writes its value. */
 static void begin_value(Writer *w, const char *key, GgufType type) {
     const GgufValue *given = gguf_find_value(&w->given, key);
-    if (given)
+    if (given && w->replaced)
         w->replaced[given - w->given.values] = true;
     write_string(w, key, strlen(key));
     write_u32(w, type);
@@ -973,6 +973,8 @@ static int choose_family(Writer *w) {
         own = f;
     snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
              w->source, name);
+    if (!own)
+        return fail("%s: GGUF has no architecture %s", w->source, name);
     hold_messages(true);
     int status = write_head(w, own, path);
     FAMILY_EACH(f)

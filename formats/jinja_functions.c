@@ -233,7 +233,8 @@ static Value field_value(Jinja *j, Value name, Value values, uint32_t *next) {
         i = (uint32_t)strtoul(name.text, NULL, 10);
     } else {
         const Item *item = list_find(j, values, name, 0);
-        jinja_refuse_if(j, !item, "a format has no such value");
+        if (!item)
+            jinja_stop(j, "a format has no value ", name);
         return item->value;
     }
     jinja_refuse_if(j, i >= values.n || values.items[i].key.kind == STRING,
@@ -560,89 +561,89 @@ static Value date(Call *c) {
  * number of arguments of any name. */
 typedef struct Function {
     const char *name;
-    Use use;
     Value (*call)(Call *c);
+    Use use;
     int option; /* for `call` */
     const char *parameters[MAX_PARAMETERS];
 } Function;
 
 static const Function FUNCTIONS[] = {
-    {"namespace", GLOBAL, new_map, NAMESPACE, {"*"}},
-    {"dict", GLOBAL, new_map, MAP, {"*"}},
-    {"range", GLOBAL, range, 0, {"", "", ""}},
-    {"raise_exception", GLOBAL, refuse, 0, {"message"}},
-    {"strftime_now", GLOBAL, date, 0, {"format"}},
+    {"namespace", new_map, GLOBAL, NAMESPACE, {"*"}},
+    {"dict", new_map, GLOBAL, MAP, {"*"}},
+    {"range", range, GLOBAL, 0, {"", "", ""}},
+    {"raise_exception", refuse, GLOBAL, 0, {"message"}},
+    {"strftime_now", date, GLOBAL, 0, {"format"}},
 
-    {"abs", FILTER, absolute, 0, {0}},
-    {"capitalize", FILTER, change_case, CAPITALIZE, {0}},
-    {"count", FILTER, length, 0, {0}},
-    {"d", FILTER, or_default, 0, {"default_value", "boolean"}},
-    {"default", FILTER, or_default, 0, {"default_value", "boolean"}},
+    {"abs", absolute, FILTER, 0, {0}},
+    {"capitalize", change_case, FILTER, CAPITALIZE, {0}},
+    {"count", length, FILTER, 0, {0}},
+    {"d", or_default, FILTER, 0, {"default_value", "boolean"}},
+    {"default", or_default, FILTER, 0, {"default_value", "boolean"}},
     {"dictsort",
-     FILTER,
      sort_items,
+     FILTER,
      PAIRS,
      {"case_sensitive", "by", "reverse"}},
-    {"first", FILTER, end_item, AT_START, {0}},
-    {"float", FILTER, to_real, 0, {"default"}},
-    {"format", FILTER, format_filter, 0, {"*"}},
-    {"int", FILTER, to_integer, LEFT | RIGHT, {"default", "base"}},
-    {"items", FILTER, items_of, PAIRS, {0}},
-    {"join", FILTER, join_filter, 0, {"d", "attribute"}},
-    {"last", FILTER, end_item, AT_END, {0}},
-    {"length", FILTER, length, 0, {0}},
-    {"list", FILTER, to_list, 0, {0}},
-    {"lower", FILTER, change_case, LOWER, {0}},
-    {"map", FILTER, map_attribute, 0, {"attribute"}},
-    {"rejectattr", FILTER, choose, REJECT, {"", "", ""}},
-    {"replace", FILTER, replace, 0, {"old", "new", "count"}},
-    {"reverse", FILTER, reverse, 0, {0}},
-    {"safe", FILTER, to_string, 0, {0}},
-    {"selectattr", FILTER, choose, SELECT, {"", "", ""}},
-    {"string", FILTER, to_string, 0, {0}},
-    {"title", FILTER, change_case, TITLE, {0}},
-    {"trim", FILTER, strip, LEFT | RIGHT, {"chars"}},
-    {"upper", FILTER, change_case, UPPER, {0}},
+    {"first", end_item, FILTER, AT_START, {0}},
+    {"float", to_real, FILTER, 0, {"default"}},
+    {"format", format_filter, FILTER, 0, {"*"}},
+    {"int", to_integer, FILTER, LEFT | RIGHT, {"default", "base"}},
+    {"items", items_of, FILTER, PAIRS, {0}},
+    {"join", join_filter, FILTER, 0, {"d", "attribute"}},
+    {"last", end_item, FILTER, AT_END, {0}},
+    {"length", length, FILTER, 0, {0}},
+    {"list", to_list, FILTER, 0, {0}},
+    {"lower", change_case, FILTER, LOWER, {0}},
+    {"map", map_attribute, FILTER, 0, {"attribute"}},
+    {"rejectattr", choose, FILTER, REJECT, {"", "", ""}},
+    {"replace", replace, FILTER, 0, {"old", "new", "count"}},
+    {"reverse", reverse, FILTER, 0, {0}},
+    {"safe", to_string, FILTER, 0, {0}},
+    {"selectattr", choose, FILTER, SELECT, {"", "", ""}},
+    {"string", to_string, FILTER, 0, {0}},
+    {"title", change_case, FILTER, TITLE, {0}},
+    {"trim", strip, FILTER, LEFT | RIGHT, {"chars"}},
+    {"upper", change_case, FILTER, UPPER, {0}},
 
-    {"capitalize", STRING_METHOD, change_case, CAPITALIZE, {0}},
-    {"endswith", STRING_METHOD, starts_with, AT_END, {""}},
-    {"format", STRING_METHOD, format_braces, 0, {"*"}},
-    {"join", STRING_METHOD, join_method, 0, {""}},
-    {"lower", STRING_METHOD, change_case, LOWER, {0}},
-    {"lstrip", STRING_METHOD, strip, LEFT, {""}},
-    {"replace", STRING_METHOD, replace, 0, {"", "", "count"}},
-    {"rstrip", STRING_METHOD, strip, RIGHT, {""}},
-    {"split", STRING_METHOD, split, 0, {"sep", "maxsplit"}},
-    {"startswith", STRING_METHOD, starts_with, AT_START, {""}},
-    {"strip", STRING_METHOD, strip, LEFT | RIGHT, {""}},
-    {"title", STRING_METHOD, change_case, TITLE, {0}},
-    {"upper", STRING_METHOD, change_case, UPPER, {0}},
-    {"get", MAP_METHOD, get, 0, {"", ""}},
-    {"items", MAP_METHOD, items_of, PAIRS, {0}},
-    {"keys", MAP_METHOD, items_of, KEYS, {0}},
-    {"values", MAP_METHOD, items_of, VALUES, {0}},
+    {"capitalize", change_case, STRING_METHOD, CAPITALIZE, {0}},
+    {"endswith", starts_with, STRING_METHOD, AT_END, {""}},
+    {"format", format_braces, STRING_METHOD, 0, {"*"}},
+    {"join", join_method, STRING_METHOD, 0, {""}},
+    {"lower", change_case, STRING_METHOD, LOWER, {0}},
+    {"lstrip", strip, STRING_METHOD, LEFT, {""}},
+    {"replace", replace, STRING_METHOD, 0, {"", "", "count"}},
+    {"rstrip", strip, STRING_METHOD, RIGHT, {""}},
+    {"split", split, STRING_METHOD, 0, {"sep", "maxsplit"}},
+    {"startswith", starts_with, STRING_METHOD, AT_START, {""}},
+    {"strip", strip, STRING_METHOD, LEFT | RIGHT, {""}},
+    {"title", change_case, STRING_METHOD, TITLE, {0}},
+    {"upper", change_case, STRING_METHOD, UPPER, {0}},
+    {"get", get, MAP_METHOD, 0, {"", ""}},
+    {"items", items_of, MAP_METHOD, PAIRS, {0}},
+    {"keys", items_of, MAP_METHOD, KEYS, {0}},
+    {"values", items_of, MAP_METHOD, VALUES, {0}},
 
-    {"boolean", TEST, is_of_kind, BOOLEANS, {0}},
-    {"callable", TEST, is_of_kind, CALLABLE, {0}},
-    {"defined", TEST, is_of_kind, ~(1 << UNDEFINED), {0}},
-    {"divisibleby", TEST, is_divisible, 0, {"num"}},
-    {"eq", TEST, is_equal, true, {""}},
-    {"equalto", TEST, is_equal, true, {""}},
-    {"even", TEST, is_odd, 0, {0}},
-    {"false", TEST, is_of_kind, 1 << FALSE, {0}},
-    {"float", TEST, is_of_kind, 1 << FLOAT, {0}},
-    {"in", TEST, is_in, 0, {"seq"}},
-    {"integer", TEST, is_of_kind, 1 << INTEGER, {0}},
-    {"iterable", TEST, is_of_kind, SEQUENCES, {0}},
-    {"mapping", TEST, is_of_kind, 1 << MAP, {0}},
-    {"ne", TEST, is_equal, false, {""}},
-    {"none", TEST, is_of_kind, 1 << NONE, {0}},
-    {"number", TEST, is_of_kind, NUMBERS, {0}},
-    {"odd", TEST, is_odd, 1, {0}},
-    {"sequence", TEST, is_of_kind, SEQUENCES, {0}},
-    {"string", TEST, is_of_kind, 1 << STRING, {0}},
-    {"true", TEST, is_of_kind, 1 << TRUE, {0}},
-    {"undefined", TEST, is_of_kind, 1 << UNDEFINED, {0}},
+    {"boolean", is_of_kind, TEST, BOOLEANS, {0}},
+    {"callable", is_of_kind, TEST, CALLABLE, {0}},
+    {"defined", is_of_kind, TEST, ~(1 << UNDEFINED), {0}},
+    {"divisibleby", is_divisible, TEST, 0, {"num"}},
+    {"eq", is_equal, TEST, true, {""}},
+    {"equalto", is_equal, TEST, true, {""}},
+    {"even", is_odd, TEST, 0, {0}},
+    {"false", is_of_kind, TEST, 1 << FALSE, {0}},
+    {"float", is_of_kind, TEST, 1 << FLOAT, {0}},
+    {"in", is_in, TEST, 0, {"seq"}},
+    {"integer", is_of_kind, TEST, 1 << INTEGER, {0}},
+    {"iterable", is_of_kind, TEST, SEQUENCES, {0}},
+    {"mapping", is_of_kind, TEST, 1 << MAP, {0}},
+    {"ne", is_equal, TEST, false, {""}},
+    {"none", is_of_kind, TEST, 1 << NONE, {0}},
+    {"number", is_of_kind, TEST, NUMBERS, {0}},
+    {"odd", is_odd, TEST, 1, {0}},
+    {"sequence", is_of_kind, TEST, SEQUENCES, {0}},
+    {"string", is_of_kind, TEST, 1 << STRING, {0}},
+    {"true", is_of_kind, TEST, 1 << TRUE, {0}},
+    {"undefined", is_of_kind, TEST, 1 << UNDEFINED, {0}},
 };
 
 static int option_of(const Call *c) {
@@ -679,6 +680,8 @@ static Value call(Jinja *j, const Function *f, Value self, Value given) {
         c.args[to] = item->value;
         c.is_given[to] = true;
     }
+    /* What a call returns has nothing of the Call itself. */
+    /* cppcheck-suppress returnDanglingLifetime */
     return f->call(&c);
 }
 

@@ -550,7 +550,7 @@ static int read_named(Tokenizer *t, const Json *value) {
         buffer_append(names, ", ", names->n ? 2 : 0);
         buffer_append(names, json_shown(name), strlen(json_shown(name)));
     }
-    if (!json_has_kind(text, JSON_STRING))
+    if (!text || !json_has_kind(text, JSON_STRING))
         return names->failed ? -1 : 0;
     names->n = 0;
     return tokenizer_set_chat_template(t, text->text, text->length);

@@ -27,9 +27,12 @@ static void add(History *h, char *entry) {
         return;
     if (h->n == MAX_HISTORY) {
         free(h->entries[0]);
-        memmove(h->entries, h->entries + 1, --h->n * sizeof *h->entries);
+        h->n--;
+        memmove(h->entries, h->entries + 1, h->n * sizeof *h->entries);
     }
-    h->entries[h->n++] = entry;
+    /* The analyzer forgets that the array owns it. */
+    h->entries[h->n] = entry; /* NOLINT(clang-analyzer-unix.Malloc) */
+    h->n++;
 }
 
 /* ---- the file ----------------------------------------------------------- */

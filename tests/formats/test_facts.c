@@ -22,6 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A field that is a pointer counts with its own size. */
+/* NOLINTBEGIN(bugprone-sizeof-expression) */
 /* clang-format off */
 #define FACT(f) #f, offsetof(ModelFamily, f), sizeof(((ModelFamily *)NULL)->f)
 /* Facts, and for some an option of config.json that shows them: its value, or
@@ -103,6 +105,7 @@ static const struct Fact {
     {FACT(hf.no_dense_layers), "decoder_sparse_step", "2"},
 };
 /* clang-format on */
+/* NOLINTEND(bugprone-sizeof-expression) */
 enum { N_FACTS = sizeof FACTS / sizeof *FACTS, MAX_FAMILIES = 64 };
 
 /* [family][fact]: a model has shown it. */

@@ -1131,7 +1131,7 @@ static void the_index_decides_where_a_tensor_is(void) {
         uint64_t n = strlen(header);
         CHECK(!make_folder(1), "no folder");
         memcpy(bytes, &n, 8);
-        memcpy(bytes + 8, header, n);
+        strcpy(bytes + 8, header);
         for (int k = 0; k < 48; k++)
             memcpy(bytes + 8 + n + 8 * k, &(double){7}, 8);
         save(in_folder("model-00000-of-00003.safetensors"), bytes, 392 + n);
