@@ -191,6 +191,20 @@ static int find_model(Options *o) {
     return o->model ? 0 : EXIT_BAD_INPUT;
 }
 
+/* Without other input, a file or a pipe on standard input is the text. */
+static void take_input(Options *o) {
+    if (!(o->mode->bit & READS_INPUT) || o->prompt || o->prompt_file ||
+        o->tokens || o->prompts)
+        return;
+    switch (input_state()) {
+    case NO_INPUT: break;
+    case GIVEN_INPUT: o->prompt_file = "-"; break;
+    case SILENT_INPUT:
+        note(
+            "standard input is a pipe that sends nothing; not read; -f - waits for it");
+    }
+}
+
 /* The exit status of the program. */
 static int run(char **argv) {
     Options options;
@@ -211,6 +225,7 @@ static int run(char **argv) {
     if (mode->bit & RUNS_MODEL)
         options.threads = start_threads(options.threads);
     outputs_announce(options.output, options.profile);
+    take_input(&options);
     if (mode->bit & IN_chat && !options.prompts)
         input_edits(false); /* keys typed from now on wait for the prompt */
     status = run_mode(mode, &options);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -275,6 +276,24 @@ int write_whole(int fd, const char *bytes, size_t n) {
  * not the user's. */
 bool on_terminal(FILE *stream) {
     return !ranks_launched() && isatty(fileno(stream)) == 1;
+}
+
+InputState input_state(void) {
+    enum { PATIENCE = 1000 /* milliseconds */ };
+    struct stat about;
+    int waiting = 0;
+    if (ranks_launched() || fstat(STDIN_FILENO, &about))
+        return NO_INPUT;
+    if (S_ISREG(about.st_mode))
+        return lseek(STDIN_FILENO, 0, SEEK_CUR) < about.st_size ? GIVEN_INPUT
+                                                                : NO_INPUT;
+    if (!S_ISFIFO(about.st_mode) && !S_ISSOCK(about.st_mode))
+        return NO_INPUT;
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (!poll(&in, 1, PATIENCE))
+        return SILENT_INPUT;
+    return !ioctl(STDIN_FILENO, FIONREAD, &waiting) && waiting > 0 ? GIVEN_INPUT
+                                                                   : NO_INPUT;
 }
 
 long lost_processors(void) {

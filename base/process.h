@@ -89,5 +89,11 @@ int write_whole(int fd, const char *bytes, size_t n);
 /* Whether the stream is a terminal. */
 bool on_terminal(FILE *stream);
 
+/* What standard input has: a file that is not at its end, or a pipe in which
+ * something comes within a second, is GIVEN; a pipe that is open and sends
+ * nothing, as some CI systems and ssh leave it, is SILENT. */
+typedef enum { NO_INPUT, SILENT_INPUT, GIVEN_INPUT } InputState;
+InputState input_state(void);
+
 /* Number of involuntary context switches of the process. */
 long lost_processors(void);

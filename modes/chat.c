@@ -444,15 +444,66 @@ static int execute(Chat *c, const char *line) {
 
 /* ---- the mode ----------------------------------------------------------- */
 
+/* Chooses a built-in template for a model without one. llama2.c's files use
+ * llama-2, as there. */
+static int choose_template(Chat *c) {
+    Options *o = &c->options;
+    const Tokenizer *t = &c->run->tokenizer;
+    if (o->template || t->chat_template.bytes)
+        return 0;
+    if (t->template_names.n)
+        return fail(
+            "%s: its chat templates are named %.*s, and none default; save one to a file for --template FILE",
+            o->model, (int)t->template_names.n, t->template_names.bytes);
+    o->template = c->run->model.eos_ends ? chat_template_guess(t) : "llama-2";
+    note(
+        "%s has no chat template, so it may not be a chat model; using the %s format; without -m chat it continues a text",
+        o->model, o->template);
+    return 0;
+}
+
+/* Answers the first message: -i, and after it the text of -f or of a pipe. */
+static int take_first(Chat *c) {
+    Options *o = &c->options;
+    const char *prompt = o->prompt ? o->prompt : "";
+    const InputState input =
+        *prompt && !o->prompt_file ? input_state() : NO_INPUT;
+    if (input == SILENT_INPUT)
+        note(
+            "waiting for the rest of the message from standard input, a pipe; </dev/null: -i is the message");
+    if (input != NO_INPUT)
+        o->prompt_file = "-";
+    if (!o->prompt_file)
+        return *prompt ? take_turn(c, prompt) : 0;
+    size_t size;
+    char *text = file_read(o->prompt_file, &size);
+    Buffer message = {0};
+    if (!text)
+        return -1;
+    if (strlen(text) < size) {
+        free(text);
+        return fail("%s: a zero byte", o->prompt_file);
+    }
+    while (size && strchr("\r\n", text[size - 1]))
+        size--;
+    buffer_append(&message, prompt, strlen(prompt));
+    buffer_append(&message, "\n\n", *prompt && size ? 2 : 0);
+    buffer_append(&message, text, size);
+    free(text);
+    int status = message.failed ? -1 : 0;
+    if (!status && message.n)
+        status = take_turn(c, message.bytes);
+    free(message.bytes);
+    return status;
+}
+
 /* Answers --prompts, or holds a conversation that begins with -i. */
 static int chat(Chat *c) {
     Run *run = c->run;
     const Options *o = run->options;
     Tokenizer *t = &run->tokenizer;
-    if (!o->template && !t->chat_template.bytes)
-        note(
-            "%s has no chat template, so it may not be a chat model; using the llama-2 format",
-            o->model);
+    if (choose_template(c))
+        return -1;
     if (chat_template_open(&c->template, t, o))
         return -1;
     inputs_end();
@@ -468,13 +519,13 @@ static int chat(Chat *c) {
         return -1;
     if (o->load && load_file(c, o->load))
         return -1;
-    if (o->prompt && *o->prompt && take_turn(c, o->prompt))
+    if (take_first(c))
         return -1;
     Messages in = {.editor.completer = commands_complete};
     bool typed = on_terminal(stdin);
     if (typed && has_escapes() && !o->no_history)
         history_open(&in.editor.history);
-    int status = 0;
+    int status = o->prompt_file && !typed; /* a pipe was read, or is not */
     if (typed)
         note("/help lists the commands and keys; Ctrl-D leaves");
     char *message;

@@ -292,5 +292,10 @@ int generate_texts(Run *run, const ChatTemplate *template) {
 }
 
 int mode_generate(Run *run) {
+    const Options *o = run->options;
+    bool has_text = (o->prompt && *o->prompt) || o->prompt_file;
+    if (run->tokenizer.chat_template.n && has_text && on_terminal(stderr))
+        note("%s is a chat model, and continues the text; -m chat answers it",
+             o->model);
     return generate_texts(run, NULL);
 }

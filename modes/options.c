@@ -23,10 +23,7 @@ static const Mode MODE_TABLE[] = {MODES(ROW)};
 #undef ROW
 
 /* More sets of modes, for the table of options. */
-enum {
-    READS = IN_generate | IN_perplexity | IN_tokenize | IN_logits,
-    ALL = (1 << N_MODES) - 1
-};
+enum { ALL = (1 << N_MODES) - 1 };
 
 /* The effect of an option. A CHOICE is one of the words in its usage. A HEADING
  * of --help is not an option. */
@@ -60,14 +57,16 @@ typedef struct {
 static const Option OPTIONS[] = {
     {"-m, --mode MODE", STRING, ALL, INTO(mode_name), "one of the modes above"},
     {.usage = "Input of generate, chat, perplexity, tokenize and logits:"},
-    {"-i, --prompt TEXT", STRING, READS | IN_chat, INTO(prompt),
+    {"-i, --prompt TEXT", STRING, READS_INPUT | IN_chat, INTO(prompt),
      "the text; chat: the first message"},
-    {"-f, --file FILE", STRING, READS, INTO(prompt_file),
-     "read the text from a file (\"-\": standard input)"},
-    {"    --tokens LIST", STRING, READS, INTO(tokens),
+    {"-f, --file FILE", STRING, READS_INPUT | IN_chat, INTO(prompt_file),
+     "read the text from a file (\"-\": standard input); chat: one\nmessage, after -i"},
+    {"    --escape", TRUE, READS_INPUT | IN_chat, INTO(escape),
+     "read \\n, \\t and \\\\ in -i, -y and --stop as in C"},
+    {"    --tokens LIST", STRING, READS_INPUT, INTO(tokens),
      "token ids instead of text: 1,403,407"},
     {"    --prompts FILE", STRING, WRITES, INTO(prompts),
-     "continue or answer each line of a file (\"-\": standard\ninput); lines of a .jsonl file are {\"prompt\": TEXT},\noptionally with \"seed\": N and \"n\": N, the number of\nsamples"},
+     "continue or answer each line of a file (\"-\": standard\ninput); if the first line is JSON, all are {\"prompt\": TEXT},\noptionally with \"seed\": N and \"n\": N, the number of\nsamples"},
     {"-z, --tokenizer FILE", STRING, ALL, INTO(tokenizer),
      "[the GGUF file's, the folder's tokenizer.json or\ntokenizer.model; else tokenizer.bin next to the model,\nelse in this folder]"},
     {.usage = "Generate and chat:"},
@@ -75,7 +74,7 @@ static const Option OPTIONS[] = {
      RANGE(steps, 0, INT_MAX),
      "generate: max tokens, prompt included [256 after the\nprompt; 0: the whole context]; chat: max tokens of\nan answer [no limit]; bench, norms: decoded tokens [64]"},
     {"-t, --temperature T", FLOAT, WRITES, RANGE(sampling.temperature, 0, 1000),
-     "[1.0; 0: always the most likely token]"},
+     "[1.0; chat: 0.3; 0: always the most likely token]"},
     {"-p, --top-p P", FLOAT, WRITES, RANGE(sampling.top_p, 0, 1),
      "keep the most likely tokens that sum to P [0.9; 0 or 1:\noff]"},
     {"-k, --top-k K", INT, WRITES, RANGE(sampling.top_k, 0, INT_MAX),
@@ -84,7 +83,7 @@ static const Option OPTIONS[] = {
      "keep tokens at least P times as likely as the most likely\none [off]"},
     {"    --repeat-penalty R", FLOAT, WRITES,
      RANGE(sampling.repeat_penalty, 0.01, 100),
-     "divide the logits of tokens that occurred [1: off]"},
+     "divide the logits of tokens that occurred [1: off; chat:\n1.1]"},
     {"    --repeat-last N", INT, WRITES,
      RANGE(sampling.repeat_last, 0, INT_MAX),
      "tokens that --repeat-penalty looks back on [64; 0: all]"},
@@ -331,6 +330,39 @@ static const Option *advised(int i) {
     return find_option("--temperature", &unused) + i;
 }
 
+/* Reads \n, \t and \\ in place. Other characters after a backslash stay. */
+static void unescape(char *text) {
+    char *to = text;
+    for (const char *s = text; *s; s++) {
+        char next = *s == '\\' ? s[1] : '\0';
+        bool known = next == 'n' || next == 't' || next == '\\';
+        if (next == 'n')
+            *to++ = '\n';
+        else if (next == 't')
+            *to++ = '\t';
+        else
+            *to++ = *s;
+        s += known;
+    }
+    *to = '\0';
+}
+
+/* Reads escapes in the texts of the command line, or says how to. */
+static void read_escapes(const Options *o) {
+    const char *texts[2 + MAX_STOPS] = {o->prompt, o->system};
+    bool has_escape = false;
+    memcpy(texts + 2, o->stops, sizeof o->stops);
+    EACH(const char *, text, texts, COUNT(texts)) {
+        if (!*text)
+            continue;
+        has_escape |= strstr(*text, "\\n") != NULL;
+        if (o->escape)
+            unescape((char *)(uintptr_t)*text); /* of argv */
+    }
+    if (has_escape && !o->escape)
+        note("\\n in a text stays as typed; --escape makes it a newline");
+}
+
 /* Finds the mode, and rejects options that it or other options exclude. */
 static int check_options(Options *o, const bool *given) {
     o->mode = find_mode(o->mode_name);
@@ -352,9 +384,12 @@ static int check_options(Options *o, const bool *given) {
             o->profile);
     if (o->plain && (o->profile || o->dump || (o->kv && o->kv[1] == '1')))
         return bad_usage("--plain excludes --profile, --dump and --kv f16");
-    if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts > 1)
+    bool adds_file = o->mode->bit & IN_chat && o->prompt && o->prompt_file;
+    if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts >
+        1 + adds_file)
         return bad_usage(
             "-i, -f, --tokens and --prompts are mutually exclusive");
+    read_escapes(o);
     if (o->load && o->prompts)
         return bad_usage("--load and --prompts are mutually exclusive");
     if (o->output && !strcmp(o->output, "-"))
@@ -539,4 +574,8 @@ void options_advise(Options *o, const Tokenizer *t) {
     if (n)
         note("the model's own sampling:%s; --sampling llama2c turns it off",
              taken);
+    else if (o->mode->bit & IN_chat) { /* measured: docs/notebook.md */
+        o->sampling.temperature = 0.3f;
+        o->sampling.repeat_penalty = 1.1f;
+    }
 }

@@ -44,6 +44,8 @@ enum {
     RUNS_MODEL = RUNS_PASSES | IN_norms | IN_info,
     /* runs single tokens, so packed weights save time */
     DECODES = WRITES | IN_bench | IN_norms,
+    /* without other input, the text is read from a pipe */
+    READS_INPUT = IN_generate | IN_perplexity | IN_tokenize | IN_logits,
     REWINDS = IN_chat, /* beyond a sliding window, to remove a long thought */
     /* also works with a file that contains a vocabulary but no weights */
     TAKES_VOCABULARY = IN_tokenize
@@ -89,7 +91,7 @@ typedef struct {
     int context; /* 0 = the model's */
     float seconds;
     bool json, verbose, fold_norms, center, pure, no_echo, norm_sweep,
-        verbose_prompt, plain, no_history;
+        verbose_prompt, escape, plain, no_history;
     const char *dump;    /* folder */
     const char *profile; /* output file; "" = only the table on stderr */
     /* "f32" or "f16"; NULL = the default of the model's format */

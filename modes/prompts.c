@@ -15,6 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether the lines of --prompts are objects: by the name, or if the first line
+ * that is not empty is one with a prompt or messages. */
+static bool lines_are_json(const Prompts *p) {
+    const char *text = p->text + strspn(p->text, " \t\r\n");
+    if (has_ending(p->name, ".jsonl") || has_ending(p->name, ".ndjson"))
+        return true;
+    JsonFile json;
+    hold_messages(true);
+    bool is_json =
+        *text == '{' && !json_parse(&json, p->name, text, strcspn(text, "\n"));
+    hold_messages(false);
+    if (!is_json)
+        return false;
+    is_json =
+        json_get(json.values, "prompt") || json_get(json.values, "messages");
+    json_close(&json);
+    return is_json;
+}
+
 int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     const Options *o = run->options;
     *p = (Prompts){.run = run, .template = template};
@@ -22,6 +41,7 @@ int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
         o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
     if (!(p->text = run_read(o, &p->size)))
         return -1;
+    p->is_json = o->prompts && lines_are_json(p);
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
 }
 
@@ -89,7 +109,7 @@ static int read_text(Prompts *p, const char *where) {
                 line[to->size - 1] == '\r';
     conversation_close(&p->talk);
     p->talk.system = o->system;
-    if (has_ending(p->name, ".jsonl")) {
+    if (p->is_json) {
         JsonFile json;
         if (json_parse(&json, where, line, to->size))
             return -1;
@@ -141,8 +161,9 @@ static int check_tokens(Prompts *p, const char *where) {
     p->no_room = run->model.eos_ends;
     if (p->no_room)
         return fail(
-            "%s: -n %d includes the prompt (tokens: %d) and leaves no room for another token",
-            where, run->options->steps, ids->n);
+            "%s: -n %d includes the prompt (tokens: %d) and leaves no room for another token; use at least -n %d",
+            where, run->options->steps, ids->n,
+            ids->n + run->options->steps - max);
     p->n_reported++;
     note("%s: -n %d includes the prompt (tokens: %d)", where, max, ids->n);
     return 0;

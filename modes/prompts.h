@@ -24,6 +24,7 @@ typedef struct {
     const char *name; /* of the file; for messages */
     char *text;       /* [size], owned */
     size_t size, at;  /* `at`: bytes read so far */
+    bool is_json;     /* lines are objects */
     /* the last prompt read; without samples at the end; its ids are owned */
     Prompt prompt;
     /* with a template: the messages of the last prompt; owned */

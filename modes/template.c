@@ -24,31 +24,41 @@
 
 static const struct BuiltIn {
     const char *name, *text;
+    const char *marker; /* a token of models that use it; NULL: not one */
 } BUILT_IN[] = {
     {"llama-2",
      "{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s = '<<SYS>>\\n' +\n"
      "m.content + '\\n<</SYS>>\\n\\n' %}{% elif m.role == 'user' %}{{ bos_token + '[INST] ' + (ns.s + m.content).strip()\n"
-     "+ ' [/INST]' }}{% set ns.s = '' %}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"},
+     "+ ' [/INST]' }}{% set ns.s = '' %}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}",
+     NULL},
     {"mistral",
      "{{ bos_token }}{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s =\n"
      "m.content + '\\n\\n' %}{% elif m.role == 'user' %}{{ '[INST] ' + ns.s + m.content + ' [/INST]' }}{% set ns.s = ''\n"
-     "%}{% else %}{{ ' ' + m.content.strip() + eos_token }}{% endif %}{% endfor %}"},
+     "%}{% else %}{{ ' ' + m.content.strip() + eos_token }}{% endif %}{% endfor %}",
+     "[INST]"},
     {"gemma",
      "{{ bos_token }}{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.s =\n"
      "m.content + '\\n\\n' %}{% else %}{{ '<start_of_turn>' + ('user' if m.role == 'user' else 'model') + '\\n' + ns.s +\n"
      "m.content.strip() + '<end_of_turn>\\n' }}{% set ns.s = '' %}{% endif %}{% endfor %}{% if add_generation_prompt %}\n"
-     "{{ '<start_of_turn>model\\n' }}{% endif %}"},
+     "{{ '<start_of_turn>model\\n' }}{% endif %}",
+     "<start_of_turn>"},
     {"chatml",
      ALIKE("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'",
-           "'<|im_start|>assistant\\n'")},
+           "'<|im_start|>assistant\\n'"),
+     "<|im_start|>"},
     {"llama-3",
      "{{ bos_token }}" ALIKE(
          "'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content.strip() + '<|eot_id|>'",
-         "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'")},
-    {"phi-3", ALIKE("'<|' + m.role + '|>\\n' + m.content + '<|end|>\\n'",
-                    "'<|assistant|>\\n'")},
-    {"zephyr", ALIKE("'<|' + m.role + '|>\\n' + m.content + eos_token + '\\n'",
-                     "'<|assistant|>\\n'")},
+         "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'"),
+     "<|start_header_id|>"},
+    {"phi-3",
+     ALIKE("'<|' + m.role + '|>\\n' + m.content + '<|end|>\\n'",
+           "'<|assistant|>\\n'"),
+     "<|end|>"},
+    {"zephyr",
+     ALIKE("'<|' + m.role + '|>\\n' + m.content + eos_token + '\\n'",
+           "'<|assistant|>\\n'"),
+     NULL},
 };
 
 /* ---- conversations ------------------------------------------------------ */
@@ -289,9 +299,18 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
     return 0;
 }
 
+const char *chat_template_guess(const Tokenizer *t) {
+    EACH(const struct BuiltIn, b, BUILT_IN, COUNT(BUILT_IN))
+        if (b->marker &&
+            pieces_find(&t->pieces, b->marker, strlen(b->marker)) >= 0)
+            return b->name;
+    return "chatml";
+}
+
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
     const char *own = t->chat_template.bytes,
-               *name = o->template || own ? o->template : BUILT_IN[0].name;
+               *name =
+                   o->template || own ? o->template : chat_template_guess(t);
     size_t size;
     *c = (ChatTemplate){.path = name ? name : o->model,
                         .text = name ? NULL : own,

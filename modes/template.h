@@ -23,7 +23,12 @@ typedef struct {
     char *loaded;       /* the system prompt of a file, owned; NULL: none */
 } Conversation;
 
-/* Opens the template of --template, else the model's own one, else llama-2.
+/* The built-in template of a model without one: that whose marker is a token of
+ * the vocabulary, else chatml. */
+const char *chat_template_guess(const Tokenizer *t);
+
+/* Opens the template of --template, else the model's own one, else that of
+ * chat_template_guess().
  * Changes t: afterwards special pieces match only a template's text, and no
  * text becomes BOS, EOS or EOT by merging. Returns -1 and a message on failure.
  * The caller closes it in either case. */

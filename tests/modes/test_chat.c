@@ -32,7 +32,7 @@ static bool open_model(void) {
 static int talk(const char *const *typed, const char *options) {
     setup.terminal = true;
     setup.typed = typed;
-    return run("%s -m chat -n 12 -s 3 %s", model, options);
+    return run("%s -m chat --template llama-2 -n 12 -s 3 %s", model, options);
 }
 
 /* The content of message i of a saved conversation; "": there is none. The
@@ -390,7 +390,8 @@ static void set_changes_the_sampling(void) {
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         CHECK(strstr(err, lines[i]), "no '%s' in %s", lines[i], err);
     snprintf(answer, sizeof answer, "%s", message("set.json", 1, "assistant"));
-    CHECK(talk(greedy, "-t 0") == 0, "status %d, %s", status, err);
+    CHECK(talk(greedy, "-t 0 --repeat-penalty 1.1") == 0, "status %d, %s",
+          status, err);
     CHECK(*answer && !strcmp(message("greedy.json", 1, "assistant"), answer),
           "'%s', with -t 0 '%s'", answer,
           message("greedy.json", 1, "assistant"));
@@ -648,12 +649,12 @@ static void a_stop_string_is_no_part_of_an_answer(void) {
                                         NULL};
     char whole[1 << 12], stop[8] = "";
     CHECK(open_model(), "models/stories.gguf is missing");
-    CHECK(talk(typed, "-n 40") == 0, "status %d, %s", status, err);
+    CHECK(talk(typed, "-n 40 -t 1") == 0, "status %d, %s", status, err);
     snprintf(whole, sizeof whole, "%s", message("j.json", 1, "assistant"));
     CHECK(strlen(whole) > 30, "%s", whole);
     memcpy(stop, whole + 20, 5);
     char option[64];
-    snprintf(option, sizeof option, "-n 40 --stop '%s'", stop);
+    snprintf(option, sizeof option, "-n 40 -t 1 --stop '%s'", stop);
     CHECK(talk(typed, option) == 0, "status %d, %s", status, err);
     const char *answer = message("j.json", 1, "assistant"),
                *shown = out + (*out == ' '); /* the tokenizer's */
@@ -683,7 +684,8 @@ static void prompts_are_conversations(void) {
     write_file("q.jsonl", line);
     strcat(list, "]");
     write_file("q.json", list);
-    run("%s -m chat --prompts q.jsonl -t 0 -n 12 --json", model);
+    run("%s -m chat --template llama-2 --prompts q.jsonl -t 0 -n 12 --json",
+        model);
     CHECK(status == 1 &&
               strstr(err, "q.jsonl: line 3: the last message is empty"),
           "%d: %s", status, err);

@@ -544,7 +544,7 @@ static const Format LLAMA_2 = {
     "\1[INST] <<SYS>>\nBe kind.</s>\n<</SYS>>\n\n%s [/INST]",
     "\2\1[INST] %s [/INST]",
     " \7 ",
-    "note: m/long.bin has no chat template, so it may not be a chat model; using the llama-2 format",
+    "note: m/long.bin has no chat template, so it may not be a chat model; using the llama-2 format; without -m chat it continues a text",
     0};
 static const Format CHATML = {
     "m/chat.gguf",
@@ -588,11 +588,10 @@ static void converse(const Format *format, int seed, int context, bool system,
                  lines[i]);
         room = expect_answer(e, turn, format->answer, format->limit, context);
     }
-    setup.input =
-        seed % 2 ? "hello\n\nhow are you\nand now?" : "how are you\nand now?\n";
-    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s %s", format->model,
-        context, seed, format->limit, seed % 2 ? "" : "-i hello",
-        system ? "-y 'Be kind.</s>'" : "");
+    setup.input = seed % 2 ? "hello\n\nhow are you\nand now?"
+                           : "hello\nhow are you\nand now?\n";
+    run("%s -m chat -p 0 -t 5 --kv f32 -c %d -s %d -n %d %s", format->model,
+        context, seed, format->limit, system ? "-y 'Be kind.</s>'" : "");
     CHECK(status == !!strstr(err, "too small for the message"),
           "seed %d: status %d, %s", seed, status, err);
     /* goes on with fewer turns */
@@ -646,6 +645,29 @@ static void verbose_prompt_shows_tokens(void) {
               strstr(err, "    510  '<|im_start|>'\n") &&
               strstr(err, "    511  '<|im_end|>'\n"),
           "%s", err);
+}
+
+/* -i, and after it a pipe or a file, are one message; a pipe without other
+ * input is the prompt. */
+static void a_pipe_is_one_message(void) {
+    static char joined[1 << 12];
+    CHECK_RUN("m/chat.gguf -m chat -n 9 -s 3 -i 'hello\n\na\nb' --escape");
+    snprintf(joined, sizeof joined, "%.4000s", out);
+    CHECK(n_out > 1, "no answer: %s", err);
+    setup.input = "a\nb\n";
+    CHECK_RUN("m/chat.gguf -m chat -n 9 -s 3 -i hello");
+    CHECK(!strcmp(out, joined), "a pipe: '%s', expected '%s'", out, joined);
+    setup.input = "a\nb\n";
+    CHECK_RUN("m/chat.gguf -m chat -n 9 -s 3 -i hello -f -");
+    CHECK(!strcmp(out, joined), "-f -: '%s', expected '%s'", out, joined);
+    CHECK_RUN("m/chat.gguf -n 30 -s 3 -i hello");
+    snprintf(joined, sizeof joined, "%.4000s", out);
+    setup.input = "hello\n";
+    CHECK_RUN("m/chat.gguf -n 30 -s 3");
+    CHECK(!strcmp(out, joined), "'%s', expected '%s'", out, joined);
+    setup.endless_input = true;
+    CHECK_RUN("m/chat.gguf -n 30 -s 3");
+    CHECK(strstr(err, "-f - waits for it"), "a silent pipe: %s", err);
 }
 
 static void chat_drops_turns_when_the_context_is_full(void) {
@@ -713,10 +735,6 @@ static void chat_ends_at_the_end_of_input(void) {
     CHECK_RUN("m/long.bin -m chat");
     CHECK(n_out == 0 && one_line(err) && strstr(err, LLAMA_2.note),
           "no chat template: '%s', '%s'", out, err);
-    check_refused(
-        2,
-        "--file works in generate, perplexity, tokenize, logits, not in chat",
-        "m/long.bin -m chat -f text");
     check_refused(2, "--tokens works in", "m/long.bin -m chat --tokens 1,2");
 }
 
@@ -1859,12 +1877,20 @@ static void ctrl_c_ends_a_text_cleanly(void) {
           "a failure to write: status %d, %s", status, err);
 }
 
-/* During an answer, or while chat waits for a line. */
+/* During an answer, or while chat waits for a message, or the rest of one. */
 static void ctrl_c_ends_a_chat(void) {
+    static const char chat[] = "m/long.bin -m chat --template llama-2 -t 0";
     setup.interrupt = AT_OUTPUT;
-    setup.endless_input = true;
-    run("m/long.bin -m chat --template llama-2 -i hello -t 5 -p 0 -s 12");
+    run("%s -i hello", chat);
     CHECK(status == 130 && *err == '\0', "status %d, %s", status, err);
+    setup.interrupt = WHEN_HANDLED;
+    setup.endless_input = true;
+    run("%s", chat);
+    CHECK(status == 130 && !*err && !n_out, "status %d, %s", status, err);
+    setup.interrupt = WHEN_HANDLED;
+    setup.endless_input = true;
+    run("%s -i hello", chat);
+    CHECK(status == 130 && !n_out, "status %d, %s", status, err);
 }
 
 /* At a terminal Ctrl-C stops only the answer; /clear starts a new
@@ -2020,6 +2046,7 @@ void suite_cli(void) {
     TEST(chat_drops_turns_when_the_context_is_full);
     TEST(n_limits_each_answer);
     TEST(chat_reads_lines_of_any_bytes);
+    TEST(a_pipe_is_one_message);
     TEST(chat_ends_at_the_end_of_input);
     TEST(tokenize_writes_ids);
     TEST(logits_are_bit_identical_to_the_library_s);
