@@ -44,10 +44,12 @@ OUTSIDE = """
   return true;
 }).slice(0, 3).map(e => e.tagName + " " + e.textContent.slice(0, 40))
 """
+# Controls without a tab stop. Those of a toolbar are reached by arrow keys (check_toolbars).
 MUTED = """
 [...document.querySelectorAll("article a[href], article button, article input")].filter(
-  e => e.tabIndex < 0).slice(0, 3).map(e => e.outerHTML.slice(0, 80))
+  e => e.tabIndex < 0 && !e.closest("[role=toolbar]")).slice(0, 3).map(e => e.outerHTML.slice(0, 80))
 """
+TOOLBARS = "[...document.querySelectorAll('[role=toolbar]')]"
 
 
 class Browser:
@@ -196,6 +198,26 @@ def check_switch(browser):
         yield "the Chinese pages do not name architecture.html"
 
 
+def check_toolbars(browser):
+    """Keys reach every control of a toolbar: one has a tab stop, arrow keys move from it to each of the others."""
+    for i in range(browser.evaluate(f"{TOOLBARS}.length")):
+        bar = f"{TOOLBARS}[{i}]"
+        controls = f"[...{bar}.querySelectorAll('a[href], button, input')]"
+        count = browser.evaluate(f"{controls}.length")
+        stops = browser.evaluate(f"{controls}.filter((e) => e.tabIndex === 0).length")
+        if stops != 1:
+            yield f"a toolbar of {count} controls has {stops} tab stops"
+            continue
+        browser.evaluate(f"{controls}.find((e) => e.tabIndex === 0).focus()")
+        browser.press("Home", 36)
+        seen = []
+        for _ in range(count):
+            seen.append(browser.evaluate(f"{controls}.indexOf(document.activeElement)"))
+            browser.press("ArrowRight", 39)
+        if seen != list(range(count)):
+            yield f"arrow keys reach {len({*seen} - {-1})} of {count} controls of a toolbar"
+
+
 ALONE = {  # settings of each figure that are not its defaults
     "explorer": {"kind": "none", "layer": "2", "seed": "3", "prompt": "Tom"},
     "space": {"x": "1 0.5 2", "shift": "0.5", "scale": "1.2", "gamma": "1", "turn": "60"},
@@ -248,47 +270,79 @@ def check_keys(browser):
         yield "keys do not change the figure"
 
 
+# Ways in which a page can reach a server; each asks for a path of its own name.
 CONNECTS = """
 (async () => {
-  const reached = [];
-  const attempt = async (name, f) => { try { await f(); reached.push(name); } catch {} };
-  const loads = (e, url) => new Promise((done, no) => {
-    e.onload = done; e.onerror = no; e.src = url; document.body.append(e); });
-  await attempt("fetch", () => fetch("URL", {mode: "no-cors"}));
-  await attempt("XMLHttpRequest", () => { const r = new XMLHttpRequest(); r.open("GET", "URL", false); r.send(); });
-  await attempt("image", () => loads(new Image(), "URL"));
-  await attempt("script", () => loads(document.createElement("script"), "URL"));
-  return reached;
+  const wait = (make) => new Promise((done) => {
+    const e = make();
+    for (const event of ["load", "error", "open"]) e.addEventListener(event, done);
+    setTimeout(done, 2000);
+    if (e instanceof Element) document.body.append(e);
+  });
+  const element = (tag, key, path) => wait(() => Object.assign(document.createElement(tag), {[key]: "URL/" + path}));
+  const attempts = [
+    () => fetch("URL/fetch", {mode: "no-cors"}),
+    () => { const r = new XMLHttpRequest(); r.open("GET", "URL/XMLHttpRequest", false); r.send(); },
+    () => navigator.sendBeacon("URL/beacon", "text"),
+    () => wait(() => new EventSource("URL/events")),
+    () => wait(() => new WebSocket("URL/socket".replace("http", "ws"))),
+    () => element("img", "src", "image"),
+    () => element("script", "src", "script"),
+    () => element("iframe", "src", "frame"),
+    () => wait(() => Object.assign(document.createElement("link"), {rel: "stylesheet", href: "URL/style"})),
+    () => wait(() => new Worker(URL.createObjectURL(new Blob(["fetch('URL/worker', {mode: 'no-cors'})"])))),
+    () => {
+      const target = Object.assign(document.createElement("iframe"), {name: "target"});
+      const form = Object.assign(document.createElement("form"), {action: "URL/form", target: "target"});
+      document.body.append(target, form);
+      form.submit();
+    },
+  ];
+  await Promise.all(attempts.map(async (attempt) => { try { await attempt(); } catch {} }));
+  await new Promise((done) => setTimeout(done, 500));
 })()
 """
+WAYS = {"fetch", "XMLHttpRequest", "beacon", "events", "socket", "image", "script", "frame", "style", "worker", "form"}
 
 
 def check_policy(browser):
-    """No page can send anything: a server on this machine, which a page may reach without the policy, hears nothing."""
-    heard = []
+    """Nothing that a page does itself reaches a server on this machine; a copy of the page without the policy reaches it
+    in each of these ways."""
+    heard = set()
 
     class Listener(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            heard.append(self.path)
+            heard.add(self.path.strip("/?"))
             self.send_response(200)
             self.end_headers()
+
+        do_POST = do_GET
 
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Listener)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    attempts = CONNECTS.replace("URL", f"http://127.0.0.1:{server.server_port}/")
-    for page in "en/index.html", "zh/norms.html", "figure.html":
-        browser.open((BOOK / page).as_uri())
-        browser.evaluate(attempts)
-        if heard:
-            yield f"{page} reached a server"
+
+    def reached(page):
         heard.clear()
-    browser.open("about:blank")
-    browser.evaluate(attempts)
-    if not heard:
-        yield "the check of the policy cannot fail: nothing reaches the server without it"
+        browser.open(page.as_uri())
+        browser.evaluate(CONNECTS.replace("URL/", f"http://127.0.0.1:{server.server_port}/"))
+        return set(heard)
+
+    for name in "en/index.html", "zh/norms.html", "figure.html":
+        page = BOOK / name
+        if found := reached(page):
+            yield f"{name} reaches a server: {sorted(found)}"
+        without = page.with_name(f"without_policy_{page.name}")
+        text, count = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+        without.write_text(text)
+        try:
+            found = reached(without)
+        finally:
+            without.unlink()
+        if count != 1 or found != WAYS:
+            yield f"{name}: the check of the policy cannot fail: without it nothing reaches a server by {sorted(WAYS - found)}"
     server.shutdown()
 
 
@@ -330,7 +384,8 @@ def main():
                 browser.view(*view)
                 for fault in browser.evaluate(OUTSIDE):
                     found.append(f"{path.relative_to(BOOK)}, {name}: outside: {fault}")
-            faults = [f"no key reaches {m}" for m in browser.evaluate(MUTED)] + browser.faults()
+            faults = [f"no key reaches {m}" for m in browser.evaluate(MUTED)]
+            faults += [*check_toolbars(browser), *browser.faults()]
             found += [f"{path.relative_to(BOOK)}: {fault}" for fault in faults]
         found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_policy(browser), *check_base()]
         for language, word in ("en", "eps"), ("zh", "归一化"):

@@ -294,7 +294,7 @@ def own_models(browser, folder):
     browser.open((BOOK / "figure.html").as_uri() + "?figure=explorer")
     browser.figures()
     (folder / "text").write_text(browser.evaluate("FIXED_TEXT"))
-    checkpoints = Path(os.environ.get("NORMA_CHECKPOINTS", "../shared/checkpoints"))
+    checkpoints = Path(os.environ.get("NORMA_CHECKPOINTS", "../shared/checkpoints")).resolve()  # Chromium needs it
     models = [[folder / "stories_f16.gguf"], list(write_llama2c(folder))]
     if (checkpoints / "stories260K.bin").exists():
         models.append([checkpoints / "stories260K.bin", checkpoints / "tok512.bin"])

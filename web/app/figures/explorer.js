@@ -109,7 +109,13 @@ async function explorer(box, settings, changed) {
   const nats = new Map();
   const title = el('p', {class: 'model'}), note = el('p', {class: 'note', role: 'alert'});
   const picture = el('div', {class: 'layers'}), verdict = el('p', {class: 'verdict', role: 'status'});
-  const own = el('p', {class: 'story own'}), other = el('p', {class: 'story other', 'aria-live': 'off'});
+  const own = el('p', {
+    class: 'story own',
+    role: 'toolbar',
+    'aria-label': say('words of the story; arrow keys move between them', '故事里的词；方向键在词之间移动'),
+    onkeydown: (event) => moveInStory(event)
+  });
+  const other = el('p', {class: 'story other', 'aria-live': 'off'});
   const otherTitle = el('h4', {}), about = el('p', {class: 'token'});
   const table = el('div', {class: 'table-wrapper'}), cost = el('div', {});
   const button = (kind, big) => el('button', {
@@ -223,8 +229,10 @@ async function explorer(box, settings, changed) {
     return story;
   }
 
-  // The words of the model's own story; a press on one shows its vector.
+  // The words of the model's own story, of which a press shows the vector. One word has the tab
+  // stop, the chosen one or the first; arrow keys, Home and End move it.
   function ownStory(story) {
+    const focused = own.contains(document.activeElement);
     let at = 0;
     own.replaceChildren(...story.split(/(\s+)/).map((word) => {
       const end = at += word.length;
@@ -241,6 +249,20 @@ async function explorer(box, settings, changed) {
         onclick: press
       }, word);
     }));
+    const words = [...own.children];
+    const stop = words.find((word) => word.ariaPressed === 'true') ?? words[0];
+    if (stop) stop.tabIndex = 0;
+    if (focused) stop?.focus();
+  }
+
+  function moveInStory(event) {
+    const words = [...own.children], at = words.indexOf(document.activeElement);
+    const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: words.length - 1}[event.key];
+    if (at < 0 || !words[to]) return;
+    event.preventDefault();
+    words[at].tabIndex = -1;
+    words[to].tabIndex = 0;
+    words[to].focus();
   }
 
   async function show() {
