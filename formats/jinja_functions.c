@@ -233,9 +233,9 @@ static Value field_value(Jinja *j, Value name, Value values, uint32_t *next) {
         i = (uint32_t)strtoul(name.text, NULL, 10);
     } else {
         const Item *item = list_find(j, values, name, 0);
-        if (!item)
-            jinja_stop(j, "a format has no value ", name);
-        return item->value;
+        if (item)
+            return item->value;
+        jinja_stop(j, "a format has no value ", name);
     }
     jinja_refuse_if(j, i >= values.n || values.items[i].key.kind == STRING,
                     "a format has too few values");
@@ -533,9 +533,9 @@ static Value is_odd(Call *c) {
 
 static Value is_divisible(Call *c) {
     int64_t by = whole_value(c->j, c->args[0]);
-    if (!by)
-        jinja_stop(c->j, "divides by zero", undefined);
-    return boolean(whole_value(c->j, c->self) % by == 0);
+    if (by)
+        return boolean(whole_value(c->j, c->self) % by == 0);
+    jinja_stop(c->j, "divides by zero", undefined);
 }
 
 /* ---- others ------------------------------------------------------------- */
@@ -675,10 +675,12 @@ static Value call(Jinja *j, const Function *f, Value self, Value given) {
     for (size_t i = 0; i < given.n && !takes_all; i++) {
         const Item *item = &given.items[i];
         int to = parameter_of(j, f, item->key, i);
-        if (to < 0 || c.is_given[to])
+        if (to >= 0 && !c.is_given[to]) {
+            c.args[to] = item->value;
+            c.is_given[to] = true;
+        } else {
             jinja_stop(j, "unexpected argument of ", string_of(f->name));
-        c.args[to] = item->value;
-        c.is_given[to] = true;
+        }
     }
     /* What a call returns has nothing of the Call itself. */
     /* cppcheck-suppress returnDanglingLifetime */

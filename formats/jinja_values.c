@@ -15,7 +15,7 @@
 
 /* ---- limits and memory -------------------------------------------------- */
 
-void jinja_stop(Jinja *j, const char *error, Value what) {
+_Noreturn void jinja_stop(Jinja *j, const char *error, Value what) {
     int line = 1;
     for (const char *s = j->source; s < j->cursor; s++)
         line += *s == '\n';

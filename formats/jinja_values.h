@@ -90,8 +90,7 @@ typedef struct Jinja {
 
 /* Ends the rendering. The message has the line of the cursor, `error` and what
  * it is about. */
-void jinja_stop(Jinja *j, const char *error, Value what)
-    __attribute__((noreturn));
+_Noreturn void jinja_stop(Jinja *j, const char *error, Value what);
 
 void jinja_refuse_if(Jinja *j, bool refused, const char *error);
 
