@@ -547,13 +547,11 @@ static void check_table(const char *path, const char *table) {
     const char *s = strstr(source, table), *end = s ? strstr(s, "};") : NULL;
     int n = 0;
     CHECK(end, "%s is missing", table);
-    while ((s = strstr(s, "{\"")) && s < end) {
+    while ((s = strstr(s, "\n    {\"")) && s < end) { /* a row's name */
         char name[32];
         bool found = false;
-        s += strspn(s, "{\"?");
+        s += strspn(s, "\n {\"?");
         size_t length = strcspn(s, "\"");
-        if (!isupper((unsigned char)s[length + 3])) /* of a parameter */
-            continue;
         snprintf(name, sizeof name, "%.*s", (int)length, s);
         for (int i = 0; i < N_EXPRESSIONS; i++)
             found |= strstr(EXPRESSIONS[i].text, name) != NULL;
