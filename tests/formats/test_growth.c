@@ -539,26 +539,36 @@ static void reading_of_templates_is_counted(void) {
     }
 }
 
-/* The names in a table of a file. */
+static void check_expression_of(const char *name) {
+    bool found = !strcmp(name, "raise_exception");
+    for (int i = 0; i < N_EXPRESSIONS && !found; i++)
+        found = strstr(EXPRESSIONS[i].text, name);
+    CHECK(found, "no expression has %s", name);
+}
+
+/* The names in a table of a file: the first string of each row, without the ?
+ * before some. */
 static void check_table(const char *path, const char *table) {
     size_t size;
     char *source = file_read(path, &size);
     CHECK(source, "%s is missing", path);
-    const char *s = strstr(source, table), *end = s ? strstr(s, "};") : NULL;
-    int n = 0;
-    CHECK(end, "%s is missing", table);
-    while ((s = strstr(s, "\n    {\"")) && s < end) { /* a row's name */
+    const char *s = strstr(source, table);
+    CHECK(s, "%s is missing", table);
+    int n = 0, depth = 0;
+    s = strchr(s, '{');
+    do {
+        if (*s == '{')
+            depth++;
+        else if (*s == '}')
+            depth--;
+        if (*s != '{' || depth != 2 || s[1] != '"')
+            continue;
         char name[32];
-        bool found = false;
-        s += strspn(s, "\n {\"?");
-        size_t length = strcspn(s, "\"");
-        snprintf(name, sizeof name, "%.*s", (int)length, s);
-        for (int i = 0; i < N_EXPRESSIONS; i++)
-            found |= strstr(EXPRESSIONS[i].text, name) != NULL;
-        CHECK(found || !strcmp(name, "raise_exception"), "no expression has %s",
-              name);
+        const char *begin = s + 2 + strspn(s + 2, "?");
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(begin, "\""), begin);
+        check_expression_of(name);
         n++;
-    }
+    } while (*++s && depth);
     CHECK(n > 10, "%s: %d names", table, n);
     free(source);
 }
