@@ -55,8 +55,8 @@ LIBRARY := $(filter-out $(BUILD)/run.o,$(OBJECTS))
 READERS := $(filter $(addprefix $(BUILD)/,base/% text/% formats/% tokenizer.o sampler.o),$(LIBRARY))
 COUNTED := $(READERS:$(BUILD)/%=$(BUILD)/counted/%)
 
-# SUITES: the suites to build and run; suite X is in tests/.../test_X.c. Unset: all suites. TEST: the only test to run.
-CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c %/test_$(s)_today.c %/test_$(s)_draws.c),$(TESTS)),$(TESTS))
+# SUITES: the suites to build and run; suite X is in tests/.../test_X.c and tests/X_*.c. Unset: all suites. TEST: the only test to run.
+CHOSEN := $(if $(SUITES),$(filter $(foreach s,$(SUITES),%/test_$(s).c tests/$(s)_%.c),$(TESTS)),$(TESTS))
 ifneq ($(filter growth,$(or $(SUITES),growth)),)
 GROWTH := $(BUILD)/tests/growth
 endif

@@ -510,12 +510,12 @@ static const Statement STATEMENTS[] = {
     STATEMENT(longest_is_not_best),
 };
 
+static const Table TABLE_OF_TESTS = TABLE(STATEMENTS);
 static const Book BOOK = {
     .chapters = {"docs/batching.md", "docs/batching.zh.md"},
     .given = "tests/golden/batching.txt",
     .n_statements = 15,
-    .tables = {STATEMENTS},
-    .n = {sizeof STATEMENTS / sizeof *STATEMENTS}};
+    .tables = {&TABLE_OF_TESTS}};
 
 void suite_batching(void) {
     book_test(&BOOK);

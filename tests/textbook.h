@@ -19,10 +19,10 @@ enum { MAX_DIM = 256, TOKENS = 10, DIM = 8 };
 static const float ONES[MAX_DIM] = {[0 ... MAX_DIM - 1] = 1},
                    ONE_TO_FOUR[] = {1, 2, 3, 4};
 
-/* Number of statements in tests/test_textbook_today.c, which follow those of
- * tests/test_textbook.c. */
-enum { N_STATEMENTS_TODAY = 30 };
-extern const Statement STATEMENTS_TODAY[N_STATEMENTS_TODAY];
+/* The tests of textbook_formulas.c and so on. */
+extern const Table textbook_formulas, textbook_gradients, textbook_places,
+    textbook_attention, textbook_models, textbook_cost, textbook_equivalence,
+    textbook_answers;
 
 /* A norm of stories260K in `--profile`, over the story of tests/golden. */
 typedef struct {
@@ -46,10 +46,6 @@ int story_converted(const char *path, const char *type, bool fold);
  * type, gamma folded or not; -1: no checkpoint. */
 double story_loss_converted(const char *type, bool fold);
 
-/* test_textbook_draws.c: tests of statements, in STATEMENTS_TODAY. */
-void four_places_with_attention(void);
-void weights_before_a_norm_may_shrink(void);
-
 /* Stories that stories260K and models/stories.gguf sampled: lines of token
  * ids. */
 #define SAMPLED         "tests/golden/stories260K_sampled.txt"
@@ -66,6 +62,11 @@ typedef struct {
     double sum, squares;
     int n;
 } Draws;
+
+/* A mean of draws and its standard error, from PyTorch. */
+typedef struct {
+    double mean, error;
+} Figure;
 
 static inline void add_draw(Draws *d, double value) {
     d->sum += value;

@@ -30,16 +30,18 @@ TOP = Path(__file__).resolve().parents[2]
 DOCS, WORK, BOOK = TOP / "docs", TOP / "build" / "book", TOP / "book"
 # Pages of the contents: (heading in each language, documents). A document without a twin is in English only.
 PARTS = (
-    (("Norms", "归一化"), ("norms", "norms_published", "norms_appendix", "experiment")),
+    (("Norms: the core", "归一化：主线"), ("norms",)),
+    (("Norms: in depth", "归一化：深入"), ("norms_depth", "norms_published", "experiment")),
+    (("Norms: exercises and audit", "归一化：练习与核对"), ("norms_exercises", "norms_appendix")),
     (("The model", "模型"), ("model", "architecture")),
     (("Running it", "运行"), ("batching", "distributed", "profile")),
     (("Reference", "参考"), ("options", "models", "training", "performance", "notebook", "testing", "security")),
 )
 DOCUMENTS = [name for _, names in PARTS for name in names if (DOCS / f"{name}.md").exists()]
 LANGUAGES = "en", "zh"
-SPLIT = {"norms"}  # chapters with a page for each heading of level 1
+SPLIT = {"norms_depth"}  # chapters with a page for each heading of level 1
 # Chapters whose statements others mean by "statement 29"; batching.md has numbers of its own.
-NUMBERED = "norms", "norms_published", "norms_appendix"
+NUMBERED = "norms", "norms_depth", "norms_published", "norms_exercises", "norms_appendix"
 
 
 def path_of(name, language):
@@ -142,7 +144,7 @@ class Site:
         text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
         text = re.sub(r"`(\w+)`", code, mathematics(text))
         text = re.sub(
-            r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=\()\d+(?:, \d+)*(?=\)$)",
+            r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=[(（])\d+(?:, \d+)*(?=[)）]$)",
             numbers,
             text,
             flags=re.MULTILINE,

@@ -3,7 +3,7 @@
     python scripts/book/figure_tables.py depth                           gradients by depth, in PyTorch
     python scripts/book/figure_tables.py massive gemma-3-270m.gguf       vectors of a published model, in numpy
 
-Each replaces its own table. `depth` is statements 32, 35 and 36 of docs/norms.md at every depth; `massive` is the input
+Each replaces its own table. `depth` is statements 17, 20 and 39 of the norms chapter at every depth; `massive` is the input
 and gamma of three norms of Gemma 3 270M. (The figure of learning rates reads docs/experiment.csv itself.)
 """
 
@@ -20,7 +20,7 @@ def depth(draws=40):
     """|dL/dx| / |loss| after each of 24 sublayers, mean and standard error, by place, kind of branch and QK-norm."""
     import torch
     from textbook_draws import LENGTH, attention, network_inputs, norm
-    from textbook_today import DIM
+    from textbook_places import DIM
 
     torch.set_num_threads(1)
 

@@ -1,9 +1,9 @@
 """Draws the figures of docs/norms.md and, with Chinese labels, of docs/norms.zh.md.
 
 Owns the style of the figures and their words in both languages. The data are closed forms in float64, tables of
-docs/norms.md (the sizes of gradients, the output of `./run -m norms`), gradients by depth from textbook_today.py, the
-losses of docs/experiment.csv (experiment.py), and a profile of the residual stream, from `./run MODEL -m perplexity -f
-FILE --profile=x.csv`; without that file its figure is unchanged.
+docs/norms.md (the sizes of gradients) and docs/norms_depth.md (the output of `./run -m norms`), gradients by depth from
+textbook_places.py, the losses of docs/experiment.csv (experiment.py), and a profile of the residual stream, from
+`./run MODEL -m perplexity -f FILE --profile=x.csv`; without that file its figure is unchanged.
 """
 
 import argparse
@@ -45,7 +45,7 @@ CHINESE = {
     "inside:  x / sqrt(mean(x²) + eps)": "根号里：x / sqrt(mean(x²) + eps)",
     "outside:  x / (RMS(x) + eps)": "根号外：x / (RMS(x) + eps)",
     "The larger the input, the smaller its gradient": "输入越大，梯度越小",
-    "statement 22, 10 tokens of dim 8": "第 22 条，10 个 dim 为 8 的 token",
+    "statement 15, 10 tokens of dim 8": "第 15 条，10 个 dim 为 8 的 token",
     "layer and norm": "层与归一化",
     "residual stream at the norm's input": "输入的残差流",
     "The residual stream grows with depth": "残差流随深度增长",
@@ -227,13 +227,13 @@ def draw_gradient(axes):
         for name in ("x times", "RMS of dx")
     )
     x, dy = (np.sqrt((uniform(7, tensor, (10, 8)).astype(float) ** 2).mean()) for tensor in (3, 4))
-    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=translate("statement 22, 10 tokens of dim 8"))
+    axes.loglog(4 * x * scales, sizes / dy, "o", color=BLUE, label=translate("statement 15, 10 tokens of dim 8"))
     axes.set(xlabel=translate("RMS of the input token"), ylabel="|dx| / |dy|")
     axes.set_title(translate("The larger the input, the smaller its gradient"))
 
 
 def draw_depth(axes):
-    from textbook_today import gradients_by_depth  # needs PyTorch
+    from textbook_places import gradients_by_depth  # needs PyTorch
 
     places = {"pre": "pre-norm", "post": "post-norm", "inside": "inside the residual, sandwich"}
     for (place, name), color, marker in zip(places.items(), (BLUE, ORANGE, GREEN), "osD", strict=True):
@@ -245,7 +245,7 @@ def draw_depth(axes):
 def draw_cost(axes):
     """The rows for one token of the chapter's output of `./run -m norms`."""
     rows = re.findall(
-        r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms.md").read_text(), re.MULTILINE
+        r"^ +(\d+) +1 +1 +([\d.]+) +([\d.]+) .*\| +([\d.]+) +([\d.]+) ", (DOCS / "norms_depth.md").read_text(), re.MULTILINE
     )
     dim, *columns = np.array(rows, dtype=float).T
     names = "RMSNorm, warm", "LayerNorm, warm", "RMSNorm, in place", "LayerNorm, in place"

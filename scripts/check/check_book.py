@@ -168,7 +168,7 @@ def check_switch(browser):
     """The switch leads to the same statement; for a page in English only it is no link and says so."""
     browser.view(1200, "", "light")
     for language, other in ("en", "zh"), ("zh", "en"):
-        browser.open((BOOK / language / "norms-2.html").as_uri())
+        browser.open((BOOK / language / "norms_depth-2.html").as_uri())
         browser.evaluate("[...document.querySelectorAll('a.statement')].at(-3).scrollIntoView({behavior: 'instant'})")
         wanted = browser.evaluate("place()")
         browser.events.clear()
@@ -185,7 +185,7 @@ def check_switch(browser):
             if 0 <= top < 450 and top == was and not building:
                 break
             time.sleep(0.2)
-        if not where.endswith(f"/{other}/norms-2.html#{wanted}") or not 0 <= top < 450:
+        if not where.endswith(f"/{other}/norms_depth-2.html#{wanted}") or not 0 <= top < 450:
             yield f"the switch from {language} at {wanted} leads to {where}, {top} pixels"
     browser.open((BOOK / "en" / "architecture.html").as_uri())
     text, plain, title = browser.evaluate(

@@ -427,7 +427,7 @@ class Check:
         """The chapter's numbers are those of numpy, and numpy's of the first text are norma's."""
         rows, increases = chapter_rows(), [text["nats"][1] - text["nats"][0] for text in texts]
         for norm in texts[0]["figures"]:
-            if self.name == "gemma3" and norm in rows and len(rows[norm][-1]) == 4:  # statement 72
+            if self.name == "gemma3" and norm in rows and len(rows[norm][-1]) == 4:  # statement 62
                 for i, unit in enumerate((0.0006, 0.006, 0.006)):
                     mean = statistics.mean(text["figures"][norm][i] for text in texts)
                     self.near(rows[norm][-1][i][0], mean, unit, f"the chapter's figure {i} of {norm}")
@@ -439,7 +439,7 @@ class Check:
                 self.near(error, statistics.stdev(values) / math.sqrt(len(values)), unit, f"its error with {name}")
         ranges = [[text["figures"][norm][i] for text in texts] for i in range(3) for norm in texts[0]["figures"]]
         n = len(texts[0]["figures"])
-        for i, cell in enumerate(rows[TITLES[self.name]][-1]):  # statement 71, of 16 longer texts, which differ
+        for i, cell in enumerate(rows[TITLES[self.name]][-1]):  # statement 61, of 16 longer texts, which differ
             means = [statistics.mean(values) for values in ranges[i * n : (i + 1) * n]]
             for which, bound, mean in zip(("min", "max"), cell, (min(means), max(means))):
                 self.near(bound, mean, 0.25 * mean, f"the chapter's {which} of figure {i}")

@@ -1,4 +1,4 @@
-"""PyTorch's numbers for docs/norms.md: prints the values with which tests/test_textbook.c compares norma.
+"""PyTorch's numbers for docs/norms.md: prints the values with which tests/textbook_*.c compare norma.
 
 Owns the small experiments of the chapter, in ordinary PyTorch code. Inputs are the integer hash of random_model.py,
 which the tests also compute, or a few integers. Everything is float64 unless stated otherwise.

@@ -1,6 +1,6 @@
 """Numbers of docs/norms.md that are means over many random draws, with standard errors, from PyTorch in float64.
 
-Owns the experiments of tests/test_textbook_draws.c; textbook.py and textbook_today.py print the other numbers. Inputs
+Owns the experiments with attention and with training; textbook.py and textbook_places.py print the other numbers. Inputs
 are the hash of random_model.py, except where a distribution is named.
 """
 
@@ -9,7 +9,7 @@ import sys
 
 import torch
 from textbook import random, row
-from textbook_today import DIM, DRAWS, SUBLAYERS, branch, place_inputs
+from textbook_places import DIM, DRAWS, SUBLAYERS, branch, place_inputs
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
 HEADS, HIDDEN, LENGTH, LAYERS = 4, 256, 32, 12
@@ -86,7 +86,7 @@ def places_with_attention(layers=LAYERS, draws=40):
 
 
 def gradients_of_parameters():
-    print("\n# the 12 matrices of statement 35: |dL/dW| / |loss| of the first and of the last, mean and standard error")
+    print("\n# the 12 matrices of statement 20: |dL/dW| / |loss| of the first and of the last, mean and standard error")
     for place in "pre", "post", "inside", "sandwich":
         found = []
         for draw in range(DRAWS):

@@ -3,6 +3,7 @@
 Owns the measurements; published.py has the forward pass, in numpy.
 
     python scripts/measure/norms_published.py channels MODEL.gguf ...
+    python scripts/measure/norms_published.py gamma MODEL.gguf ...
     python scripts/measure/norms_published.py parts gemma-3-270m.gguf
     python scripts/measure/norms_published.py sites gemma-3-270m.gguf
     python scripts/measure/norms_published.py int8 MODEL.gguf
@@ -60,6 +61,45 @@ def channels(model, texts):
             f" {np.median(np.abs(gamma)):12.2f} {np.mean(size / root):10.3f} {relative[0]:9.2f} +- {relative[1]:.2f}"
             f" {shares[0]:12.3f} +- {shares[1]:.3f}"
             f"   RMS without the five largest {np.median(rest):.3f}; position 0: {np.mean([v[2] for v in values]):.0f}"
+        )
+
+
+def ranks(x):
+    return np.argsort(np.argsort(x)).astype(np.float64)
+
+
+def gamma(model, texts):
+    """What gamma has learned: its size, its spread over channels, and whether it is small where the channel is large."""
+    squares, tokens_seen = {}, {}
+
+    def see(site, layer, x, _):
+        if site in PRE_SITES:  # without position 0, whose massive activation would hide the other tokens
+            later = rms_norm(x[1:], 1, 0).astype(np.float64)
+            squares[site, layer] = squares.get((site, layer), 0) + np.square(later).sum(0)
+            tokens_seen[site, layer] = tokens_seen.get((site, layer), 0) + len(later)
+
+    for tokens in texts:
+        model.forward(tokens, see=see, rows=np.array([0]))
+    print(f"{model.path}: |gamma| of each kind of norm, over layers: range of the medians over channels, the largest;")
+    print("share of channels below a tenth of the median, negative ones; rank correlation with the RMS of the channel")
+    for kind in PRE_SITES:
+        found = []
+        for (site, layer), sums in squares.items():
+            if site == kind:
+                g = gamma_of(model, site, layer).astype(np.float64)
+                size, middle = np.abs(g), np.median(np.abs(g))
+                channel = np.sqrt(sums / tokens_seen[site, layer])
+                found.append((
+                    middle, size.max(), (size < 0.1 * middle).mean(), (g < 0).mean(),
+                    np.corrcoef(ranks(size), ranks(channel))[0, 1], size[channel.argmax()] / middle,
+                ))  # fmt: skip
+        median, largest, small, negative, correlation, loudest = np.array(found).T
+        print(
+            f"{kind:<6} medians {median.min():.3f} to {median.max():.3f} (first layer {median[0]:.3f}, last {median[-1]:.3f})"
+            f", largest {largest.max():.2f}, small {100 * small.mean():.1f} %, negative {100 * negative.mean():.1f} %"
+            f", correlation {correlation.mean():.2f} ({correlation.min():.2f} to {correlation.max():.2f})"
+            f", of the channel with the largest RMS / median: {np.median(loudest):.3f}"
+            f" ({loudest.min():.3f} to {loudest.max():.3f})"
         )
 
 
@@ -283,7 +323,7 @@ def outliers(model, texts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("channels", "parts", "sites", "int8", "outliers", "golden"))
+    parser.add_argument("what", choices=("channels", "gamma", "parts", "sites", "int8", "outliers", "golden"))
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--texts", type=int, default=16, help="number of texts [%(default)s]")
     parser.add_argument("--tokens", type=int, default=128, help="of each text [%(default)s]")

@@ -209,7 +209,7 @@ def table(model, texts):
 
 
 def swaps(model, texts):
-    """Statement 34: the price of other norms; and of LayerNorm at one site, with its correlation with |mean| / RMS."""
+    """Statement 19: the price of other norms; and of LayerNorm at one site, with its correlation with |mean| / RMS."""
     plain = np.array([model.nll(text).mean() for text in texts])
 
     def price(kind):

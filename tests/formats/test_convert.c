@@ -314,7 +314,7 @@ static void norms_of_one_kind_have_one_eps(void) {
 /* ---- centered weights --------------------------------------------------- */
 
 /* A model without means in its residual stream has the same logits with RMSNorm
- * as with LayerNorm (statement 51). */
+ * as with LayerNorm (statement 50). */
 static void a_centered_model_needs_no_layernorm(void) {
     static const char spec[] = "attn=layer,mlp=layer,final=layer",
                       all[] = "layer";

@@ -35,12 +35,17 @@ void holds_unknown(void) {
 }
 
 static int tests_of(const Book *b) {
-    return b->n[0] + b->n[1];
+    int n = 0;
+    for (const Table *const *table = b->tables; *table; table++)
+        n += (*table)->n;
+    return n;
 }
 
 static const Statement *statement(int i) {
-    return i < book->n[0] ? &book->tables[0][i]
-                          : &book->tables[1][i - book->n[0]];
+    const Table *const *table = book->tables;
+    for (; i >= (*table)->n; table++)
+        i -= (*table)->n;
+    return &(*table)->tests[i];
 }
 
 /* The index of the test named after a statement's arrow; tests_of(book) for a
@@ -88,6 +93,20 @@ static void every_statement_is_shown(void) {
         }
         CHECK(named == tests, "%s names %d tests of %d", chapter.path, named,
               tests);
+        chapter_close(&chapter);
+    }
+}
+
+/* Statements are numbered in the order of the text. */
+static void numbers_rise(void) {
+    for (int c = 0; c < 2; c++) {
+        Chapter chapter;
+        CHECK(!chapter_open(&chapter, book->chapters[c]), "%s does not open",
+              book->chapters[c]);
+        for (int i = 2; i <= chapter.n_statements; i++)
+            CHECK(chapter.start[i - 1] < chapter.start[i],
+                  "%s: statement %d is before statement %d", chapter.path, i,
+                  i - 1);
         chapter_close(&chapter);
     }
 }
@@ -238,6 +257,7 @@ void book_test(const Book *b) {
         test_run(statement(i)->name, statement(i)->test);
     }
     TEST(every_statement_is_shown);
+    TEST(numbers_rise);
     TEST(every_number_is_covered);
     TEST(twins_have_the_same_numbers);
 }

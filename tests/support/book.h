@@ -13,15 +13,25 @@ typedef struct {
 #define STATEMENT(f)                                                           \
     { #f, f }
 
-/* A chapter and its tests, in up to two tables. */
+/* The tests of a file. */
+typedef struct {
+    const Statement *tests;
+    int n;
+} Table;
+
+#define TABLE(statements)                                                      \
+    { statements, sizeof(statements) / sizeof *(statements) }
+
+enum { MAX_TABLES = 8 };
+
+/* A chapter and its tests. */
 typedef struct {
     const char *chapters[2]; /* English, Chinese */
     /* file of numbers that no test computes: lines "STATEMENT: ...", 0 for
      * other prose */
     const char *given;
-    int n_statements; /* of each chapter */
-    const Statement *tables[2];
-    int n[2];
+    int n_statements;                    /* of each chapter */
+    const Table *tables[MAX_TABLES + 1]; /* up to a NULL */
 } Book;
 
 /* Runs the tests, then checks the chapters: every statement names a test, a

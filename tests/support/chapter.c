@@ -158,21 +158,27 @@ static void find_statements(Chapter *c) {
 }
 
 char *chapter_text(const char *path) {
-    char appendix[128];
+    static const char *const others[] = {"depth", "published", "exercises",
+                                         "appendix"};
     int stem = (int)strcspn(path, ".");
-    size_t size = 0, more_size = 0;
+    size_t size = 0;
     char *text = file_read(path, &size);
-    snprintf(appendix, sizeof appendix, "%.*s_appendix%s", stem, path,
-             path + stem);
-    if (!text || access(appendix, R_OK))
-        return text;
-    char *more = file_read(appendix, &more_size),
-         *all = realloc(text, size + more_size + 2);
-    if (!more || !all)
-        abort();
-    snprintf(all + size, more_size + 2, "\n%s", more);
-    free(more);
-    return all;
+    for (size_t i = 0; text && i < sizeof others / sizeof *others; i++) {
+        char page[128];
+        size_t more_size = 0;
+        snprintf(page, sizeof page, "%.*s_%s%s", stem, path, others[i],
+                 path + stem);
+        if (access(page, R_OK))
+            continue;
+        char *more = file_read(page, &more_size),
+             *all = realloc(text, size + more_size + 2);
+        if (!more || !all)
+            abort();
+        size += (size_t)snprintf(all + size, more_size + 2, "\n%s", more);
+        text = all;
+        free(more);
+    }
+    return text;
 }
 
 int chapter_open(Chapter *c, const char *path) {

@@ -6,7 +6,7 @@
 
 enum {
     MAX_STATEMENTS = 99,
-    MAX_NUMBERS = 1000,
+    MAX_NUMBERS = 2000,
     PROSE = 0 /* text outside of statements */
 };
 
@@ -26,8 +26,9 @@ typedef struct {
     int n_numbers[MAX_STATEMENTS + 1];
 } Chapter;
 
-/* The text of a chapter, followed by its appendix (x_appendix.md for x.md) if
- * there is one; the caller frees it. NULL if the file is missing. */
+/* The text of a chapter x.md, followed by its other pages, if there are such:
+ * x_depth.md, x_published.md, x_exercises.md, x_appendix.md. The caller frees
+ * it. NULL if the file is missing. */
 char *chapter_text(const char *path);
 
 /* A statement begins with "**N.** " at the start of a line and ends at the next

@@ -1,6 +1,6 @@
-"""PyTorch's numbers for the statements of docs/norms.md that tests/test_textbook_today.c tests.
+"""PyTorch's numbers for the statements of docs/norms.md about shapes, places, weights before a norm and today's norms.
 
-Owns the experiments about shapes, places, weights before a norm and norms of today's models. Inputs are the hash of
+Owns these experiments; tests/textbook_*.c compare norma with what they print. Inputs are the hash of
 random_model.py. Everything is float64 unless stated otherwise.
 """
 
@@ -92,7 +92,7 @@ def run_places(place, weights, start):
 
 
 def place_inputs(draw):
-    """Draws weights, changes of 1 %, a loss and a token; statement 37 also uses draw 0."""
+    """Draws weights, changes of 1 %, a loss and a token; statement 40 also uses draw 0."""
     size, seed = (12 / DIM) ** 0.5, 1000 + 4 * draw if draw else 100
     weights = size * random(seed, SUBLAYERS, DIM, DIM).double()
     moves = 0.01 * size * random(seed + 1, SUBLAYERS, DIM, DIM).double()

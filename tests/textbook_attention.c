@@ -1,25 +1,15 @@
-/* test_textbook_draws.c: statements of docs/norms.md that are means over many
- * random draws, with their standard errors.
- *
- * Continues test_textbook_today.c. `python scripts/golden/textbook_draws.py`
- * prints the same numbers from PyTorch, in float64.
- */
-#include "base/file.h"
-#include "formats/open.h"
+/* textbook_attention.c: statements of docs/norms.md and its other pages:
+ * four places of a norm, with attention: means over random
+ * draws, which `python scripts/golden/textbook_draws.py` prints, too. */
 #include "kernels/simd.h"
-#include "lab/norm_spec.h"
-#include "model.h"
 #include "norm.h"
-#include "session.h"
 
-#include "tests/support/norm_inputs.h"
 #include "tests/support/test.h"
 #include "tests/support/wrap.h"
 #include "tests/textbook.h"
 
 #include <math.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,9 +269,6 @@ static void fill_network(Network *n, int draw, double move) {
 /* Gradients at the beginning, in the middle, after three quarters and at the
  * end; the change of the result, in percent, if the weights change by 1 %. */
 enum { N_FIGURES = 5 };
-typedef struct {
-    double mean, error;
-} Figure;
 static const Figure FIGURES[N_AT][N_FIGURES] = {
     [AT_PRE] = {{0.984011782, 0.0258143705},
                 {0.298188722, 0.00464313784},
@@ -332,7 +319,7 @@ static void add_attention_draw(Draws found[N_AT][N_FIGURES], Network *n,
     }
 }
 
-void four_places_with_attention(void) {
+static void four_places_with_attention(void) {
     static Draws found[N_AT][N_FIGURES];
     int draws = test_fast() ? 4 : N_DRAWS;
     Network *n = malloc(sizeof *n);
@@ -357,169 +344,9 @@ void four_places_with_attention(void) {
           2 * LAYERS, 1, 2);
 }
 
-/* ---- weights before a norm, in training ---------------------------------- */
+/* ---- the table -------------------------------------------------------- */
 
-enum { SIDE = DIM, N_WEIGHTS = SIDE * SIDE, STEPS = 2000, TRAININGS = 20 };
-
-/* y = norm(W x), without gamma and eps; returns its scale. */
-static double norm_of_product(double y[SIDE], const double w[N_WEIGHTS],
-                              const float x[SIDE]) {
-    double squares = 0;
-    for (int r = 0; r < SIDE; r++) {
-        y[r] = 0;
-        for (int c = 0; c < SIDE; c++)
-            y[r] += w[r * SIDE + c] * x[c];
-        squares += y[r] * y[r] / SIDE;
-    }
-    for (int r = 0; r < SIDE; r++)
-        y[r] /= sqrt(squares);
-    return 1 / sqrt(squares);
-}
-
-/* g = dL/dW for L = mean((norm(W x) - norm(V x) - noise)^2). */
-static void noisy_gradient(double g[N_WEIGHTS], const double w[N_WEIGHTS],
-                           const double v[N_WEIGHTS], const float x[SIDE],
-                           const float noise[SIDE]) {
-    double y[SIDE], target[SIDE], dy[SIDE], along = 0;
-    norm_of_product(target, v, x);
-    double scale = norm_of_product(y, w, x);
-    for (int r = 0; r < SIDE; r++) {
-        dy[r] = 2 * (y[r] - target[r] - noise[r]) / SIDE;
-        along += dy[r] * y[r] / SIDE;
-    }
-    for (int i = 0; i < N_WEIGHTS; i++)
-        g[i] = scale * (dy[i / SIDE] - along * y[i / SIDE]) * x[i % SIDE];
-}
-
-static double length_of(const double w[N_WEIGHTS]) {
-    double squares = 0;
-    for (int i = 0; i < N_WEIGHTS; i++)
-        squares += w[i] * w[i];
-    return sqrt(squares);
-}
-
-typedef enum { DESCENT, ADAM } Optimizer;
-
-/* The share of the steps in which |W| shrinks, in percent, and how many times
- * as long W is at the end. */
-static void train_before_norm(double *shrinks, double *growth, int draw,
-                              Optimizer optimizer, double rate) {
-    double w[N_WEIGHTS], v[N_WEIGHTS], g[N_WEIGHTS], m[N_WEIGHTS] = {0},
-                                                     squares[N_WEIGHTS] = {0};
-    for (int i = 0; i < N_WEIGHTS; i++) {
-        w[i] = random_float(30000 + (uint64_t)draw, i);
-        v[i] = random_float(30100 + (uint64_t)draw, i);
-    }
-    double start = length_of(w);
-    double length = start;
-    int shrunk = 0;
-    for (int step = 0; step < STEPS; step++) {
-        float x[SIDE], noise[SIDE];
-        for (int i = 0; i < SIDE; i++) {
-            x[i] = random_float(30200 + (uint64_t)draw, step * SIDE + i);
-            noise[i] = random_float(30300 + (uint64_t)draw, step * SIDE + i);
-        }
-        noisy_gradient(g, w, v, x, noise);
-        for (int i = 0; i < N_WEIGHTS; i++) {
-            m[i] += 0.1 * (g[i] - m[i]);
-            squares[i] += 0.001 * (g[i] * g[i] - squares[i]);
-            double mean = m[i] / (1 - pow(0.9, step + 1)),
-                   square = squares[i] / (1 - pow(0.999, step + 1));
-            w[i] -= rate *
-                    (optimizer == ADAM ? mean / (sqrt(square) + 1e-8) : g[i]);
-        }
-        double now = length_of(w);
-        shrunk += now < length;
-        length = now;
-    }
-    *shrinks = 100.0 * shrunk / STEPS;
-    *growth = length / start;
-}
-
-/* PyTorch's mean and standard error of the share and of the growth. */
-static const struct {
-    Optimizer optimizer;
-    double rate;
-    Figure shrinks, growth;
-} TRAINED[] = {
-    {DESCENT, 0.1, {0, 0}, {1.63169888, 0.0129910072}},
-    {ADAM, 0.01, {3.7275, 0.589619358}, {1.50684534, 0.00986884413}},
-    {ADAM, 0.001, {66.2925, 2.50709067}, {0.984438211, 0.00255163388}},
+static const Statement STATEMENTS[] = {
+    STATEMENT(four_places_with_attention),
 };
-
-void weights_before_a_norm_may_shrink(void) {
-    for (size_t k = 0; k < sizeof TRAINED / sizeof *TRAINED; k++) {
-        Draws shares = {0}, lengths = {0};
-        for (int draw = 0; draw < TRAININGS; draw++) {
-            double shrinks, growth;
-            train_before_norm(&shrinks, &growth, draw, TRAINED[k].optimizer,
-                              TRAINED[k].rate);
-            add_draw(&shares, shrinks);
-            add_draw(&lengths, growth);
-        }
-        const Figure *s = &TRAINED[k].shrinks, *g = &TRAINED[k].growth;
-        CHECK(fabs(mean_of_draws(&shares) - s->mean) < 0.02 &&
-                  fabs(error_of_draws(&shares) - s->error) < 0.02,
-              "case %zu: |W| shrinks in %.9g %% of the steps +- %.9g", k,
-              mean_of_draws(&shares), error_of_draws(&shares));
-        CHECK(fabs(mean_of_draws(&lengths) - g->mean) < 1e-5 &&
-                  fabs(error_of_draws(&lengths) - g->error) < 1e-5,
-              "case %zu: |W| grows %.9g times +- %.9g", k,
-              mean_of_draws(&lengths), error_of_draws(&lengths));
-        HOLDS(TRAINED[k].rate, s->mean, g->mean, g->error);
-        if (TRAINED[k].optimizer == ADAM)
-            HOLDS(s->error);
-    }
-    HOLDS(STEPS, TRAININGS, DIM);
-}
-
-/* ---- stories that stories260K sampled ----------------------------------- */
-
-/* Reads a line of token ids: "1,403,407". Returns their number; 0 at the
- * end. */
-static int next_story(char **at, int *tokens, int max) {
-    int n = 0;
-    while (n < max && **at) {
-        tokens[n++] = (int)strtol(*at, at, 10);
-        if (*(*at)++ != ',')
-            break;
-    }
-    return n;
-}
-
-/* Nats per token of a text, the first token excluded. */
-static double nats_of(Session *session, const int *tokens, int n) {
-    int vocabulary = session->model->config.vocab_size;
-    const float *logits = model_forward_text(session, tokens, n, 0, n);
-    double nats = 0;
-    for (int t = 0; t + 1 < n; t++, logits += vocabulary) {
-        int next = tokens[t + 1];
-        double others = 0;
-        for (int i = 0; i < vocabulary; i++)
-            others += i == next ? 0 : exp((double)logits[i] - logits[next]);
-        nats += log1p(others) / (n - 1);
-    }
-    return nats;
-}
-
-int losses_of_stories(double losses[N_STORIES], const char *stories,
-                      const char *path, const char *norms) {
-    size_t size;
-    char *text = file_read(stories, &size), *at = text;
-    Model m;
-    Session session;
-    int tokens[512], n, found = 0;
-    if (!text || model_open(&m, path))
-        return free(text), 0;
-    stderr_hide(); /* the note on `none` */
-    bool swapped = !model_swap_norms(&m, norms);
-    stderr_show();
-    if (swapped && !session_open(&session, &m, 1, 512, 0, KV_F32)) {
-        while (found < N_STORIES && (n = next_story(&at, tokens, 512)) > 1)
-            losses[found++] = nats_of(&session, tokens, n);
-        session_close(&session);
-    }
-    model_close(&m);
-    free(text);
-    return found;
-}
+const Table textbook_attention = TABLE(STATEMENTS);
