@@ -184,9 +184,11 @@ static void the_slope_at_zero(void) {
     const float x[] = {1e-3f, -1e-3f, 1e-3f, -1e-3f}, zero[4] = {0},
                 dy[] = {1, 1, 1, 1};
     float dx[4], dgamma[4] = {0};
-    for (float eps = 1e-5f; eps > 1e-7f; eps /= 10) {
-        rmsnorm_backward(dx, dgamma, dy, zero, ONES, 4, eps);
-        CHECK(fabs(dx[0] * sqrt(eps) - 1) < 1e-5, "eps %g: %g", eps, dx[0]);
+    const float sizes[] = {1e-5f, 1e-6f};
+    for (int i = 0; i < 2; i++) {
+        rmsnorm_backward(dx, dgamma, dy, zero, ONES, 4, sizes[i]);
+        CHECK(fabs(dx[0] * sqrt(sizes[i]) - 1) < 1e-5, "eps %g: %g", sizes[i],
+              dx[0]);
     }
     rmsnorm_backward(dx, dgamma, dy, x, ONES, 4, 1e-5f);
     CHECK(fabs(dx[0] - 1 / sqrt(r * r + 1e-5)) < 1e-3, "%.9g", dx[0]);
