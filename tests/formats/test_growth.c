@@ -26,7 +26,6 @@
 #include "tests/support/test.h"
 #include "tests/support/wrap.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
