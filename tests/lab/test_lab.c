@@ -688,16 +688,21 @@ static void the_text_of_the_bench_of_norms(void) {
                   {"-n 2 --prompt-tokens 60", 32, 2}};
     for (int i = 0; i < 3; i++) {
         char arguments[128];
-        snprintf(arguments, sizeof arguments,
-                 "model.bin -m norms --json -c 64 --seconds 0.4 %s",
-                 cases_[i].arguments);
-        CHECK_RUN("%s", arguments);
-        double prompt = number_of(out, "prompt", ""),
-               steps = number_of(out, "steps", "");
-        CHECK(test_fast()
-                  ? prompt <= cases_[i].prompt && steps <= cases_[i].steps
-                  : prompt == cases_[i].prompt && steps == cases_[i].steps,
-              "%s: %g + %g tokens", arguments, prompt, steps);
+        double prompt, steps, seconds = 0.4;
+        bool whole;
+        do { /* a busy machine needs more time for the same text */
+            snprintf(arguments, sizeof arguments,
+                     "model.bin -m norms --json -c 64 --seconds %g %s", seconds,
+                     cases_[i].arguments);
+            CHECK_RUN("%s", arguments);
+            prompt = number_of(out, "prompt", "");
+            steps = number_of(out, "steps", "");
+            whole = prompt == cases_[i].prompt && steps == cases_[i].steps;
+            CHECK(prompt <= cases_[i].prompt && steps <= cases_[i].steps,
+                  "%s: %g + %g tokens", arguments, prompt, steps);
+            seconds *= 4;
+        } while (!whole && seconds < 30);
+        CHECK(whole, "%s: %g + %g tokens", arguments, prompt, steps);
         CHECK(number_of(out, "prefill_percent", "_low") <=
                   number_of(out, "prefill_percent", "_high"),
               "no interval: %s", out);
