@@ -40,7 +40,7 @@ static int next_run(char **at, char *norms, char *rate, double *loss) {
     char *line = *at ? strchr(*at, '\n') : NULL;
     *at = line ? line + 1 : NULL;
     return *at &&
-           sscanf(*at, "%15[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
+           sscanf(*at, "%31[^,],%15[^,],%*d,%lf", norms, rate, loss) == 3;
 }
 
 /* Writes the table row of the losses of `norms`: a cell for each learning rate,
@@ -48,7 +48,7 @@ static int next_run(char **at, char *norms, char *rate, double *loss) {
 static void write_row(char row[256], char *csv, const char *norms) {
     static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008",
                                         "0.016"};
-    char found[16], rate[16];
+    char found[32], rate[16];
     double loss;
     int n = snprintf(row, 256, "\n| %s |", norms);
     for (int i = 0; i < 5; i++) {
@@ -65,7 +65,7 @@ static void write_row(char row[256], char *csv, const char *norms) {
 
 /* The mean loss over the seeds. */
 static double mean_loss(char *csv, const char *norms, const char *rate) {
-    char found_norms[16], found_rate[16];
+    char found_norms[32], found_rate[16];
     double loss, sum = 0;
     int n = 0;
     for (char *at = csv; next_run(&at, found_norms, found_rate, &loss);)
@@ -97,7 +97,8 @@ static void the_experiment_matches_its_files(void) {
         "post",         "sandwich",  "olmo2",       "qk",
         "dyt",          "rms_cold",  "post_cold",   "none_apart",
         "rms_apart",    "dyt_apart", "post_scaled", "sandwich_scaled",
-        "olmo2_scaled", "rms_scaled"};
+        "olmo2_scaled", "rms_scaled", "post_scaled_cold", "sandwich_scaled_cold",
+        "olmo2_scaled_cold"};
     size_t size;
     char *csv = file_read("docs/experiment.csv", &size),
          *text = file_read("docs/experiment.md", &size), row[256];

@@ -129,7 +129,7 @@ class Site:
         scope = name if (name, "1") in self.statements and name not in NUMBERED else "norms"
 
         def code(match):
-            test = self.tests.get(match[1])
+            test = self.tests.get(match[1]) if "_" in match[1] else None  # a test's name, not a word like `norms`
             shown = f"<code>{html.escape(match[1])}</code>"
             return f'<a href="{self.source(*test)}">{shown}</a>' if test else match[0]
 

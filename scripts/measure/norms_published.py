@@ -4,6 +4,7 @@ Owns the measurements; published.py has the forward pass, in numpy.
 
     python scripts/measure/norms_published.py channels MODEL.gguf ...
     python scripts/measure/norms_published.py gamma MODEL.gguf ...
+    python scripts/measure/norms_published.py massive MODEL.gguf ...     # of `./run -m logits --dump`
     python scripts/measure/norms_published.py parts gemma-3-270m.gguf
     python scripts/measure/norms_published.py sites gemma-3-270m.gguf
     python scripts/measure/norms_published.py int8 MODEL.gguf
@@ -14,6 +15,9 @@ Owns the measurements; published.py has the forward pass, in numpy.
 import argparse
 import json
 import os
+import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from published import PRE_SITES, Model, layer_norm, mean_and_error, rms, rms_norm, swap, tokenize
@@ -101,6 +105,27 @@ def gamma(model, texts):
             f", of the channel with the largest RMS / median: {np.median(loudest):.3f}"
             f" ({loudest.min():.3f} to {loudest.max():.3f})"
         )
+
+
+def massive(model, _):
+    """The largest element of position 0, two thirds up the layers, for texts that begin differently: `--dump`."""
+    found = []
+    with open(TEXTS, encoding="utf-8") as file:
+        prompts = [json.loads(line)["prompt"][:200] for line in file]
+    for prompt in prompts:
+        with tempfile.TemporaryDirectory() as folder:
+            text, dump = Path(folder, "text"), Path(folder, "dump")
+            text.write_text(prompt)
+            command = "./run", model.path, "-m", "logits", "-f", text, "-j", "1", "--dump", dump, "-o", Path(folder, "logits")
+            subprocess.run(command, check=True, capture_output=True)
+            layer = 2 * len(list(dump.glob("layers.*.mlp_norm.in.npy"))) // 3
+            size = np.abs(np.load(dump / f"layers.{layer}.mlp_norm.in.npy").astype(np.float64))
+        later = size[1:].max() / np.median(size[1:])
+        found.append((size[0].max(), size[0].max() / np.median(size[0]), later, size[0].argmax()))
+    largest, ratio, later, channel = np.array(found).T
+    print(f"{model.path}, input of layer {layer}'s MLP norm, {len(prompts)} texts: channels {sorted(set(channel.astype(int)))}")
+    print(f"  position 0: {largest.mean():.0f}, standard deviation {largest.std():.0f}, {largest.min():.0f} to {largest.max():.0f}")
+    print(f"  times the median there {ratio.min():.0f} to {ratio.max():.0f}, at later positions {later.min():.0f} to {later.max():.0f}")
 
 
 def massive_channels(model, texts):
@@ -323,7 +348,7 @@ def outliers(model, texts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("channels", "gamma", "parts", "sites", "int8", "outliers", "golden"))
+    parser.add_argument("what", choices=("channels", "gamma", "massive", "parts", "sites", "int8", "outliers", "golden"))
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--texts", type=int, default=16, help="number of texts [%(default)s]")
     parser.add_argument("--tokens", type=int, default=128, help="of each text [%(default)s]")
