@@ -223,8 +223,8 @@ install: all ## copy to $(DESTDIR)$(PREFIX) as `norma`, with models, manual page
 	for file in "$$program" "$$manual" "$$bash" "$$zsh" "$$share/norma/model"; do mkdir -p "$${file%/*}"; done; \
 	install -m 755 $(BINARY) "$$program"; \
 	for model in $(BUNDLED); do install -m 644 "models/$$model" "$$share/norma/$$model"; done; \
-	{ printf '.TH NORMA 1\n.SH NAME\nnorma \\- runs LLaMA-style models\n.SH USAGE\n.nf\n'; \
-	  sed -n '/^```/,/^```/ { /^```/d; s/^usage: run/norma/; s/\\/\\e/g; s/-/\\-/g; p; }' docs/options.md; } > "$$manual"; \
+	version=$$(sed -n 's/^#define NORMA_VERSION "\(.*\)"/\1/p' model.h); \
+	awk -v version="$$version" -f scripts/manual.awk docs/options.md > "$$manual"; \
 	awk -f scripts/completions.awk -v shell=bash docs/options.md > "$$bash"; \
 	awk -f scripts/completions.awk -v shell=zsh docs/options.md > "$$zsh"
 

@@ -12,6 +12,7 @@
 #include "kernels/team.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
+#include "lab/saved.h"
 #include "lab/tune.h"
 #include "modes/common.h"
 #include "modes/guess.h"
@@ -111,6 +112,9 @@ static int open_model(Run *run, const Mode *mode) {
     const Options *o = run->options;
     Model *model = &run->model;
     bool runs_model = mode->bit & RUNS_MODEL;
+    if (!own_rank && o->profile_against &&
+        saved_open(&run->saved, o->profile_against))
+        return 1;
     if (open_file(model, o, mode))
         return 1;
     if (mode->bit & RUNS_PASSES && model_share(model))
@@ -146,7 +150,9 @@ static int report_profile(const Run *run, int status) {
     bool ran = status == 0 || status == EXIT_INTERRUPTED;
     if (!ran || !o->profile || !run->profile)
         return status;
-    return profile_report(run->profile, o->profile, o->verbose) ? 1 : status;
+    const ProfileReport how = {
+        o->profile, o->profile_against ? &run->saved : NULL, o->verbose};
+    return profile_report(run->profile, how) ? 1 : status;
 }
 
 static int run_mode(const Mode *mode, Options *options) {
@@ -171,6 +177,7 @@ static int run_mode(const Mode *mode, Options *options) {
         follow_end(status);
     status = report_profile(&run, status);
     profile_close(run.profile);
+    saved_close(&run.saved);
     free(run.steps.bytes);
     session_close(&run.session);
     tokenizer_close(&run.tokenizer);

@@ -41,6 +41,16 @@ bool has_escapes(void) {
     return term && strcmp(term, "dumb");
 }
 
+bool shows_utf8(void) {
+    static const char *const NAMES[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *locale = getenv(NAMES[i]);
+        if (locale && *locale)
+            return strcasestr(locale, "UTF-8") || strcasestr(locale, "utf8");
+    }
+    return false;
+}
+
 bool may_style(void) {
     const char *no_color = getenv("NO_COLOR");
     return has_escapes() && !(no_color && *no_color);

@@ -9,6 +9,10 @@ enum { EXIT_BAD_INPUT = 1 /* or environment */, EXIT_BAD_USAGE = 2 };
 /* Whether a terminal moves its cursor: not with TERM=dumb. */
 bool has_escapes(void);
 
+/* Whether texts are UTF-8, by the environment: LC_ALL, else LC_CTYPE, else
+ * LANG. */
+bool shows_utf8(void);
+
 /* Whether a terminal may show dim text: has_escapes(), and no NO_COLOR. */
 bool may_style(void);
 

@@ -23,6 +23,11 @@ const char *estimate_unusable(Estimate e, int n) {
     return NULL;
 }
 
+Estimate estimate_quotient(double y, double y_error, double x, double x_error) {
+    double ratio = y / x, reach = exp(1.96 * hypot(y_error / y, x_error / x));
+    return (Estimate){ratio, ratio / reach, ratio * reach};
+}
+
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
     double ratio = r->x > 0 ? r->y / r->x : 0,

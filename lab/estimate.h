@@ -31,5 +31,9 @@ static inline void ratio_add(Ratio *r, double y, double x) {
     r->yy += y * y;
 }
 
+/* y / x, from two independent means and their standard errors; the interval is
+ * of the logarithm. Without errors (NAN) it is NAN. */
+Estimate estimate_quotient(double y, double y_error, double x, double x_error);
+
 /* Sum of y / sum of x. With fewer than two pairs the interval is infinite. */
 Estimate estimate_ratio(const Ratio *r);

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "kernels/team.h"
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ const char *const PHASE_NAMES[N_PHASES] = {
 #define NORM_INFO(name, text)  {text, true},
 const SiteInfo SITES[N_SITES] = {SITE_LIST(OTHER_INFO, NORM_INFO)};
 
-static bool is_work(Site site) {
+bool site_is_work(Site site) {
     return site >= SITE_EMBED && site <= SITE_LOGITS;
 }
 
@@ -72,8 +71,6 @@ static void mark(Probe *probe, int layer, Site site) {
         int n = site == SITE_FINAL_NORM || site == SITE_LOGITS
                     ? chunk->n_requested
                     : chunk->n;
-        bool is_norm = SITES[site].is_norm,
-             repeated = thread > 0 && is_norm && each_thread_computes(chunk->n);
         double seconds = 1e-9 * (double)ticks;
         Record *r = profile_of_thread(p, thread, p->phase, layer, site);
         r->seconds += seconds;
@@ -81,12 +78,9 @@ static void mark(Probe *probe, int layer, Site site) {
         r->tokens += n;
         if (thread == 0)
             p->histograms[r - p->records][bucket_of(ticks / n)]++;
-        track->sites += seconds;
-        if (is_norm && !repeated)
-            track->norms += seconds;
-        if (is_work(site) && !repeated)
-            track->work += seconds;
+        track->seconds[site] += seconds;
     }
+    track->ran = true;
     track->last = nanoseconds();
 }
 
@@ -103,6 +97,33 @@ static void begin(Probe *probe, bool decode) {
     p->began = p->tracks[0].last = nanoseconds();
 }
 
+/* Adds the times of a pass, means over the threads that ran, to those of its
+ * phase. */
+static void add_pass(const Profile *p, Passes *sums, bool disturbed) {
+    double totals[N_TOTALS] = {0}, threads = 0;
+    EACH(const Track, track, p->tracks, p->session->n_threads)
+        threads += track->ran;
+    for (Site site = 0; site < N_SITES; site++) {
+        double all = 0;
+        EACH(const Track, track, p->tracks, p->session->n_threads)
+            all += track->seconds[site];
+        bool of_one = site == SITE_START || site == SITE_END; /* thread */
+        totals[site] = of_one ? all : all / threads;
+        totals[TOTAL_TIME] += totals[site];
+        if (site_is_work(site))
+            totals[SITES[site].is_norm ? TOTAL_NORMS : TOTAL_OTHERS] +=
+                totals[site];
+    }
+    totals[TOTAL_WORK] = totals[TOTAL_NORMS] + totals[TOTAL_OTHERS];
+    for (int i = 0; i < N_TOTALS; i++)
+        ratio_add(&sums->all_totals[i], totals[i], p->session->chunk.n);
+    if (disturbed)
+        return;
+    ratio_add(&sums->norms, totals[TOTAL_NORMS], totals[TOTAL_WORK]);
+    for (int i = 0; i < N_TOTALS; i++)
+        ratio_add(&sums->totals[i], totals[i], p->session->chunk.n);
+}
+
 static void end(Probe *probe) {
     Profile *p = (Profile *)probe;
     const Track *track = p->tracks;
@@ -111,23 +132,21 @@ static void end(Probe *probe) {
     if (p->untimed)
         return;
     mark(probe, NO_LAYER, SITE_END);
-    double spent = 1e-9 * (double)(track->last - p->began) - track->sites,
-           share = spent / track->sites;
+    double sites = 0;
+    for (Site site = 0; site < N_SITES; site++)
+        sites += track->seconds[site];
+    double spent = 1e-9 * (double)(track->last - p->began) - sites,
+           share = spent / sites;
     own->seconds += spent;
     own->calls++;
     own->tokens += p->session->chunk.n;
     sums->passes++;
-    sums->seconds += track->sites;
-    double norms = 0, work = 0;
-    EACH(const Track, t, track, p->session->n_threads) {
-        norms += t->norms;
-        work += t->work;
-    }
-    if (lost_processors() != p->switches) {
-        sums->interrupted++;
+    sums->seconds += sites;
+    bool disturbed = lost_processors() != p->switches;
+    add_pass(p, sums, disturbed);
+    sums->interrupted += disturbed;
+    if (disturbed)
         return;
-    }
-    ratio_add(&sums->norms, norms, work);
     /* Then all timing takes a sixth of the budget; its effects on the caches
      * cost more. */
     if (p->phase == DECODE)
@@ -242,9 +261,9 @@ Profile *profile_open(Session *session, About about) {
     size_t n_layers = session->model->config.n_layers,
            n_threads = session->n_threads;
     size_t n_places = (n_layers + 2) * N_SITES;
-    if (n_layers > 256) { /* limits memory */
-        fail("a profile needs a model of at most 256 layers, this one has %zu",
-             n_layers);
+    if (n_layers > PROFILE_MAX_LAYERS) {
+        fail("a profile needs a model of at most %d layers, this one has %zu",
+             PROFILE_MAX_LAYERS, n_layers);
         return NULL;
     }
     Profile *p = allocate(1, sizeof *p);
@@ -303,28 +322,46 @@ static double quantile(const uint32_t *histogram, double q) {
     return 0;
 }
 
-/* Seconds that other programs took from the first thread at a place, given its
- * record and histogram. A call is long if it takes more than 8 times the median
- * and 1 us, per token; its time above the median is lost. With fewer than 8
- * calls the median is over all layers. */
-static double lost_at(const Profile *p, int place, const Record *r,
-                      const Histogram *calls) {
+/* The median of the first thread's calls at a place, in nanoseconds per token.
+ * With fewer than 8 calls it is over all layers. */
+static double usual_call(const Profile *p, int place, double n_calls,
+                         const Histogram *calls) {
     Histogram all = {0};
-    /* sum over calls of nanoseconds per token; a long call counts as the
-     * median */
-    double usual = 0;
-    bool lost = false;
-    for (int i = place % N_SITES; r->calls < 8 && i < p->n_places; i += N_SITES)
+    if (n_calls >= 8)
+        return 1e3 * quantile(*calls, 0.5);
+    for (int i = place % N_SITES; i < p->n_places; i += N_SITES)
         for (int b = 0; b < BUCKETS; b++)
             all[b] += calls[i - place][b];
-    double median = 1e3 * quantile(r->calls < 8 ? all : *calls, 0.5);
+    return 1e3 * quantile(all, 0.5);
+}
+
+/* Whether another program took time from a call of so many nanoseconds per
+ * token: it takes more than 8 times the usual call and 1 us. */
+static bool is_long(double ns, double usual) {
+    return ns > 8 * usual + 1000;
+}
+
+/* Seconds that other programs took from the first thread at a place, given its
+ * record and histogram: the time of long calls above the usual call's. */
+static double lost_at(const Record *r, const Histogram *calls, double usual) {
+    /* sum over calls of nanoseconds per token; a long call counts as a usual
+     * one */
+    double sum = 0;
+    bool lost = false;
     for (int b = 0; b < BUCKETS; b++) {
         double middle = 0.5 * (bucket_start(b) + bucket_start(b + 1));
-        bool is_long = middle > 8 * median + 1000;
-        usual += (*calls)[b] * (is_long ? median : middle);
-        lost |= is_long && (*calls)[b];
+        sum += (*calls)[b] * (is_long(middle, usual) ? usual : middle);
+        lost |= is_long(middle, usual) && (*calls)[b];
     }
-    return lost ? r->seconds - 1e-9 * usual * r->tokens / r->calls : 0;
+    return lost ? r->seconds - 1e-9 * sum * r->tokens / r->calls : 0;
+}
+
+/* The seconds of another thread at a place, which has no histogram: if its mean
+ * call is long, as if all were usual. */
+static double seconds_of_other(const Record *r, double usual) {
+    return is_long(1e9 * r->seconds / r->tokens, usual)
+               ? 1e-9 * usual * r->tokens
+               : r->seconds;
 }
 
 SiteRow profile_row(const Profile *p, Phase phase, int place) {
@@ -338,11 +375,13 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
         .record = *r,
         .median = quantile(*calls, 0.5),
         .p95 = quantile(*calls, 0.95),
-        .median_x = 1e-3 * quantile(*sizes, 0.5),
-        .p99_x = 1e-3 * quantile(*sizes, 0.99),
+        .median_x = r->samples > 0 ? 1e-3 * quantile(*sizes, 0.5) : NAN,
+        .p99_x = r->samples > 0 ? 1e-3 * quantile(*sizes, 0.99) : NAN,
         .gamma_mean = r->samples > 0 ? r->gamma_means / r->samples : NAN};
     Record *sum = &row.record;
-    double others = 0; /* work of the other threads */
+    const double usual = usual_call(p, place, r->calls, calls);
+    const bool work = site_is_work(row.site);
+    double others = 0, threads = 1; /* that share the site with the first */
     for (int t = 1; t < p->session->n_threads; t++) {
         r += N_PHASES * p->n_places;
         sum->squares_in += r->squares_in;
@@ -351,21 +390,21 @@ SiteRow profile_row(const Profile *p, Phase phase, int place) {
         sum->squares_first += r->squares_first;
         sum->vectors_first += r->vectors_first;
         sum->means += r->means;
-        /* threads share prompts equally */
-        if (phase == DECODE && !SITES[row.site].is_norm)
-            others += r->seconds;
+        /* in decode the norms of the first thread are those of all */
+        bool shared = phase == PREFILL || !SITES[row.site].is_norm;
+        if (shared && r->calls > 0) {
+            others += work ? seconds_of_other(r, usual) : r->seconds;
+            threads++;
+        }
         if (r->max_abs <= sum->max_abs)
             continue;
         sum->max_abs = r->max_abs;
         sum->max_channel = r->max_channel;
         sum->max_position = r->max_position;
     }
-    if (is_work(row.site)) {
-        double all = sum->seconds;
-        row.lost = lost_at(p, place, sum, calls);
-        sum->seconds -= row.lost;
-        row.work = all > 0 ? sum->seconds * (1 + others / all) : others;
-    }
+    if (work)
+        row.lost = lost_at(sum, calls, usual);
+    sum->seconds = (sum->seconds - row.lost + others) / threads;
     row.us = 1e6 * sum->seconds /
              profile_of_thread(p, 0, phase, NO_LAYER, SITE_EMBED)->tokens;
     row.rms_in = sqrt(sum->squares_in / sum->vectors);
@@ -384,17 +423,21 @@ Work profile_work(const Profile *p, Phase phase) {
     Work w = {0};
     for (int place = 0; place < p->n_places; place++) {
         SiteRow row = profile_row(p, phase, place);
-        w.work += row.work;
         w.lost += row.lost;
+        if (site_is_work(row.site))
+            w.work += row.us;
         if (!SITES[row.site].is_norm)
             continue;
-        w.norms += row.work;
+        w.norms += row.us;
         w.of_time += row.record.seconds / passes->seconds;
-        w.us += row.us;
     }
     double share = w.norms / w.work;
     w.share = (Estimate){share, share - error, share + error};
     return w;
+}
+
+double site_share(const SiteRow *row, const Work *work) {
+    return site_is_work(row->site) ? row->us / work->work : 0;
 }
 
 ThreadTime profile_thread(const Profile *p, int thread, Phase phase) {

@@ -19,6 +19,14 @@ typedef struct {
 } SiteInfo;
 extern const SiteInfo SITES[N_SITES];
 
+/* The sites that count as work: all but waiting, starting and ending threads,
+ * the exchange between ranks, and the profiler. */
+bool site_is_work(Site site);
+
+/* Sums over the layers: each kind of site, all norms, all other work, all work,
+ * everything but the profiler. */
+enum { TOTAL_NORMS = N_SITES, TOTAL_OTHERS, TOTAL_WORK, TOTAL_TIME, N_TOTALS };
+
 /* Totals of one site in one layer and one phase. Counts are exact up to
  * 2^53. */
 typedef struct {
@@ -52,11 +60,11 @@ typedef struct {
     double squares, tokens;
 } StreamSize;
 
-/* State of one thread, in a separate cache line. */
+/* State of one thread, in separate cache lines. */
 typedef struct {
     _Alignas(64) uint64_t last; /* end of the last mark */
-    double sites, norms,
-        work; /* seconds in this forward pass: all sites, norms, all work */
+    bool ran;                   /* in this forward pass */
+    double seconds[N_SITES];    /* of this forward pass */
 } Track;
 
 /* Totals of the forward passes of a phase. */
@@ -65,7 +73,10 @@ typedef struct {
      * timed or not */
     double passes, interrupted, all;
     double seconds; /* wall-clock time without the profiler */
-    Ratio norms; /* of the other passes: seconds of norms / seconds of work */
+    /* of the other passes, means over the threads: seconds of norms / seconds
+     * of work; seconds of each total / tokens */
+    Ratio norms, totals[N_TOTALS];
+    Ratio all_totals[N_TOTALS]; /* of all passes */
 } Passes;
 
 typedef struct {
@@ -96,6 +107,8 @@ typedef struct {
     Dump *dump;    /* --dump, not owned; NULL: off */
 } Profile;
 
+enum { PROFILE_MAX_LAYERS = 256 }; /* limits memory */
+
 /* Starts to observe a session. The caller calls profile_close before
  * session_close. Returns NULL and a message if memory runs out or the model has
  * too many layers. */
@@ -112,17 +125,16 @@ uint64_t ticks_of_reading(void);
 Record *profile_of_thread(const Profile *p, int thread, Phase phase, int layer,
                           Site site);
 
-/* A row of the report. Times are those of the first thread, without `lost`;
- * `work` and activation statistics are of all threads. */
+/* A row of the report. Times are means over the threads, without `lost`; for
+ * prompts, whose tokens the threads share equally, and for norms those of the
+ * first thread. Quantiles are the first thread's; activation statistics are of
+ * all threads. */
 typedef struct {
     int layer; /* or NO_LAYER */
     Site site;
     Record record;
     double lost; /* sites of work: seconds that other programs took */
-    /* sites of work: seconds of all threads; of one thread for prefill, and for
-     * norms of one token */
-    double work;
-    double us; /* microseconds per token of the phase; sites add up */
+    double us;   /* microseconds per token of the phase; sites add up */
     /* quantiles of calls: microseconds per token that the site processed */
     double median, p95;
     double rms_in, rms_out,
@@ -146,18 +158,19 @@ typedef struct {
 } ThreadTime;
 ThreadTime profile_thread(const Profile *p, int thread, Phase phase);
 
-/* The norms of one phase, and all sites of work (SITE_EMBED to SITE_LOGITS).
- * norms, work: seconds of all threads; a norm of one token, which every thread
- * computes, counts once. lost: seconds that other programs took from the first
+/* The norms of one phase, and all sites of work, in microseconds per token:
+ * sums of the rows. lost: seconds that other programs took from the first
  * thread. share: norms / work, with the interval of the passes without
- * interruption. of_time, us: the first thread's norms as a share of the time,
- * and in microseconds per token. */
+ * interruption. of_time: the norms as a share of the elapsed time. */
 typedef struct {
     double norms, work, lost;
     Estimate share;
-    double of_time, us;
+    double of_time;
 } Work;
 Work profile_work(const Profile *p, Phase phase);
+
+/* The share of the phase's work that a row is; 0 if it is not work. */
+double site_share(const SiteRow *row, const Work *work);
 
 /* How much other programs disturbed a measurement: passes, those in which a
  * thread lost its processor, seconds that the first thread lost, seconds that
@@ -174,15 +187,29 @@ const Load *profile_add_load(const Profile *p, Load *sum);
  * ...". */
 void write_load(FILE *out, const Load *load);
 
-/* Whether profile_report() can write the file `path`: NAME.csv, NAME.html or ""
- * (no file). */
+/* The same in lines of at most `columns` columns, with a newline. */
+void write_load_wrapped(FILE *out, const Load *load, int columns);
+
+/* Whether profile_report() can write the file `path`: NAME.csv, NAME.html,
+ * NAME.json or "" (no file). */
 bool profile_format(const char *path);
 
-/* Writes the summary and a table to stderr (a line for each kind of site or, if
- * `layers`, for each layer and site) and, unless `path` is "", the file.
- * Returns -1 and a message if the file cannot be written. */
-int profile_report(const Profile *p, const char *path, bool layers);
+typedef struct SavedProfile SavedProfile; /* saved.h */
 
-/* Write the file NAME.csv, and NAME.html, which contains the former. */
+/* path: of the file, "" = none. before: a saved run to compare with, or NULL.
+ * tables: also of every kind of site, and of every layer and site. */
+typedef struct {
+    const char *path;
+    const SavedProfile *before;
+    bool tables;
+} ProfileReport;
+
+/* Writes the summary to stderr, with a chart or a comparison, and the file.
+ * Returns -1 and a message if the file cannot be written, or memory runs
+ * out. */
+int profile_report(const Profile *p, ProfileReport how);
+
+/* Write the file NAME.csv; NAME.html, which contains the former; NAME.json. */
 void write_csv(const Profile *p, FILE *out);
 void write_page(const Profile *p, FILE *out);
+void write_profile_json(const Profile *p, FILE *out);

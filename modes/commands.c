@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "modes/options.h"
+#include "text/stream.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,26 +47,13 @@ static const char KEYS[] = /* and what they do */
 
 /* ---- help --------------------------------------------------------------- */
 
-/* Prints words in lines of at most `columns`, from `column` on. */
-static void print_words(const char *text, int column, int columns) {
-    while (*text) {
-        const int n = (int)strcspn(text, " ");
-        if (column && column + 1 + n > columns) {
-            fputc('\n', stderr);
-            column = 0;
-        }
-        column += fprintf(stderr, column ? " %.*s" : "%.*s", n, text);
-        text += n + (text[n] == ' ');
-    }
-    fputc('\n', stderr);
-}
-
 void commands_help(void) {
     const int columns = terminal_size().columns;
     EACH(const Row, row, ROWS, COUNT(ROWS))
         if (row->help)
-            print_words(row->help, fprintf(stderr, "%-7s", row->name), columns);
-    print_words(KEYS, 0, columns);
+            write_words(stderr, row->help, fprintf(stderr, "%-7s", row->name),
+                        columns);
+    write_words(stderr, KEYS, 0, columns);
 }
 
 /* ---- reading ------------------------------------------------------------ */

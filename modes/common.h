@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "lab/profile.h"
+#include "lab/saved.h"
 #include "lab/tune.h"
 #include "modes/guess.h"
 #include "modes/options.h"
@@ -25,8 +26,9 @@ struct Run {
     int piece;       /* see run_piece() */
     bool shows_left; /* the terminal shows the number of prompt tokens left */
     Guesser guesser;
-    Stream out;       /* generated text, on stdout */
-    Profile *profile; /* NULL: off */
+    Stream out;         /* generated text, on stdout */
+    Profile *profile;   /* NULL: off */
+    SavedProfile saved; /* of --profile-against */
 };
 
 /* Reads the file of --prompts or -f, or copies the text of --tokens or -i, or

@@ -89,6 +89,74 @@ static const char *find_text(const Gguf *g, const char *key, char to[LINE]) {
     return v.kind == VALUE_STRING ? to : NULL;
 }
 
+static const char *kind_of(const Tokenizer *t) {
+    return t->pieces.rules ? "ranked merges" : "SentencePiece";
+}
+
+static const char *use_of(const Tokenizer *t) {
+    return t->chat_template.n ? "chat" : "base: continues a text";
+}
+
+/* ---- what a person asks first ------------------------------------------- */
+
+/* Writes a number with a unit: "134.5 M", "98 MB". */
+static void write_amount(double n, const char *const units[4], bool exact) {
+    int unit = 0;
+    while (n >= 999.5 && unit < 3) {
+        n /= 1000;
+        unit++;
+    }
+    printf(exact            ? "%.4g%s"
+           : n < 10 && unit ? "%.1f%s"
+                            : "%.0f%s",
+           n, units[unit]);
+}
+
+static void write_parameters(double n) {
+    static const char *const UNITS[] = {"", " K", " M", " B"};
+    write_amount(n, UNITS, true);
+}
+
+static void write_bytes(double n) {
+    static const char *const UNITS[] = {" B", " KB", " MB", " GB"};
+    write_amount(n, UNITS, false);
+}
+
+/* Writes the summary, at most 15 lines with the recommended sampling.
+ * `weights`: bytes. */
+static void show_summary(const Run *run, const Gguf *g, double weights) {
+    const Model *m = &run->model;
+    const Config *c = &m->config;
+    const Tokenizer *t = &run->tokenizer;
+    const Session *s = &run->session;
+    double size = 0;
+    char name[LINE], license[LINE];
+    EACH(const File, file, m->files, m->n_files)
+        size += (double)file->size;
+    const Fact facts[] = {
+        {"model", run->options->model, 0},
+        {"name", find_text(g, "general.name", name), 0},
+        {"license", find_text(g, "general.license", license), 0},
+        {"architecture", m->family ? m->family : "llama", 0},
+        {"layers", NULL, c->n_layers},
+    };
+    show_facts(false, facts, COUNT(facts));
+    printf("heads           %d", c->n_heads);
+    if (c->n_kv_heads != c->n_heads)
+        printf(" (%d of keys and values)", c->n_kv_heads);
+    printf("\ndim             %d\nparameters      ", c->dim);
+    write_parameters((double)m->parameters);
+    printf("\nfile_type       %s\nsize            ", m->type);
+    write_bytes(size);
+    printf(", %.1f bits per weight\ncontext         %d\ncache           ",
+           8 * weights / (double)m->parameters, c->context);
+    write_bytes((double)kv_bytes(&s->sequences->kv, s->context, s->context));
+    printf(" for %d tokens\n", s->context);
+    if (t->pieces.n)
+        printf("tokenizer       %s, %d tokens\n", kind_of(t), c->vocab_size);
+    printf("use             %s\n", use_of(t));
+}
+
 int mode_info(Run *run) {
     bool json = run->options->json, all = json || run->options->verbose;
     const Session *s = &run->session;
@@ -106,8 +174,6 @@ int mode_info(Run *run) {
     EACH(const Layer, layer, m->layers, c->n_layers)
         if (layer->window)
             window = layer->window;
-    const char *kind = t->pieces.rules ? "ranked merges" : "SentencePiece";
-    enum { SUMMARY = 13 }; /* facts that are shown without -v */
     Fact facts[] = {
         {"model", run->options->model, 0},
         {"name", find_text(&g, "general.name", name), 0},
@@ -120,9 +186,9 @@ int mode_info(Run *run) {
         {"weights_mb", NULL, 1e-6 * bytes},
         {"cache_mb", NULL,
          1e-6 * kv_bytes(&s->sequences->kv, s->context, s->context)},
-        {"tokenizer", t->pieces.n ? kind : NULL, 0},
+        {"tokenizer", t->pieces.n ? kind_of(t) : NULL, 0},
         {"chat_template", t->chat_template.bytes, -1},
-        {"use", t->chat_template.n ? "chat" : "base: continues a text", 0},
+        {"use", use_of(t), 0},
         {"format", m->format, 0},
         /* clang-format off */
         FIELD(dim), FIELD(hidden_dim), FIELD(n_layers), FIELD(n_heads),
@@ -142,7 +208,10 @@ int mode_info(Run *run) {
         {"decode_bytes", NULL, (double)m->decode_bytes},
         {"kv_type", s->kv_type == KV_F32 ? "f32" : "f16", 0},
     };
-    show_facts(json, facts, all ? COUNT(facts) : SUMMARY);
+    if (all)
+        show_facts(json, facts, COUNT(facts));
+    else
+        show_summary(run, &g, bytes);
     gguf_close(&g);
     for (int i = 0; i < N_ADVICE; i++)
         if (t->advice[i].given)
@@ -150,7 +219,9 @@ int mode_info(Run *run) {
                    : n++ ? ", %s %.7g"
                          : "sampling        %s %.7g",
                    ADVICE_NAMES[i], t->advice[i].value);
-    if (n)
+    if (!all && n == 0)
+        fputs("sampling        not recommended", stdout);
+    if (!json && (n > 0 || !all))
         putchar('\n');
     if (all && t->pieces.n)
         printf(json ? ", \"bos\": %d, \"eos\": %d"

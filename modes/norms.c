@@ -13,6 +13,7 @@
 #include "formats/parts.h"
 #include "kernels/simd.h"
 #include "kernels/team.h"
+#include "lab/chart.h"
 #include "lab/estimate.h"
 #include "lab/machine.h"
 #include "lab/norm_fused.h"
@@ -20,18 +21,21 @@
 #include "lab/stopwatch.h"
 #include "modes/common.h"
 #include "norm.h"
+#include "text/stream.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- tables -------------------------------------------------------------- */
 
 typedef struct {
-    const char *key, *heading; /* in JSON; in the table */
+    const char *key, *heading; /* in JSON; in the table, of 80 columns */
+    int width;                 /* in the table, with a space before it */
 } Column;
 
 static void write_headings(const Column *columns, int n) {
     for (int i = 0; i < n; i++)
-        printf(" %14s", columns[i].heading);
+        printf("%*s", columns[i].width, columns[i].heading);
     putchar('\n');
 }
 
@@ -50,14 +54,19 @@ static void write_member(const char *key, Estimate e, int rounds) {
         printf(", \"%s_not_measurable\": \"%s\"", key, why);
 }
 
-/* A cell of a table, 15 characters wide. */
-static void write_cell(Estimate e, int rounds) {
-    int digits = e.value < 100 ? 2 : 0;
-    double reach = fmax(e.high - e.value, e.value - e.low);
-    if (estimate_unusable(e, rounds))
-        printf(" %14s", "not measurable");
-    else
-        printf(" %7.*f +-%-4.*f", digits, e.value, digits, reach);
+/* A cell of a table: "1.23+-0.04"; without the interval if that is too wide;
+ * "-": not measurable. */
+static void write_cell(Estimate e, int rounds, int width) {
+    char text[64] = "-";
+    const int digits = e.value < 10 ? 2 : e.value < 100 ? 1 : 0;
+    const double reach = fmax(e.high - e.value, e.value - e.low);
+    const bool measurable = !estimate_unusable(e, rounds);
+    if (measurable)
+        snprintf(text, sizeof text, "%.*f+-%.*f", digits, e.value, digits,
+                 reach);
+    if (measurable && (int)strlen(text) >= width)
+        snprintf(text, sizeof text, "%.4g", e.value);
+    printf("%*s", width, text);
 }
 
 static void end_row(const Options *o, const Column *columns, const Estimate *e,
@@ -66,7 +75,7 @@ static void end_row(const Options *o, const Column *columns, const Estimate *e,
         if (o->json)
             write_member(columns[i].key, e[i], rounds);
         else
-            write_cell(e[i], rounds);
+            write_cell(e[i], rounds, columns[i].width);
     puts(o->json ? "}" : "");
     fflush(stdout);
 }
@@ -79,11 +88,11 @@ static const char *first_unusable(const Estimate *e, int n, int rounds) {
     return why;
 }
 
-/* Explains a table's cells "not measurable". */
+/* Explains a table's cells "-". */
 static void explain(const Options *o, const char *why) {
     if (why && !o->json)
         printf(
-            "not measurable here: %s; use a larger --seconds or a less busy machine\n",
+            "-: not measurable here: %s;\nuse a larger --seconds or a less busy machine\n",
             why);
 }
 
@@ -109,12 +118,12 @@ typedef struct {
 } Case;
 
 static const Column KERNEL_COLUMNS[N_KERNELS] = {
-    {"rmsnorm_ns", "RMS"},
-    {"layernorm_to_rmsnorm", "Layer/RMS"},
-    {"layernorm_no_beta_to_rmsnorm", "no beta/RMS"},
-    {"copy_to_rmsnorm", "copy/RMS"},
-    {"add_then_rmsnorm_ns", "add, then RMS"},
-    {"fused_to_separate", "fused/apart"},
+    {"rmsnorm_ns", "RMS", 11},
+    {"layernorm_to_rmsnorm", "Layer/RMS", 11},
+    {"layernorm_no_beta_to_rmsnorm", "no beta/RMS", 12},
+    {"copy_to_rmsnorm", "copy/RMS", 11},
+    {"add_then_rmsnorm_ns", "add+RMS", 11},
+    {"fused_to_separate", "fused/apart", 12},
 };
 
 /* Processes one token; `at` is the index of its first element. Of ADD_THEN_RMS,
@@ -217,8 +226,8 @@ static int measure_case(const Run *run, int dim, int tokens, double seconds,
     int rounds = measure(time_kernels, &c, N_KERNELS, seconds, estimates);
     if (rounds > 0 && !interrupted) {
         begin_row(o, c.threads);
-        printf(o->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d %7d", dim,
-               tokens, c.threads);
+        printf(o->json ? ", \"dim\": %d, \"tokens\": %d" : "%5d %6d", dim,
+               tokens);
         end_row(o, KERNEL_COLUMNS, estimates, N_KERNELS, rounds);
         const char *unusable = first_unusable(estimates, N_KERNELS, rounds);
         *why = unusable ? unusable : *why;
@@ -242,8 +251,10 @@ static int measure_kernels(const Run *run, double seconds) {
     }
     double each = seconds / (4 * n_dims + !model);
     if (!run->options->json) {
-        printf("RMS: ns per token, repeated on the same tokens\n"
-               "  dim tokens threads");
+        printf(
+            "RMS: ns per token, repeated on the same tokens; threads: %d, for fewer tokens 1\n"
+            "  dim tokens",
+            run->options->threads);
         write_headings(KERNEL_COLUMNS, N_KERNELS);
     }
     int status = model ? 0
@@ -276,9 +287,12 @@ _Static_assert(N_VARIANTS *N_COST_COLUMNS <= MAX_VALUES,
 
 /* Prefill, then decode. */
 static const Column COST_COLUMNS[N_COST_COLUMNS] = {
-    {"prefill_percent", "% of prefill"},  {"prefill_us_per_token", "us/token"},
-    {"prefill_over_none", "to no norms"}, {"decode_percent", "% of decode"},
-    {"decode_us_per_token", "us/token"},  {"decode_over_none", "to no norms"},
+    {"prefill_percent", "% prefill", 11},
+    {"prefill_us_per_token", "us/token", 12},
+    {"prefill_over_none", "to no norms", 12},
+    {"decode_percent", "% decode", 11},
+    {"decode_us_per_token", "us/token", 12},
+    {"decode_over_none", "to no norms", 12},
 };
 
 typedef struct {
@@ -342,32 +356,39 @@ static int fit_text(Workload *t, double seconds) {
     return 0;
 }
 
+/* Says in words what a phase's norms cost. */
+static void say_cost(Phase phase, const Estimate *estimates, int rounds) {
+    const Estimate *unchanged =
+        estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
+    const Estimate *layer =
+        estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
+    const char *why = first_unusable(unchanged, OVER_NONE, rounds);
+    char text[256];
+    if (why)
+        snprintf(
+            text, sizeof text,
+            "The share of the norms in the work of %s is not measurable here: %s.",
+            PHASE_NAMES[phase], why);
+    else
+        snprintf(
+            text, sizeof text,
+            "Norms take %.2f %% of the work of %s (95 %% in this run: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
+            "removing all norms would save at most %.2f us per token.",
+            unchanged[SHARE].value, PHASE_NAMES[phase], unchanged[SHARE].low,
+            unchanged[SHARE].high, layer[SHARE].value,
+            unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
+    write_words(stdout, text, 0, CHART_MAX_COLUMNS);
+}
+
 static void report(const Run *run, const Trial *t, const Estimate *estimates,
                    int rounds) {
     const Options *o = run->options;
     int prompt = t->text.prompt, steps = t->text.steps;
     if (!o->json) {
-        for (int phase = N_PHASES; phase-- > 0; putchar('\n')) {
-            const Estimate *unchanged =
-                estimates + UNCHANGED * N_COST_COLUMNS + phase * N_COSTS;
-            const Estimate *layer =
-                estimates + NORM_LAYER * N_COST_COLUMNS + phase * N_COSTS;
-            const char *why = first_unusable(unchanged, OVER_NONE, rounds);
-            if (why) {
-                printf(
-                    "The share of the norms in the work of %s is not measurable here: %s.",
-                    PHASE_NAMES[phase], why);
-                continue;
-            }
-            printf(
-                "Norms take %.2f %% of the work of %s (95 %% in this run: %.2f to %.2f); with LayerNorm everywhere %.2f %%; "
-                "removing all norms would save at most %.2f us per token.",
-                unchanged[SHARE].value, PHASE_NAMES[phase],
-                unchanged[SHARE].low, unchanged[SHARE].high, layer[SHARE].value,
-                unchanged[SHARE].value / 100 * unchanged[TOKEN_US].value);
-        }
-        write_load(stdout, &t->load);
-        printf("\nprefill of %d tokens, then decode of %d, %d rounds\n%-11s",
+        for (int phase = N_PHASES; phase-- > 0;)
+            say_cost(phase, estimates, rounds);
+        write_load_wrapped(stdout, &t->load, CHART_MAX_COLUMNS);
+        printf("prefill of %d tokens, then decode of %d, %d rounds\n%-9s",
                prompt, steps, rounds, "norms");
         write_headings(COST_COLUMNS, N_COST_COLUMNS);
     }
@@ -380,7 +401,7 @@ static void report(const Run *run, const Trial *t, const Estimate *estimates,
                 ", \"prompt\": %d, \"steps\": %d, \"rounds\": %d, \"norms\": \"%s\"",
                 prompt, steps, rounds, name);
         else
-            printf("%-11s", name);
+            printf("%-9s", name);
         end_row(o, COST_COLUMNS, estimates + variant * N_COST_COLUMNS,
                 N_COST_COLUMNS, rounds);
     }

@@ -116,7 +116,9 @@ static const Option OPTIONS[] = {
      "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
     {"    --profile[=FILE]", STRING, RUNS_PASSES, INTO(profile),
-     "print the time of every layer and site on stderr;\nFILE.html shows it as a page, FILE.csv as a table"},
+     "draw the time of norms and the rest on stderr; FILE.html\nis a page, FILE.csv a table, FILE.json for programs"},
+    {"    --profile-against FILE.json", STRING, RUNS_PASSES,
+     INTO(profile_against), "compare with such a file: before, after,\nratio"},
     {"    --dump FOLDER", STRING, IN_logits, INTO(dump),
      "logits: also write the input and output of every norm as\nNumPy files"},
     {"    --norm-sweep", TRUE, IN_perplexity, INTO(norm_sweep),
@@ -380,8 +382,14 @@ static int check_options(Options *o, const bool *given) {
     }
     if (o->profile && !profile_format(o->profile))
         return bad_usage(
-            "--profile is '%s', expected a name that ends in .csv or .html",
+            "--profile is '%s', expected a name that ends in .csv, .html or .json",
             o->profile);
+    if (o->profile_against && !has_ending(o->profile_against, ".json"))
+        return bad_usage(
+            "--profile-against is '%s', expected a file of --profile=FILE.json",
+            o->profile_against);
+    if (o->profile_against && !o->profile)
+        o->profile = "";
     if (o->plain && (o->profile || o->dump || (o->kv && o->kv[1] == '1')))
         return bad_usage("--plain excludes --profile, --dump and --kv f16");
     bool adds_file = o->mode->bit & IN_chat && o->prompt && o->prompt_file;

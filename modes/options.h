@@ -93,7 +93,8 @@ typedef struct {
     bool json, verbose, fold_norms, center, pure, no_echo, norm_sweep,
         verbose_prompt, escape, plain, no_history;
     const char *dump;    /* folder */
-    const char *profile; /* output file; "" = only the table on stderr */
+    const char *profile; /* output file; "" = only the summary on stderr */
+    const char *profile_against; /* a file of --profile=FILE.json */
     /* "f32" or "f16"; NULL = the default of the model's format */
     const char *kv;
 } Options;

@@ -2,7 +2,7 @@
  *
  * Owns the assembly of UTF-8 characters across tokens, the filter for
  * terminals, and the report of a failed write (full disk, closed pipe).
- * Tests: stream.
+ * Tests: stream, saved.
  */
 #include "text/stream.h"
 #include "base/clock.h"
@@ -119,4 +119,17 @@ int stream_close(Stream *s) {
     return s->error && !interrupted
                ? fail("cannot write the output: %s", strerror(s->error))
                : 0;
+}
+
+void write_words(FILE *out, const char *text, int column, int columns) {
+    while (*text) {
+        const int n = (int)strcspn(text, " ");
+        if (column > 0 && column + 1 + n > columns) {
+            fputc('\n', out);
+            column = 0;
+        }
+        column += fprintf(out, column > 0 ? " %.*s" : "%.*s", n, text);
+        text += n + (text[n] == ' ');
+    }
+    fputc('\n', out);
 }

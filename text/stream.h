@@ -31,3 +31,8 @@ void stream_write(Stream *s, const char *bytes, int n);
 /* Writes the held bytes and flushes. Returns -1 and a message if a write
  * failed, unless Ctrl-C interrupted it. */
 int stream_close(Stream *s);
+
+/* Writes a text without a newline in lines of at most `columns` columns,
+ * wrapped at spaces, and a newline; the first one begins at `column`. A longer
+ * word has its own line. Characters are one column wide. */
+void write_words(FILE *out, const char *text, int column, int columns);

@@ -5,6 +5,8 @@ the umask.
 """
 
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -70,6 +72,27 @@ def check_newline():
         assert not files(folder), files(folder)
 
 
+def check_manual():
+    """The manual page has every option of --help, every command of a chat, and the sections that a reader expects."""
+    with tempfile.TemporaryDirectory() as folder:
+        assert make("install", folder).returncode == 0
+        page = (Path(folder) / "share/man/man1/norma.1").read_text()
+        options = subprocess.run([Path(folder) / "bin/norma", "--help"], capture_output=True, text=True).stdout
+        shown = subprocess.run(["man", "-l", Path(folder) / "share/man/man1/norma.1"], capture_output=True, text=True,
+                               env={**os.environ, "MANWIDTH": "80"}) if shutil.which("man") else None  # fmt: skip
+    tags = set(re.findall(r"^\.TP\n(.*)", page, re.MULTILINE))
+    for option in re.findall(r"^  (?:-[a-z], |    )(--[a-z-]+)", options, re.MULTILINE):
+        name = re.escape(option.replace("-", "\\-"))
+        assert any(re.search(rf"{name}(?![\\]-|\w)", tag) for tag in tags), option
+    for command in re.findall(r'^    \{"(/[a-z?!]+)"', (TOP / "modes/commands.c").read_text(), re.MULTILINE):
+        assert f"\\fB{command}" in page, command
+    for section in "EXAMPLES", "EXIT STATUS", "FILES", "ENVIRONMENT", "OPTIONS", "MODES", "CONVERSATIONS":
+        assert f'.SH "{section}"' in page or f".SH {section}\n" in page, section
+    assert "`" not in page and "](" not in page and "./run" not in page, "Markdown is left"
+    wide = [line for line in shown.stdout.split("\n") if len(line) > 80] if shown else []
+    assert not wide, wide
+
+
 def check_flags():
     """CPPFLAGS and LDFLAGS reach the compiler and the linker."""
     command = ["make", "-n", "-B", "all", "VARIANT=flags", "CPPFLAGS=-DPACKAGER=1", "LDFLAGS=-Wl,-z,relro", "V=1"]
@@ -85,6 +108,7 @@ def main():
     for name in AWKWARD[1:4]:
         check_path(name, destdir=True)
     check_newline()
+    check_manual()
     check_flags()
     print(f"{len(AWKWARD) + 3} places, a newline, flags")
 

@@ -675,6 +675,9 @@ static void the_bench_of_a_model_s_sites(void) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         CHECK(strstr(out, words[i]), "no '%s' in %s", words[i], out);
     CHECK(!strstr(out, "\n  128 "), "other dims than the model's: %s", out);
+    for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
+        CHECK(strcspn(line, "\n") <= 80, "a line of %zu columns: %s",
+              strcspn(line, "\n"), line);
 }
 
 /* The text is as long as the options say, or shorter, if it has to end in time

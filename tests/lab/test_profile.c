@@ -13,6 +13,7 @@
 #include "kernels/quant.h"
 #include "kv_cache.h"
 #include "lab/profile.h"
+#include "lab/saved.h"
 #include "model.h"
 #include "norm.h"
 #include "session.h"
@@ -198,7 +199,8 @@ static void check_parts(int threads) {
             double own = of_profiler(phase),
                    parts = seconds_of_sites(phase) + own,
                    total = profile->passes[phase].seconds + own;
-            double norms = profile_work(profile, phase).norms;
+            double n_tokens = phase == PREFILL ? TOKENS : DECODED,
+                   norms = 1e-6 * n_tokens * profile_work(profile, phase).norms;
             CHECK(fabs(parts - total) < 1e-9 && total <= 1.01 * seconds[phase],
                   "parts %g, total %g, timed outside %g", parts, total,
                   seconds[phase]);
@@ -376,19 +378,16 @@ static void lost_processors_change_no_share(void) {
                       "does not run");
             }
             Phase phase = prompt ? PREFILL : DECODE;
-            double passes = prompt ? 1 : 30, lost = !interrupted_ ? 0
-                                                    : prompt      ? 5e-3
-                                                                  : 15e-3;
+            double lost = !interrupted_ ? 0 : prompt ? 5e-3 : 15e-3;
             Work w = profile_work(profile, phase);
             /* a layer has eight sites, two of them norms; embed, final norm and
              * logits */
-            double share = 7.0 / 27,
-                   work = passes * 27 * 1e-9 * (double)virtual.step;
+            double share = 7.0 / 27, work = 27 * 0.5; /* us per token */
             CHECK(fabs(w.share.value / share - 1) < 0.01,
                   "norms are %g, expected %g", w.share.value, share);
             CHECK(fabs(w.norms / work - share) < 1e-9 &&
                       fabs(w.work / work - 1) < 0.01,
-                  "%g s of work, expected %g", w.work, work);
+                  "%g us of work, expected %g", w.work, work);
             CHECK(fabs(w.lost - lost) <= 0.01 * lost, "lost %g s, expected %g",
                   w.lost, lost);
             CHECK(profile->passes[phase].interrupted ==
@@ -489,10 +488,108 @@ static void quantiles_of_calls(void) {
     close_session();
 }
 
+/* A site takes 1,000 and 3,000 ticks in turn: its standard error is that of the
+ * mean of 40 such passes; with one pass there is none. */
+static void errors_are_those_of_the_passes(void) {
+    CHECK(!open_virtual(&MODEL, 1, 0), "no session");
+    for (int i = 0; i < 40; i++) {
+        take_longer(0, 1, SITE_MLP_NORM, i % 2 ? 3000 : 1000);
+        CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
+        if (i == MIN_MEASUREMENTS - 2)
+            CHECK(isnan(phase_times(profile, DECODE).totals[TOTAL_NORMS].error),
+                  "an error of four passes");
+    }
+    PhaseTimes times = phase_times(profile, DECODE);
+    double error = sqrt(40.0 / 39) / sqrt(40);
+    const int totals[] = {SITE_MLP_NORM, TOTAL_NORMS, TOTAL_WORK, TOTAL_TIME};
+    for (int i = 0; i < 4; i++)
+        CHECK(fabs(times.totals[totals[i]].us - 2) < 1e-9 &&
+                  fabs(times.totals[totals[i]].error - error) < 1e-9,
+              "%s: %g +- %g, expected 2 +- %g", total_name(totals[i]),
+              times.totals[totals[i]].us, times.totals[totals[i]].error, error);
+    CHECK(times.totals[TOTAL_OTHERS].us == 0 &&
+              times.totals[TOTAL_OTHERS].error == 0 &&
+              !phase_times(profile, PREFILL).totals[TOTAL_TIME].given,
+          "times of what did not run");
+    close_session();
+}
+
+/* If other programs interrupt all passes but four, the error is that of all
+ * passes. What interrupts the only call of the second thread is not work. */
+static void busy_machines_have_errors_and_no_outliers(void) {
+    CHECK(!open_virtual(&MODEL, 1, 0), "no session");
+    for (int i = 0; i < 40; i++) {
+        take_longer(0, 1, SITE_MLP_NORM, i % 2 ? 3000 : 1000);
+        virtual.switches = i % 10 != 0;
+        CHECK(model_forward_text(&session, tokens, 1, i, 1), "does not run");
+    }
+    double error = sqrt(40.0 / 39) / sqrt(40);
+    Time norms = phase_times(profile, DECODE).totals[TOTAL_NORMS];
+    CHECK(profile->passes[DECODE].totals[TOTAL_NORMS].n == 4 &&
+              fabs(norms.error - error) < 1e-9,
+          "%g +- %g", norms.us, norms.error);
+    close_session();
+    CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
+    virtual.step = 400 * TOKENS;
+    session.batch = TOKENS;
+    take_longer(1, 1, SITE_DOWN, 10000000);
+    CHECK(model_forward_text(&session, tokens, TOKENS, 0, 1), "does not run");
+    for (int place = 0; place < profile->n_places; place++) {
+        SiteRow row = profile_row(profile, PREFILL, place);
+        if (row.layer != 1 || row.site != SITE_DOWN)
+            continue;
+        CHECK(fabs(row.us / 0.4 - 1) < 0.05, "%g us per token", row.us);
+    }
+    close_session();
+}
+
+/* Two threads, the second of which takes longer at one site: shares and times
+ * of all rows are of both threads, so that one is proportional to the other,
+ * and the rows' shares add up to that of the norms. */
+static void shares_and_times_agree(void) {
+    for (Phase phase = 0; phase < N_PHASES; phase++) {
+        CHECK(!open_virtual(&MODEL, THREADS, 0), "no session");
+        virtual.step = 400;
+        session.batch = TOKENS;
+        int n = phase == PREFILL ? TOKENS : 1;
+        for (int i = 0; i < 10; i++) {
+            take_longer(1, 1, SITE_QKV, 3000);
+            CHECK(model_forward_text(&session, tokens, n,
+                                     phase == PREFILL ? 0 : i, 1),
+                  "does not run");
+        }
+        Work work = profile_work(profile, phase);
+        double shares = 0, norms = 0, us = 0;
+        for (int place = 0; place < profile->n_places; place++) {
+            SiteRow row = profile_row(profile, phase, place);
+            double share = site_share(&row, &work);
+            if (row.record.calls == 0 || share == 0)
+                continue;
+            bool slow = row.layer == 1 && row.site == SITE_QKV;
+            double expected = 1e-3 * (slow ? 400 + 3000.0 / THREADS : 400) / n;
+            CHECK(fabs(row.us - expected) < 1e-9,
+                  "%d, %s: %g us per token, expected %g", row.layer,
+                  SITES[row.site].name, row.us, expected);
+            CHECK(fabs(share * work.work - row.us) < 1e-9, "%g of %g is %g us",
+                  share, work.work, row.us);
+            shares += share;
+            us += row.us;
+            norms += SITES[row.site].is_norm ? share : 0;
+        }
+        CHECK(fabs(shares - 1) < 1e-9 && fabs(us - work.work) < 1e-9 &&
+                  fabs(norms - work.share.value) < 1e-9 &&
+                  fabs(work.share.high - norms) < 1e-6,
+              "shares sum to %g, norms are %g of %g (to %g)", shares, norms,
+              work.share.value, work.share.high);
+        close_session();
+    }
+}
+
 /* Writes the report's file; stderr_text() has its table. */
 static int report(const char *name) {
     stderr_hide();
-    int status_ = profile_report(profile, temporary(name), true);
+    int status_ =
+        profile_report(profile, (ProfileReport){temporary(name), NULL, true});
     stderr_show();
     return status_;
 }
@@ -658,9 +755,12 @@ static void check_row(const Row *r, const char *phase, int layer,
     bool norm = strstr(r->site, "norm");
     CHECK((r->rms_in >= 0) == norm && (r->rms_out >= 0) == norm &&
               (r->max_abs >= 0) == norm && (r->mean_over_rms >= 0) == norm &&
-              (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm &&
-              (r->median_abs >= 0) == norm && (r->p99_abs >= 0) == norm,
+              (r->max_channel >= 0) == norm && (r->max_position >= 0) == norm,
           "%s: an RMS if and only if it is a norm", r->site);
+    bool sampled = r->median_abs >= 0; /* not one of few vectors */
+    CHECK((norm || !sampled) && (r->p99_abs >= 0) == sampled &&
+              (r->gamma_mean >= 0) == sampled,
+          "%s: samples of what is no norm, or not all figures", r->site);
     /* per token, so that sites add up */
     double us =
         1e6 * r->seconds / (strcmp(phase, "prefill") ? DECODED : TOKENS);
@@ -1018,6 +1118,104 @@ static void every_site_has_a_color_and_a_mark_on_the_page(void) {
     }
 }
 
+/* ---- JSON --------------------------------------------------------------- */
+
+/* A member of the JSON row is the field of the CSV row; an empty field is null,
+ * or of no norm, and missing. */
+static bool same_number(const Json *row, const char *name, const char *field) {
+    const Json *value = json_get(row, name);
+    return *field ? json_has_kind(value, JSON_NUMBER) &&
+                        !strcmp(value->text, field)
+                  : json_null(value);
+}
+
+/* The rows of a phase of the JSON file are the CSV file's, from *line on.
+ * `columns`: the CSV file's header from "calls" on. */
+static void check_json_rows(const Json *of_phase, const char *columns,
+                            char **line) {
+    const char *phase = json_shown(json_get(of_phase, "name"));
+    JSON_EACH(row, json_get(of_phase, "rows"), JSON_ARRAY) {
+        char *at = *line;
+        *line += strcspn(*line, "\n") + 1;
+        const char *field = next_field(&at);
+        CHECK(!strcmp(field, phase), "a row of %s, expected %s", field, phase);
+        CHECK(same_number(row, "layer", next_field(&at)), "%s: another layer",
+              phase);
+        field = next_field(&at);
+        CHECK(json_is(json_get(row, "site"), field), "%s: another site", phase);
+        for (const char *name = columns; name[-1] != '\n';) {
+            char key[64];
+            const size_t n = strcspn(name, ",\n");
+            snprintf(key, sizeof key, "%.*s", (int)n, name);
+            name += n + 1;
+            field = next_field(&at);
+            CHECK(same_number(row, key, field), "%s of %s: %s, expected '%s'",
+                  key, json_shown(json_get(row, "site")),
+                  json_shown(json_get(row, key)), field);
+        }
+    }
+}
+
+static bool same_time(Time a, Time b) {
+    return a.given == b.given && fabs(a.us - b.us) <= 1e-9 * a.us &&
+           (isnan(a.error) ? isnan(b.error)
+                           : fabs(a.error - b.error) <= 1e-9 * a.error);
+}
+
+/* Both files have the same figures, and what is read back is the profile. */
+static void a_saved_run_is_read_back(void) {
+    for (int threads = 1; threads <= 2; threads++) {
+        double seconds[N_PHASES] = {0};
+        size_t size, json_size;
+        SavedProfile saved;
+        CHECK(!open_moe(threads, true), "no session");
+        run_session(seconds, NULL);
+        CHECK(!report("x.csv") && !report("x.json"), "no files");
+        char *csv = file_read(temporary("x.csv"), &size),
+             *json = file_read(temporary("x.json"), &json_size);
+        CHECK(csv && json && json_valid(json), "no JSON: %.300s", json);
+        CHECK(!saved_open(&saved, temporary("x.json")), "%s", stderr_text());
+        CHECK(saved.layers == model.config.n_layers &&
+                  saved.dim == model.config.dim &&
+                  json_is(json_get(saved.run, "model"), "a \"model\"</script>"),
+              "another model");
+        char *columns = strchr(csv, '\n') + 1,
+             *line = strchr(columns, '\n') + 1;
+        const Json *of_phases[N_PHASES] = {NULL};
+        JSON_EACH(phase, json_get(saved.json.values, "phases"), JSON_ARRAY)
+            of_phases[json_is(json_get(phase, "name"), "decode") ? DECODE
+                                                                 : PREFILL] =
+                phase;
+        for (Phase phase = 0; phase < N_PHASES; phase++) {
+            PhaseTimes times = phase_times(profile, phase);
+            CHECK(saved.phases[phase].passes == times.passes, "%g passes",
+                  saved.phases[phase].passes);
+            for (int i = 0; i < N_TOTALS; i++)
+                CHECK(!times.totals[i].given ||
+                          same_time(times.totals[i],
+                                    saved.phases[phase].totals[i]),
+                      "%s: %g +- %g", total_name(i),
+                      saved.phases[phase].totals[i].us,
+                      saved.phases[phase].totals[i].error);
+            Work work = profile_work(profile, phase);
+            const Time *totals = times.totals;
+            CHECK(fabs(totals[TOTAL_WORK].us / work.work - 1) < 1e-9 &&
+                      fabs(totals[TOTAL_NORMS].us / work.norms - 1) < 1e-9 &&
+                      fabs((totals[TOTAL_NORMS].us + totals[TOTAL_OTHERS].us) /
+                               work.work -
+                           1) < 1e-9 &&
+                      totals[TOTAL_TIME].us >= totals[TOTAL_WORK].us,
+                  "sums differ");
+            check_json_rows(of_phases[phase], columns, &line);
+        }
+        CHECK(!*line, "rows are missing in the JSON file: %s", line);
+        saved_close(&saved);
+        free(csv);
+        free(json);
+        close_session();
+    }
+}
+
 /* Elements whose squares overflow float32. JSON cannot represent infinity. */
 static void infinite_sizes_are_null(void) {
     CHECK(!open_session(&MODEL, 1, true), "no session");
@@ -1110,12 +1308,13 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
     static char without[1 << 14];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         static const char *const ways[] = {
-            "", "--profile", "--profile=out/x.csv", "--profile=out/x.html"};
+            "", "--profile=out/x.json", "--profile=out/x.csv -v",
+            "--profile --profile-against=out/x.json", "--profile=out/x.html"};
         /* times are not compared */
-        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 3 : 4);
+        for (int way = modes[i].timed ? 1 : 0; way < (test_fast() ? 3 : 5);
              way++) {
-            if (test_fast() && way == 1)
-                continue;
+            bool tables = way == 2, against = way == 3;
+            int phases = modes[i].prefill + modes[i].decode;
             if (strstr(modes[i].arguments, "chat"))
                 setup.input = "hello\nand now?\n";
             CHECK_RUN("model.bin %s %s", ways[way], modes[i].arguments);
@@ -1127,22 +1326,92 @@ static void every_mode_that_runs_the_model_can_be_profiled(void) {
                 continue;
             CHECK(times_in(err, "\nidle: ") + times_in(err, "\nbusy: ") == 1,
                   "%s", err);
-            CHECK(times_in(err, "\nprefill, ") == modes[i].prefill &&
-                      times_in(err, "\ndecode, ") == modes[i].decode &&
-                      times_in(err, "\nnorms: ") ==
-                          modes[i].prefill + modes[i].decode,
+            CHECK(times_in(err, "\nlayer            0 ") ==
+                          (against ? 0 : phases) &&
+                      times_in(err, "\nnorms: ") == (against ? 0 : phases),
+                  "%s: another chart: %s", modes[i].arguments, err);
+            CHECK(times_in(err, "\nprefill, ") ==
+                          (tables || against) * modes[i].prefill &&
+                      times_in(err, "\ndecode, ") ==
+                          (tables || against) * modes[i].decode &&
+                      times_in(err, "\nattn_norm ") ==
+                          (tables || against) * phases,
                   "%s: another table: %s", modes[i].arguments, err);
-            CHECK(times_in(err, "\nattn_norm ") ==
-                      modes[i].prefill + modes[i].decode,
-                  "%s: %s", modes[i].arguments, err);
+            CHECK(times_in(err, "\nattn_norm ") + times_in(err, "\nlayer") > 0,
+                  "%s", err);
         }
         CHECK(!read_rows(inside("out/x.csv")) && n_rows > 20, "%s: no CSV",
               modes[i].arguments);
         unlink(inside("out/x.csv"));
+        unlink(inside("out/x.json"));
         CHECK(test_fast() || !unlink(inside("out/x.html")), "no page");
         unlink(inside("out/logits"));
         CHECK(files_in("out") == 0, "%s: files left over", modes[i].arguments);
     }
+}
+
+/* The summary and the comparison fit into 80 columns, with the line of the run
+ * and the next prompt into 24 lines. */
+static void a_profile_fits_a_screen(void) {
+    static const char *const locales[] = {"LC_ALL=C", "LC_ALL=C.UTF-8",
+                                          "LC_ALL=de_DE.utf8"};
+    static const char *const options[] = {"=out/x.json",
+                                          " --profile-against=out/x.json"};
+    for (int layers = 1; layers <= 60; layers += test_fast() ? 59 : 13)
+        for (int i = 0; i < 6; i++) {
+            hashmodel_write(
+                &(HashModel){64, 64, layers, 8, 4, 512, 64, false, 7},
+                inside("layers.bin"), 1, 0);
+            setup.environment = locales[i / 2];
+            CHECK_RUN("layers.bin -n 20 -i 'aa ba ca' -s 1 --profile%s",
+                      options[i % 2]);
+            int n = 0;
+            bool blocks = strstr(err, "\u2588");
+            for (const char *at = err; *at; n++) {
+                int columns = 0;
+                for (; *at != '\n'; at++)
+                    columns += (*at & 0xc0) != 0x80;
+                at++;
+                CHECK(columns <= 80, "%d layers: %d columns: %s", layers,
+                      columns, err);
+            }
+            CHECK(n <= 23, "%d layers: %d lines: %s", layers, n, err);
+            CHECK(blocks == (i >= 2 && i % 2 == 0) &&
+                      !!strstr(err, "#") == (i == 0),
+                  "%s: %s", locales[i / 2], err);
+        }
+    unlink(inside("layers.bin"));
+    unlink(inside("out/x.json"));
+}
+
+/* A bad file to compare with is refused before the model runs. */
+static void bad_saved_runs_are_refused(void) {
+    mkdir(inside("folder.json"), 0700);
+    mkfifo(inside("pipe.json"), 0600);
+    CHECK_RUN("model.bin -i aa -n 8 --profile=x.json");
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        {"missing.json", "missing.json: No such file"},
+        {"folder.json", "folder.json: "},
+        {"pipe.json", "pipe.json: "},
+        {"/dev/null", "expected a file of --profile=FILE.json"},
+        {"old.json", "old.json: is a profile of version 0, expected 1"},
+        {"x.json --profile=x.json", "x.json: is also an output"},
+    };
+    FILE *old = fopen(inside("old.json"), "w");
+    fputs("{\"profile\": 0}", old);
+    fclose(old);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments,
+                 "model.bin -i aa -n 8 --profile-against=%s", cases[i].name);
+        check_refused(i == 3 ? 2 : 1, cases[i].message, arguments);
+    }
+    rmdir(inside("folder.json"));
+    const char *const files[] = {"x.json", "pipe.json", "old.json"};
+    for (int i = 0; i < 3; i++)
+        unlink(inside(files[i]));
 }
 
 /* A file of 5,000 tiny layers would take a gigabyte. */
@@ -1176,14 +1445,15 @@ static void other_modes_refuse_a_profile(void) {
 }
 
 static void bad_names_are_refused(void) {
-    static const char *const names[] = {"x",        "x.txt",  "csv",
-                                        "x.csv.gz", "x.json", "out/"};
-    for (int i = 0; i < 6; i++) {
+    static const char *const names[] = {"x",        "x.txt",   "csv",
+                                        "x.csv.gz", "x.jsonl", "out/"};
+    for (int i = 0; i < 12; i++) {
         char arguments[128], mention[64];
-        snprintf(arguments, sizeof arguments, "model.bin -i aa --profile=%s",
-                 names[i]);
-        snprintf(mention, sizeof mention, "--profile is '%s', expected",
-                 names[i]);
+        const char *option = i < 6 ? "--profile" : "--profile-against";
+        snprintf(arguments, sizeof arguments, "model.bin -i aa %s=%s", option,
+                 names[i % 6]);
+        snprintf(mention, sizeof mention, "%s is '%s', expected", option,
+                 names[i % 6]);
         check_refused(2, mention, arguments);
     }
 }
@@ -1213,6 +1483,9 @@ void suite_profile(void) {
     TEST(a_coarse_clock_costs_what_it_takes);
     TEST(marks_count_for_the_profile);
     TEST(quantiles_of_calls);
+    TEST(shares_and_times_agree);
+    TEST(busy_machines_have_errors_and_no_outliers);
+    TEST(errors_are_those_of_the_passes);
     TEST(a_pass_that_is_expensive_to_time_is_timed_rarely);
     TEST(the_first_decode_pass_is_not_timed);
     TEST(csv_lists_every_site);
@@ -1220,12 +1493,15 @@ void suite_profile(void) {
     TEST(sizes_of_heads);
     TEST(samples_of_inputs);
     TEST(a_page_contains_the_csv_file);
+    TEST(a_saved_run_is_read_back);
     TEST(every_site_has_a_color_and_a_mark_on_the_page);
     TEST(a_busy_machine_is_reported);
     TEST(the_json_checker);
     TEST(infinite_sizes_are_null);
     make_models();
     TEST(every_mode_that_runs_the_model_can_be_profiled);
+    TEST(a_profile_fits_a_screen);
+    TEST(bad_saved_runs_are_refused);
     TEST(the_size_of_a_profile_is_limited);
     TEST(other_modes_refuse_a_profile);
     TEST(bad_names_are_refused);

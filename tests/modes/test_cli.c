@@ -1177,21 +1177,26 @@ static void info_says_what_a_file_is(void) {
     gguf_set_int(&f, "general.sampling.top_k", 3);
     CHECK(!gguf_write(&f, inside("out/info.gguf")), "cannot write");
     CHECK_RUN("out/info.gguf -m info -c 32 --kv f16");
-    static const char expected[] =
-        "model           out/info.gguf\n"
-        "name            Tiny?[1m 1M\n"
-        "license         mit\n"
-        "architecture    llama\n"
-        "parameters      123712\n"
-        "file_type       Q4_1\n"
-        "bits_per_weight 32.0009\n"
-        "context         64\n"
-        "weights_mb      0.494862\n"
-        "cache_mb        0.008192\n"
-        "tokenizer       SentencePiece\n"
-        "chat_template   {# the first line #}\n"
-        "use             chat\n"
-        "sampling        temperature 0.25, top_k 3\n";
+    char expected[1024];
+    struct stat file;
+    CHECK(!stat(inside("out/info.gguf"), &file), "no file");
+    snprintf(expected, sizeof expected,
+             "model           out/info.gguf\n"
+             "name            Tiny?[1m 1M\n"
+             "license         mit\n"
+             "architecture    llama\n"
+             "layers          2\n"
+             "heads           8 (4 of keys and values)\n"
+             "dim             64\n"
+             "parameters      123.7 K\n"
+             "file_type       Q4_1\n"
+             "size            %.0f KB, 32.0 bits per weight\n"
+             "context         64\n"
+             "cache           8.2 KB for 32 tokens\n"
+             "tokenizer       SentencePiece, 512 tokens\n"
+             "use             chat\n"
+             "sampling        temperature 0.25, top_k 3\n",
+             1e-3 * (double)file.st_size);
     CHECK(!strcmp(out, expected) && !*err, "%s%s", out, err);
     CHECK_RUN("out/info.gguf -m info --json");
     CHECK(strstr(out, "\\n{{ 1 }}{# of a long text, all of which is in the "

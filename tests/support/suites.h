@@ -12,7 +12,7 @@
     SUITE(guess) SUITE(json) SUITE(base) SUITE(team) SUITE(simd) SUITE(norm) \
     SUITE(half) SUITE(backward) SUITE(attention) SUITE(plain) SUITE(golden) \
     SUITE(bits) SUITE(sampler) SUITE(stream) SUITE(checkpoint) SUITE(pack) SUITE(norms) \
-    SUITE(tune) SUITE(editor) SUITE(stories) SUITE(textbook) SUITE(ranks)
+    SUITE(tune) SUITE(saved) SUITE(editor) SUITE(stories) SUITE(textbook) SUITE(ranks)
 /* clang-format on */
 
 /* NULL if the suite's file is not linked. */
