@@ -39,9 +39,11 @@ static void write_differences(FILE *out, const SavedProfile *before,
 }
 
 /* A number in `width` columns, with three digits after the point if it is
- * small. */
+ * small; NAN: "-". */
 static void write_cell(FILE *out, int width, double number) {
-    if (number < 1000)
+    if (isnan(number))
+        fprintf(out, "%*s", width, "-");
+    else if (number < 1000)
         fprintf(out, "%*.3f", width, number);
     else
         fprintf(out, "%*.5g", width, number);
@@ -50,8 +52,8 @@ static void write_cell(FILE *out, int width, double number) {
 static bool write_times(FILE *out, int total, const Time *before,
                         const Time *after) {
     fprintf(out, "%-*s", LABEL, total_name(total));
-    write_cell(out, 11, before->given ? before->us : 0);
-    write_cell(out, 11, after->given ? after->us : 0);
+    write_cell(out, 11, before->given ? before->us : NAN);
+    write_cell(out, 11, after->given ? after->us : NAN);
     if (!before->given || !after->given || before->us == 0 || after->us == 0) {
         fputc('\n', out);
         return true;

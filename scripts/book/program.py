@@ -16,7 +16,7 @@ WORK = TOP / "build" / "book"
 BUILDS = {"fused": ("-mrelaxed-simd",), "unfused": ()}
 
 DECODER = "*.c", "kernels/*.c", "text/*.c", "formats/*.c"
-LAB = "norm_spec", "norm_backward", "profile", "profile_files", "machine", "dump", "estimate"
+LAB = "norm_spec", "norm_backward", "profile", "profile_files", "saved", "machine", "dump", "estimate"
 PAGE = *(f"lab/{name}.c" for name in LAB), "web/page.c", "build/book/generated.c"
 BITS = "tests/test_bits.c", "tests/support/gguf_writer.c", "tests/support/hashmodel.c", "tests/wasm.c"
 BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "reading", "utf8"
