@@ -6,7 +6,6 @@
  */
 #include "lab/chart.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     LABEL = 17,   /* columns before the bars */

@@ -242,7 +242,8 @@ static void chats_with_windows_are_the_same(void) {
 
 /* A profile counts passes that verify draft tokens as decode. */
 static void profiles_count_verification_as_decode(void) {
-    static const char arguments[] = "m.bin --tokens 3,4,5 -n 60 -t 0 --profile";
+    static const char arguments[] =
+        "m.bin --tokens 3,4,5 -n 60 -t 0 -v --profile";
     binary_folder("oracle_profile");
     CHECK(!hashmodel_write(&GQA_TIED, inside("m.bin"), 1, 0),
           "cannot make the model");
