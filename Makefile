@@ -191,7 +191,7 @@ $(FUZZ_TARGETS): fuzz-%: $(LIBRARY) tests/fuzz/%.c tests/fuzz/use.c $(BUILD)/dic
 	    -rss_limit_mb=2048 -timeout=10 -close_fd_mask=2 -verbosity=0 -print_final_stats=1 -dict=$(BUILD)/dictionary \
 	    -artifact_prefix=$(BUILD)/ $(BUILD)/$* tests/fuzz/seeds/$* $(SEEDS)
 
-ALL := $(SOURCES) web/page.c tests/wasm.c $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
+ALL := $(SOURCES) web/page.c web/depth.c tests/wasm.c $(TESTS) base/ranks.c tests/modes/test_ranks.c $(wildcard *.h $(FOLDERS:%=%/*.h) tests/*/*.h tests/fuzz/*.c)
 lint: ## house.py (floors, sizes, names), clang-format (check), clang-tidy, cppcheck
 	@python3 scripts/developer/house_test.py
 	@python3 scripts/developer/house.py

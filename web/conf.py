@@ -56,7 +56,10 @@ def write_math(display):
     """A visitor that writes a formula as MathML, which every browser shows without a script."""
 
     def visit(self, node):
-        formula = convert(node.astext(), display=display)
+        # English, because Chinese fonts have no mathematics; a root's sign and bar are drawn by book.css, because
+        # without a font of mathematics a browser takes them from two places.
+        formula = convert(node.astext(), display=display).replace("<math ", '<math lang="en" ', 1)
+        formula = formula.replace("<msqrt>", '<mrow class="root" intent="square-root">').replace("</msqrt>", "</mrow>")
         self.body.append(f'<div class="math">{formula}</div>' if display == "block" else formula)
         raise nodes.SkipNode
 

@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections import Counter
 from pathlib import Path
 
 import program
@@ -39,6 +40,16 @@ PARTS = (
 )
 DOCUMENTS = [name for _, names in PARTS for name in names if (DOCS / f"{name}.md").exists()]
 LANGUAGES = "en", "zh"
+# What the still picture of a figure shows (scripts/book/stills.py). Next to the others stands a drawing, norms_NAME.svg.
+STILLS = {
+    "backward": ("The terms of a norm's gradient, as bars", "归一化梯度的各项"),
+    "explorer": ("A token's vector through the layers, and the model's story", "一个 token 的向量逐层的样子，和模型讲的故事"),
+    "gradients": ("Gradients by depth in a model of 8 layers", "8 层模型各深度的梯度"),
+    "massive": ("A massive channel and what int8 makes of it", "一个极大的通道，以及 int8 之后的样子"),
+    "playground": ("The bundled model's story, and its stream by layer", "自带模型的故事，和各层的残差流"),
+    "space": ("A token in three dimensions, and both norms of it", "三维空间里的一个 token 和它的两种归一化"),
+    "token": ("The vectors of a layer, and the lines that compute them", "一层里的各个向量，和算出它们的代码"),
+}
 SPLIT = {"norms_depth"}  # chapters with a page for each heading of level 1
 # Chapters whose statements others mean by "statement 29"; batching.md has numbers of its own.
 NUMBERED = "norms", "norms_depth", "norms_published", "norms_exercises", "norms_appendix"
@@ -63,12 +74,41 @@ def pieces(text):
     return [(i % 2 == 1, piece) for i, piece in enumerate(cut)]
 
 
+def webp_size(path):
+    """Width and height of a lossy WebP file, which its first frame begins with (RFC 6386, 9.1)."""
+    data = path.read_bytes()
+    at = data.index(b"\x9d\x01\x2a") + 3
+    return tuple(int.from_bytes(data[i : i + 2], "little") & 0x3FFF for i in (at, at + 2))
+
+
 def split_pages(name, text):
     """The pages of a chapter: {page: Markdown}."""
     if name not in SPLIT:
         return {name: text}
     cut = re.split(r"^(?=# )", text, flags=re.MULTILINE)[1:]
     return {name if i == 0 else f"{name}-{i}": page for i, page in enumerate(cut)}
+
+
+def small_svg(text):
+    """A drawing of matplotlib's in less than half of its bytes: a tenth of a unit, no comments, no names that nothing
+    refers to, no groups without attributes, a class for each style that repeats."""
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE[^>]*>", "", text, flags=re.DOTALL)
+    digits = lambda m: f"{float(m[0]):.{1 if float(m[0]) >= 1 else 2}f}".rstrip("0").rstrip(".")
+    text = re.sub(r"\d+\.\d{2,}", digits, text)
+    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text)).strip()
+    path = lambda m: ' d="' + re.sub(r" ?([A-Za-z]) ?", r"\1", m[1].strip()) + '"'
+    text = re.sub(r' d="([^"]*)"', path, text)
+    used = set(re.findall(r"#([\w.]+)", text))
+    text = re.sub(r' id="([\w.]*)"', lambda m: m[0] if m[1] in used else "", text)
+    group = re.compile(r"<g>((?:(?!</?g[ >]).)*)</g>")
+    while (shorter := group.sub(r"\1", text)) != text:
+        text = shorter
+    styles = Counter(re.findall(r' style="([^"]*)"', text))
+    rules = ""
+    for i, style in enumerate(sorted(s for s, count in styles.items() if count > 1)):
+        text = text.replace(f' style="{style}"', f' class="s{i}"')
+        rules += f".s{i}{{{style}}}"
+    return text.replace(">", f"><style>{rules}</style>", 1)
 
 
 class Site:
@@ -123,6 +163,16 @@ class Site:
         where = page or self.source((DOCS / path).resolve().relative_to(TOP).as_posix())
         return f'<a href="{where}{"#" + anchor if anchor and page is None else ""}">{inline(text)}</a>'
 
+    def live_figure(self, match):
+        """A figure that computes. Until it runs, without a script and on paper before it has run, its still picture."""
+        still = f"{match[1]}.{self.language}.webp"
+        path = TOP / "web" / "stills" / still
+        if not path.exists():
+            return f'<div data-figure="{match[1]}"></div>'
+        name, (width, height) = STILLS[match[1]][self.language == "zh"], webp_size(path)
+        picture = f'<img class="still" src="../stills/{still}" alt="{name}" width="{width}" height="{height}" loading="lazy">'
+        return f'<div data-figure="{match[1]}">{picture}</div>'
+
     def prose(self, page, text):
         """Markdown outside code blocks."""
         name = self.chapters[page]
@@ -139,9 +189,9 @@ class Site:
         def cell(match):  # the last column of a table of claims
             return match[1] + re.sub(r"\d+", lambda n: self.statement(scope, n[0], n[0]), match[2])
 
-        text = re.sub(r"^<!-- figure: (\w+) -->$", r'<div data-figure="\1"></div>', text, flags=re.MULTILINE)
+        text = re.sub(r"^<!-- figure: (\w+) -->$", self.live_figure, text, flags=re.MULTILINE)
         text = re.sub(r"^!\[(.*?)\]\((\w+)((?:\.zh)?\.svg)\)$", figure, text, flags=re.MULTILINE)
-        text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", self.link, text)
+        text = re.sub(r"(?<!!)\[((?:[^\[\]\n]|\n(?!\n))+)\]\(([^)\s]+)\)", self.link, text)
         text = re.sub(r"`(\w+)`", code, mathematics(text))
         text = re.sub(
             r"\b[Ss]tatements? (?:\d+(?:, | and | to )?)+|第 ?(?:\d+[、，和到 ]*)+条|(?<=[(（])\d+(?:, \d+)*(?=[)）]$)",
@@ -184,8 +234,8 @@ class Site:
         folder.mkdir(parents=True)
         for page in self.pages:
             (folder / f"{page}.md").write_text(self.markdown(page) + (self.contents() if page == "index" else ""))
-        for figure_path in DOCS.glob("*.svg"):
-            shutil.copy(figure_path, folder)
+        for path in DOCS.glob("*.svg"):
+            (folder / path.name).write_text(small_svg(path.read_text()))
 
 
 def section(match):
@@ -200,7 +250,7 @@ def section(match):
 
 
 FORMULAS = json.loads((TOP / "web" / "formulas.json").read_text())  # {line of a chapter: LaTeX}
-OPAQUE = re.compile(r"(`[^`]*`|<[^>]*>|\[[^\]]*\]\([^)]*\)|https?://\S+|\$[^$]*\$)")  # no formulas in these
+OPAQUE = re.compile(r"(`[^`]*`|<[^>]*>|\[[^\[\]]*\]\([^)]*\)|https?://\S+|\$[^$]*\$)")  # no formulas in these
 ARGUMENT = r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"
 
 
@@ -259,6 +309,9 @@ def block(text):
     return f"```{{code-block}} text\n:class: formula\n\n{body}\n```\n\n"
 
 
+PLAIN_SPANS = re.compile(r'<span class="(?:w|p|o|n|nf)">(.*?)</span>')  # Pygments marks what has no color of its own
+
+
 def write_sources(paths):
     """Pages of source files, highlighted by Pygments, which Sphinx brings along."""
     from pygments import highlight
@@ -276,7 +329,7 @@ def write_sources(paths):
         except ClassNotFound:
             lexer = TextLexer()
         body = highlight((TOP / path).read_text(), lexer, HtmlFormatter(linespans="L"))
-        body = re.sub(r'<span class="(?:w|p|o|n|nf)">(.*?)</span>', r"\1", body.replace('id="L-', 'id="L'))
+        body = PLAIN_SPANS.sub(r"\1", body.replace('id="L-', 'id="L'))
         to = BOOK / "code" / f"{path}.html"
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(
@@ -386,6 +439,12 @@ def function(path, name):
     return re.search(pattern, (TOP / path).read_text(), re.MULTILINE)[0]
 
 
+def write_script(path, name, data):
+    """A script that enters bytes in window.normaFiles."""
+    text = base64.b64encode(gzip.compress(data, mtime=0)).decode()
+    path.write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
+
+
 def write_program():
     """norma's builds and the bundled model as q8_0, in scripts, since a page on a disk may not fetch."""
     model = WORK / "stories_q8_0.gguf"
@@ -396,14 +455,14 @@ def write_program():
         capture_output=True,
     )
     shutil.copytree(TOP / "web" / "app", BOOK / "app", ignore=shutil.ignore_patterns(".*", "*.html"))
+    shutil.copytree(TOP / "web" / "stills", BOOK / "stills")
     shutil.copy(TOP / "web" / "app" / "figure.html", BOOK)
     plain = {key: function(*place) for key, place in PLAIN.items()}
     (BOOK / "app" / "plain.js").write_text(f"window.normaPlain = {json.dumps(plain)};\n")
     (BOOK / "app" / "tables.js").write_text(f"window.normaTables = {json.dumps(tables(), ensure_ascii=False)};\n")
     files = {build: program.page_program(build) for build in program.BUILDS}
     for name, path in {**files, "model": model}.items():
-        text = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
-        (BOOK / "app" / f"{name}.js").write_text(f'(window.normaFiles ??= {{}}).{name} = "{text}";\n')
+        write_script(BOOK / "app" / f"{name}.js", name, path.read_bytes())
 
 
 # Words of Furo that its Chinese translation lacks.
@@ -415,16 +474,40 @@ CHINESE = {
 }
 
 
+def columns_of(block):
+    """A code block of more columns than a page shows says how many, for book.css."""
+    lines = html.unescape(re.sub(r"<[^>]+>", "", block[0])).split("\n")
+    columns = max(map(len, lines))
+    return block[0].replace('class="', f'style="--columns:{columns}" class="wide ', 1) if columns > 88 else block[0]
+
+
+def plain_text(page):
+    """The words of a page, for the excerpts of the search."""
+    article = re.search(r"<article[^>]*>(.*)</article>", page, re.DOTALL)[1]
+    article = re.sub(r'<a class="headerlink".*?</a>|<annotation.*?</annotation>', "", article)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", article))).strip()
+
+
 def finish_pages():
     """Gives every page of the chapters the policy of figure.html, no request to anywhere but the site itself, and the
-    Chinese ones the words that Furo leaves in English."""
+    Chinese ones the words that Furo leaves in English; writes the text of all pages for the search; removes what no
+    page uses."""
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', (BOOK / "figure.html").read_text())[0]
     for language in LANGUAGES:
-        for page in (BOOK / language).glob("*.html"):
+        texts = {}
+        for page in sorted((BOOK / language).glob("*.html")):
             text = page.read_text().replace("<head>", f"<head>{policy}", 1)
+            text = PLAIN_SPANS.sub(r"\1", text)
+            text = re.sub(r'<div class="highlight-[\s\S]*?</pre>', columns_of, text)
             for english, chinese in CHINESE.items() if language == "zh" else ():
                 text = text.replace(english, chinese)
             page.write_text(text)
+            if page.stem not in ("search", "genindex"):
+                texts[page.stem] = plain_text(text)
+        write_script(BOOK / language / "_static" / "texts.js", "texts", json.dumps(texts, ensure_ascii=False).encode())
+        for unused in "*.map", "skeleton.css", "debug.css":
+            for path in (BOOK / language / "_static").rglob(unused):
+                path.unlink()
 
 
 def build(base):

@@ -17,7 +17,7 @@ BUILDS = {"fused": ("-mrelaxed-simd",), "unfused": ()}
 
 DECODER = "*.c", "kernels/*.c", "text/*.c", "formats/*.c"
 LAB = "norm_spec", "norm_backward", "profile", "profile_files", "saved", "machine", "dump", "estimate"
-PAGE = *(f"lab/{name}.c" for name in LAB), "web/page.c", "build/book/generated.c"
+PAGE = *(f"lab/{name}.c" for name in LAB), "web/page.c", "web/depth.c", "build/book/generated.c"
 BITS = "tests/test_bits.c", "tests/support/gguf_writer.c", "tests/support/hashmodel.c", "tests/wasm.c"
 BASE = "clock", "error", "file", "hash", "limits", "memory", "platform", "reading", "utf8"
 WITHOUT = (
@@ -67,7 +67,8 @@ long lost_processors(void); /* of base/process.c, which needs signals */
 long lost_processors(void) {{ return 0; }}
 """
     (WORK / "generated.c").write_text(generated)
-    exports = re.findall(r"^\w[\w *]*?\b(page_\w+)\([^;]*?\{", (TOP / "web" / "page.c").read_text(), re.MULTILINE)
+    text = "".join((TOP / "web" / name).read_text() for name in ("page.c", "depth.c"))
+    exports = re.findall(r"^\w[\w *]*?\b(page_\w+)\([^;]*?\{", text, re.MULTILINE)
     flags = ["-mexec-model=reactor", *BUILDS[build], *(f"-Wl,--export={name}" for name in (*EXPORTS, *exports))]
     return compile_wasm(WORK / f"norma_{build}.wasm", PAGE, flags)
 

@@ -27,7 +27,7 @@ import book
 
 TOP = Path(__file__).resolve().parents[2]
 BOOK = TOP / "book"
-LIMIT, CHAPTER_LIMIT = 8 << 20, 300 << 10  # bytes of the site, of a page
+LIMIT, CHAPTER_LIMIT = 8 << 20, 150_000  # bytes of the site; of a page with its pictures
 VIEWS = (  # name, width, media, color scheme
     ("wide", 1200, "", "light"),
     ("narrow", 420, "", "light"),
@@ -48,6 +48,9 @@ OUTSIDE = """
 MUTED = """
 [...document.querySelectorAll("article a[href], article button, article input")].filter(
   e => e.tabIndex < 0 && !e.closest("[role=toolbar]")).slice(0, 3).map(e => e.outerHTML.slice(0, 80))
+"""
+EXCERPTS = """
+[...document.querySelectorAll("#search-results ul.search > li")].map((e) => e.querySelector(".excerpt mark")?.textContent ?? "")
 """
 TOOLBARS = "[...document.querySelectorAll('[role=toolbar]')]"
 
@@ -149,6 +152,12 @@ class Browser:
         return found
 
 
+def weight(path, text):
+    """Bytes of a page and of its pictures. The theme's files and the figures' scripts, which pages share, are not counted."""
+    pictures = set(re.findall(r'<img [^>]*src="([^"]+)"', text))
+    return len(text.encode()) + sum((path.parent / picture).stat().st_size for picture in pictures)
+
+
 def dead_links(pages):
     """Links of the site whose page or anchor does not exist."""
     anchors = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
@@ -226,12 +235,14 @@ ALONE = {  # settings of each figure that are not its defaults
     "eps": {"eps": "-2"},
     "backward": {"kind": "1", "x": "1 -2 3", "dy": "0 1 0"},
     "massive": {"site": "0.attn", "rotate": "1"},
+    "axes": {"axis": "batch", "padding": "2", "side": "before", "chosen": "2.1.3"},
+    "gradients": {"of": "weights", "gain": "2", "embedding": "0.5"},
     "depth": {"group": "MLP"},
     "rates": {"group": "post"},
 }
 
 
-WITHOUT_FIELD = {("token", "box"), ("space", "x"), ("space", "turn"), *(("explorer", key) for key in ("kind", "layer", "seed"))}  # buttons set these
+WITHOUT_FIELD = {("token", "box"), ("axes", "chosen"), ("space", "x"), ("space", "turn"), *(("explorer", key) for key in ("kind", "layer", "seed"))}  # buttons set these
 
 
 def check_alone(browser):
@@ -370,10 +381,24 @@ def main():
     size = sum(path.stat().st_size for path in BOOK.rglob("*") if path.is_file())
     if size > LIMIT:
         found.append(f"the site has {size} bytes, at most {LIMIT}")
-    found += [
-        f"{p.name} has {len(t)} bytes" for p, t in pages.items() if p.parent.parent == BOOK and len(t) > CHAPTER_LIMIT
-    ]
     shown = [path for path in pages if path.parent.parent == BOOK]
+    weights = {path: weight(path, pages[path]) for path in shown}
+    found += [
+        f"{path.relative_to(BOOK)} has {size} bytes with its pictures, at most {CHAPTER_LIMIT}"
+        for path, size in weights.items()
+        if size > CHAPTER_LIMIT
+    ]
+    found += [
+        f"{path.relative_to(BOOK)}: Markdown that is shown as it is: {match[0]}"
+        for path in shown
+        if (match := re.search(r"```|\{figure\}|<p>:(?:name|alt):", pages[path]))
+    ]
+    found += [
+        f"{path.relative_to(BOOK)}: no still picture of {name}"
+        for path in shown
+        for name in re.findall(r'data-figure="(\w+)"></div>', pages[path])
+        if f"/norms_{name}." not in pages[path]
+    ]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(folder)
         for path in shown:
@@ -390,18 +415,20 @@ def main():
         found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_policy(browser), *check_base()]
         for language, word in ("en", "eps"), ("zh", "归一化"):
             browser.open((BOOK / language / "search.html").as_uri() + f"?q={word}")
-            hits = 0
+            marks = []
             for _ in range(100):
-                hits = browser.evaluate("document.querySelectorAll('#search-results li').length")
-                if hits:
+                marks = browser.evaluate(EXCERPTS)
+                if marks and all(marks):
                     break
                 time.sleep(0.1)
-            if not hits:
-                found.append(f"{language}: the search finds no {word}")
+            if not marks or {mark.lower() for mark in marks} != {word}:
+                found.append(f"{language}: the search for {word} has results with the excerpts' words {marks}")
         browser.process.kill()
         browser.process.wait()
     for fault in found:
         print(fault)
+    heaviest = max(weights, key=weights.get)
+    print(f"{heaviest.relative_to(BOOK)} is the heaviest page: {weights[heaviest]} bytes")
     print(f"{len(shown)} pages in {len(VIEWS)} views, {size / (1 << 20):.1f} MB, {len(found)} faults")
     return 1 if found else 0
 

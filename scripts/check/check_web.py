@@ -1,6 +1,6 @@
 """Compares norma in the page with the program, to the bit: the logits of the bundled model in four types, and of a small
 random model of each family, in the page's two builds: against the program, and against one without FMA (`make
-ARCH=x86-64`); the story of the page's model; nats per token; that a damaged file is an error of one line, after which the page goes on; a reader's own files
+ARCH=x86-64`); the story of the page's model; nats per token; gradients by depth against finite differences; that a damaged file is an error of one line, after which the page goes on; a reader's own files
 (GGUF, llama2.c's .bin with its tokenizer; published models) dropped on the first screen: stories, a typed beginning
 and other norms give the program's text and nats; the limits of 4,096 positions and 900 MB.
 
@@ -146,6 +146,30 @@ DAMAGED = """
   try { norma.open(data, null); norma.nll("a b"); return ""; } catch (error) { return error.message; }
 })
 """
+
+
+GRADIENTS = """
+(place, sublayer) => {
+  const at = norma.c.malloc(4 * 33), step = 0.01, run = (element, amount) => {
+    norma.c.page_depth_nudge(sublayer, element, amount);
+    return norma.c.page_depth(place, 1, 1, 0.5, at, at + 4 * 17);
+  };
+  const differences = Array.from({length: 64}, (_, i) => (run(i, step) - run(i, -step)) / (2 * step));
+  run(0, 0);
+  return [Math.hypot(...differences), norma.floats(at, 17)[sublayer]];
+}
+"""
+
+
+def gradients(browser):
+    """The figure of gradients by depth: its backward pass against finite differences, in each place of norms. (Before
+    sublayer 0 the figure shows the embedding's gradient, which peri's norm changes.)"""
+    places = "pre", "post", "inside", "sandwich", "peri"
+    found = {(p, s): browser.evaluate(f"({GRADIENTS})({i}, {s})") for i, p in enumerate(places) for s in (1, 8, 15)}
+    worst = max(abs(a / b - 1) for a, b in found.values())
+    fine = worst < 0.02
+    print(f"{'same' if fine else 'OTHER'}       gradients by depth: within {100 * worst:.2f} % of finite differences")
+    return fine
 
 
 def damaged(browser, model, folder):
@@ -332,6 +356,7 @@ def main():
         model = folder / "stories_q8_0.gguf"
         fine &= story(browser, model)
         fine &= nats(browser, model, folder)
+        fine &= gradients(browser)
         fine &= damaged(browser, model, folder)
         fine &= limits(browser, model)
         fine &= own_models(browser, folder)

@@ -1,5 +1,5 @@
-// What the figures that compute share. Each is a function of its element and its settings, in a file of figures/;
-// the settings are in the address of the figure alone (figure.html), so that a
+// What the figures that compute share. Each is a function of its element and its settings, in a
+// file of figures/; the settings are in the address of the figure alone (figure.html), so that a
 // teacher can show or embed it. Numbers come from norma.js, drawing is here.
 'use strict';
 
@@ -66,8 +66,20 @@ async function startNorma(build) {
 
 const colorOf = (i) => `var(--figure-${i % 9 + 1})`;
 
+// For each series the list of those that coincide with it, itself included: at half of its points
+// or more they are less than 2 units of the drawing away. py: a value's height.
+function coinciding(series, py) {
+  const heights = series.map((s) => new Map(s.points.map(([a, b]) => [a, py(b)])));
+  const near = (i, j) => {
+    const both = series[i].points.filter(([a]) => heights[j].has(a));
+    const close = both.filter(([a]) => Math.abs(heights[i].get(a) - heights[j].get(a)) < 2);
+    return both.length > 0 && 2 * close.length >= both.length;
+  };
+  return series.map((_, i) => [...series.keys()].filter((j) => i === j || near(i, j)));
+}
+
 // A chart with linear or logarithmic axes. series: {name, points: [[x, y, error]],
-// dashed, dots, bars}.
+// dashed, dots, bars}. Curves that coincide take turns: each shows every nth dash and dot.
 function chart({x, y, series, marks = [], label}) {
   const W = 560, H = 260, left = 66, right = 12, top = 12, bottom = 40;
   const scale = (axis, from, to) => {
@@ -114,8 +126,9 @@ function chart({x, y, series, marks = [], label}) {
     svg.append(
         el('line', {x1: px(m.x), x2: px(m.x), y1: top, y2: H - bottom, class: 'mark'},
            el('title', {}, m.name)));
+  const same = coinciding(series, py);
   series.forEach((s, i) => {
-    const color = colorOf(i);
+    const color = colorOf(i), turns = same[i].length, turn = same[i].indexOf(i);
     if (s.bars) {
       const width = ((W - left - right) / s.points.length) * 0.7;
       for (const [a, b] of s.points) {
@@ -135,9 +148,15 @@ function chart({x, y, series, marks = [], label}) {
       const d =
           s.points.map(([a, b], k) => `${k ? 'L' : 'M'}${px(a).toFixed(1)} ${py(b).toFixed(1)}`)
               .join('');
-      svg.append(
-          el('path', {d, style: `stroke:${color}`, class: s.dashed ? 'curve dashed' : 'curve'}));
-      for (const [a, b, e] of s.dots ? s.points : []) {
+      const dashes =
+          turns > 1 && `;stroke-dasharray:9 ${9 * (turns - 1)};stroke-dashoffset:${- 9 * turn}`;
+      svg.append(el('path', {
+        d,
+        style: `stroke:${color}${dashes || ''}`,
+        class: s.dashed ? 'curve dashed' : 'curve'
+      }));
+      const dots = s.dots ? s.points.filter((_, k) => k % turns === turn) : [];
+      for (const [a, b, e] of dots) {
         const text = `${s.name}: ${digits(a)}, ${digits(b)}` + (e ? ` ± ${digits(e, 2)}` : '');
         if (e)
           svg.append(
@@ -152,6 +171,11 @@ function chart({x, y, series, marks = [], label}) {
   series.forEach(
       (s, i) => legend.append(el('span', {}, el('i', {style: `background:${colorOf(i)}`}), s.name)),
   );
+  const groups = new Set(same.filter((list) => list.length > 1)
+                             .map((list) => list.map((i) => series[i].name).join(' = ')));
+  if (groups.size)
+    legend.append(
+        el('small', {}, say('Curves that coincide: ', '重合的曲线：') + [...groups].join('; ')));
   return el('div', {}, svg, legend);
 }
 
@@ -160,11 +184,12 @@ function axisText(t, axis) {
   return axis.log && (t >= 1000 || t < 0.001) ? `1e${Math.round(Math.log10(t))}` : digits(t, 3);
 }
 
-function bars(values, most) {
-  const W = 320, H = 44, step = W / values.length;
+// Bars of a vector's elements; with `numbers` each value is written under its bar.
+function bars(values, most, numbers = false) {
+  const W = 320, H = 44, step = W / values.length, below = numbers ? 12 : 0;
   const svg =
       el('svg', {
-        viewBox: `0 0 ${W} ${H}`,
+        viewBox: `0 0 ${W} ${H + below}`,
         class: 'bars',
         role: 'img',
         'aria-label': values.map((v) => digits(v)).join(' ')
@@ -181,6 +206,16 @@ function bars(values, most) {
           style: `fill:var(--figure-${v < 0 ? 2 : 1})`
         },
            el('title', {}, `${i}: ${digits(v)}`)));
+    const shown = digits(v, values.length > 8 ? 2 : 4).replace('-', '−');
+    if (numbers)
+      svg.append(
+          el('text', {
+            x: (i + 0.5) * step,
+            y: H + 9,
+            'text-anchor': 'middle',
+            style: `font-size:${Math.min(8.5, 1.6 * step / shown.length)}px`
+          },
+             shown));
   });
   return svg;
 }
@@ -230,12 +265,35 @@ function trials(settings, list, apply) {
                  ' ' + text)));
 }
 
+// Keys for a toolbar, whose controls share one tab stop: that of the pressed control, or of the
+// first. Arrow keys, Home and End move it. Returns the toolbar; `controls` are its new children,
+// text included.
+function fillToolbar(bar, children) {
+  const focused = bar.contains(document.activeElement);
+  bar.replaceChildren(...children);
+  const controls = [...bar.querySelectorAll('button')];
+  const stop = controls.find((c) => c.ariaPressed === 'true') ?? controls[0];
+  for (const c of controls) c.tabIndex = c === stop ? 0 : -1;
+  if (focused) stop?.focus();
+  bar.onkeydown = (event) => {
+    const at = controls.indexOf(document.activeElement), last = controls.length - 1;
+    const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last}[event.key];
+    if (at < 0 || !controls[to]) return;
+    event.preventDefault();
+    controls[at].tabIndex = -1;
+    controls[to].tabIndex = 0;
+    controls[to].focus();
+  };
+  return bar;
+}
+
 // ---- placing them -----------------------------------------------------------------------------
 
 // Each figure is a file of figures/, which enters its function here, and is
 // loaded when it is needed; a figure of a table has none.
 const FIGURES = {};
-const BUILT = ['backward', 'eps', 'explorer', 'massive', 'playground', 'space', 'token'];
+const BUILT =
+    ['axes', 'backward', 'eps', 'explorer', 'gradients', 'massive', 'playground', 'space', 'token'];
 
 // A figure above the anchor of the address grows when it is built: back to the anchor, for ten
 // seconds or until the reader moves. (The browser tells nobody that the scroll bar is dragged.)
@@ -270,6 +328,7 @@ async function placeOne(box, query) {
       tableCurves(box, settings, changed, window.normaTables[name]);
     }
     box.append(el('p', {class: 'alone'}, alone));
+    box.querySelector('.still')?.remove();
     box.dataset.ready = 'yes';
   } catch (error) {
     box.append(el('p', {class: 'note'}, error.message));

@@ -37,9 +37,7 @@ async function backwardBars(box, settings, changed) {
     ];
     const most = Math.max(1e-9, ...rows.flatMap(([, v]) => v.map(Math.abs)));
     drawing.replaceChildren(...rows.map(
-        ([name, values]) =>
-            el('div', {}, el('b', {}, name), bars(values, most),
-               el('code', {}, values.map((v) => digits(v)).join('  ')))));
+        ([name, values]) => el('div', {}, el('b', {}, name), bars(values, most, true))));
     const dot = x.reduce((a, b, i) => a + b * dx[i], 0), sum = dx.reduce((a, b) => a + b, 0);
     drawing.append(el('p', {}, `Σ x dx = ${digits(dot, 2)}, Σ dx = ${digits(sum, 2)}`));
   };

@@ -42,7 +42,8 @@ function asModel(files) {
   const config = paths.find((p) => /(^|\/)config\.json$/.test(p));
   if (config) {
     const folder = config.slice(0, -'config.json'.length);
-    const inside = paths.filter((p) => p.startsWith(folder) && !p.slice(folder.length).includes('/'));
+    const inside =
+        paths.filter((p) => p.startsWith(folder) && !p.slice(folder.length).includes('/'));
     return {
       name: folder.split('/').at(-2) ?? say('a folder', '一个文件夹'),
       files: Object.fromEntries(inside.map((p) => [`model/${p.slice(folder.length)}`, files[p]]))
@@ -62,7 +63,8 @@ async function readAll(files) {
     throw new Error(
         say(`The files have ${gigabytes(size)}; this page holds at most ${
                 gigabytes(MAX_BYTES)}. Use the program (./run FILE).`,
-            `文件共 ${gigabytes(size)}，网页最多容纳 ${gigabytes(MAX_BYTES)}。请用程序打开（./run FILE）。`));
+            `文件共 ${gigabytes(size)}，网页最多容纳 ${
+                gigabytes(MAX_BYTES)}。请用程序打开（./run FILE）。`));
   const read = Object.entries(files).map(
       async ([path, file]) => [path, new Uint8Array(await file.arrayBuffer())]);
   return Object.fromEntries(await Promise.all(read));
@@ -89,9 +91,9 @@ function layerRow(name, press) {
   };
   const stream = line(say('stream', '残差流')), read = line(say('reads', '读到'));
   const what = el('span', {class: 'what'});
-  const button = el(
-      'button', {type: 'button', class: 'layer', 'aria-pressed': 'false', onclick: press},
-      el('span', {class: 'name'}, el('b', {}, name), what), ...stream.parts, ...read.parts);
+  const button =
+      el('button', {type: 'button', class: 'layer', 'aria-pressed': 'false', onclick: press},
+         el('span', {class: 'name'}, el('b', {}, name), what), ...stream.parts, ...read.parts);
   return {button, stream, read, what};
 }
 
@@ -108,12 +110,13 @@ async function explorer(box, settings, changed) {
   let norma, name, rows, before, chosen, running = 0;
   const nats = new Map();
   const title = el('p', {class: 'model'}), note = el('p', {class: 'note', role: 'alert'});
-  const picture = el('div', {class: 'layers'}), verdict = el('p', {class: 'verdict', role: 'status'});
+  const picture = el('div', {class: 'layers'}),
+        verdict = el('p', {class: 'verdict', role: 'status'});
   const own = el('p', {
     class: 'story own',
     role: 'toolbar',
-    'aria-label': say('words of the story; arrow keys move between them', '故事里的词；方向键在词之间移动'),
-    onkeydown: (event) => moveInStory(event)
+    'aria-label':
+        say('words of the story; arrow keys move between them', '故事里的词；方向键在词之间移动')
   });
   const other = el('p', {class: 'story other', 'aria-live': 'off'});
   const otherTitle = el('h4', {}), about = el('p', {class: 'token'});
@@ -151,14 +154,14 @@ async function explorer(box, settings, changed) {
       strip(read.canvas, is.read, 2 * loudest);
       stream.rms.textContent = digits(is.rms, 2);
       read.rms.textContent = digits(is.readRms, 2);
-      what.textContent = hit ? (settings.kind === 'none' ? say('no norm', '无归一化') : 'LayerNorm') : '';
+      what.textContent =
+          hit ? (settings.kind === 'none' ? say('no norm', '无归一化') : 'LayerNorm') : '';
       button.setAttribute('aria-pressed', String(hit));
     });
     about.replaceChildren(
-        say('The vector of ', '这是 '), el('b', {}, `“${chosen.trim().split(/\s+/).at(-1)}”`),
-        say(' on its way through the layers (blue: above 0, orange: below; strong: large). On the ' +
-                'right: its size (RMS). Press a word, or a layer.',
-            ' 的向量逐层的样子（蓝：大于 0，橙：小于 0；颜色越深越大），右边是大小（RMS）。可以点一个词，或点一层。'));
+        say('The vector of ', ''), el('b', {}, `“${chosen.trim().split(/\s+/).at(-1)}”`),
+        say(' layer by layer: blue above 0, orange below; on the right its size (RMS). Press a word or a layer.',
+            ' 的向量逐层的样子：蓝大于 0，橙小于 0；右边是大小（RMS）。可以点一个词或一层。'));
     table.replaceChildren(normTable(now));
   }
 
@@ -172,10 +175,14 @@ async function explorer(box, settings, changed) {
     const cells = (list, tag) => el('tr', {}, ...list.map((text) => el(tag, {}, text)));
     return el(
         'table', {}, el('thead', {}, cells(head, 'th')),
-        el('tbody', {}, ...now.map((at, layer) => cells([
-          layer < norma.config.layers ? String(layer) : say('end', '末尾'), digits(at.rms, 3),
-          digits(at.readRms, 3), `${digits(100 * at.mean, 2)} %`
-        ], 'td'))));
+        el('tbody', {},
+           ...now.map(
+               (at, layer) => cells(
+                   [
+                     layer < norma.config.layers ? String(layer) : say('end', '末尾'),
+                     digits(at.rms, 3), digits(at.readRms, 3), `${digits(100 * at.mean, 2)} %`
+                   ],
+                   'td'))));
   }
 
   function judge(now, was) {
@@ -187,27 +194,46 @@ async function explorer(box, settings, changed) {
     const [is, were] = [nats.get(key), nats.get('own all')].map((v) => digits(v, 3));
     const rms = (list) => digits(list.at(-1).rms, 2);
     box.dataset.nats = String(nats.get(key));
-    const place = settings.layer === 'all' ? '' : say(` of layer ${settings.layer}`, `第 ${settings.layer} 层的`);
-    const reads = (list) => digits(list[Math.min(where() ?? 0, list.length - 1)].readRms, 2);
-    const error = say(`Error on a fixed text: ${is} nats per token, ${were} with its norms.`,
-                      `固定文本上的误差：每个 token ${is} nat，有归一化时是 ${were}。`);
-    if (!changedNow())
-      verdict.textContent = say(
-          `RMSNorm divides the vector by its size before each layer reads it. So the stream may grow from ${
-              digits(was[0].rms, 2)} to ${rms(was)}, and every layer still reads numbers of a size that it knows.`,
-          `每一层读取之前，RMSNorm 先把向量除以它的大小。所以残差流从 ${digits(was[0].rms, 2)} 长到 ${
-              rms(was)}，每一层读到的数仍是它熟悉的大小。`);
-    else if (settings.kind === 'none')
-      verdict.textContent = say(
-          `The norms${place} are gone: the layer reads the raw vector, of size ${reads(now)} instead of ${
-              reads(was)}, which it was not trained for. The stream ends at ${rms(now)} instead of ${
-              rms(was)}. ${error}`,
-          `${place}归一化去掉了：直接读到原始向量，大小是 ${reads(now)} 而不是 ${reads(was)}，训练时从未见过。残差流最后是 ${
-              rms(now)} 而不是 ${rms(was)}。${error}`);
-    else
-      verdict.textContent = say(
-          `LayerNorm${place} also subtracts the mean, ${digits(100 * was[where() ?? 1]?.mean, 2)} % of the size here. The sizes stay, the words may differ. ${error}`,
-          `LayerNorm（${place || '全部'}）还会减去均值，这里是大小的 ${digits(100 * was[where() ?? 1]?.mean, 2)} %。大小不变，词可能不同。${error}`);
+    const one = settings.layer !== 'all', at = Math.min(where() ?? 0, now.length - 1);
+    const reads = (list) => digits(list[at].readRms, 2);
+    const [bold, text] = !changedNow() ?
+        [
+          say('RMSNorm divides the vector by its size before each layer reads it.',
+              'RMSNorm 在每一层读取之前把向量除以它的大小。'),
+          say(`The stream grows from ${digits(was[0].rms, 2)} to ${
+                  rms(was)}; every layer still reads numbers near 1, as in training.`,
+              `残差流从 ${digits(was[0].rms, 2)} 长到 ${
+                  rms(was)}，每一层读到的数仍在 1 附近，与训练时一样。`)
+        ] :
+        settings.kind === 'none' ?
+        [
+          one ?
+              say(`Layer ${settings.layer} reads the vector as it is, of size ${reads(now)}, not ${
+                      reads(was)}.`,
+                  `第 ${settings.layer} 层直接读原始向量：大小是 ${reads(now)}，不是 ${
+                      reads(was)}。`) :
+              say(`Every layer reads the vector as it is: layer 0 reads size ${reads(now)}, not ${
+                      reads(was)}.`,
+                  `每一层直接读原始向量：第 0 层读到的大小是 ${reads(now)}，不是 ${reads(was)}。`),
+          say(`It was not trained for that. The stream ends at ${rms(now)}, not ${
+                  rms(was)}. Error on a fixed text: ${is} nats per token, not ${were}.`,
+              `训练时从未见过这样的数。残差流最后是 ${rms(now)}，不是 ${
+                  rms(was)}。固定文本上的误差：每个 token ${is} nat，不是 ${were}。`)
+        ] :
+        [
+          say('LayerNorm first subtracts the mean, then divides by the size.',
+              'LayerNorm 先减去均值，再除以大小。'),
+          say(`Here the mean is ${
+                  digits(
+                      100 * was[where() ?? 1]?.mean,
+                      2)} % of the size, so little changes. Error on a fixed text: ${is} nats per token, not ${
+                  were}.`,
+              `这里均值是大小的 ${
+                  digits(
+                      100 * was[where() ?? 1]?.mean,
+                      2)} %，所以变化很小。固定文本上的误差：每个 token ${is} nat，不是 ${were}。`)
+        ];
+    verdict.replaceChildren(el('b', {}, bold), text);
   }
 
   // Tells a story; each(text) is called as it grows. Returns it, or null if another began.
@@ -229,40 +255,20 @@ async function explorer(box, settings, changed) {
     return story;
   }
 
-  // The words of the model's own story, of which a press shows the vector. One word has the tab
-  // stop, the chosen one or the first; arrow keys, Home and End move it.
+  // The words of the model's own story; a press on one shows its vector.
   function ownStory(story) {
-    const focused = own.contains(document.activeElement);
     let at = 0;
-    own.replaceChildren(...story.split(/(\s+)/).map((word) => {
+    fillToolbar(own, story.split(/(\s+)/).map((word) => {
       const end = at += word.length;
       if (!word.trim()) return word;
       const press = () => {
         chosen = story.slice(0, end);
         show();
       };
-      return el('button', {
-        type: 'button',
-        class: 'word',
-        tabindex: '-1',
-        'aria-pressed': String(chosen.length === end),
-        onclick: press
-      }, word);
+      const pressed = String(chosen.length === end);
+      return el(
+          'button', {type: 'button', class: 'word', 'aria-pressed': pressed, onclick: press}, word);
     }));
-    const words = [...own.children];
-    const stop = words.find((word) => word.ariaPressed === 'true') ?? words[0];
-    if (stop) stop.tabIndex = 0;
-    if (focused) stop?.focus();
-  }
-
-  function moveInStory(event) {
-    const words = [...own.children], at = words.indexOf(document.activeElement);
-    const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: words.length - 1}[event.key];
-    if (at < 0 || !words[to]) return;
-    event.preventDefault();
-    words[at].tabIndex = -1;
-    words[to].tabIndex = 0;
-    words[to].focus();
   }
 
   async function show() {
@@ -276,7 +282,9 @@ async function explorer(box, settings, changed) {
         b.setAttribute('aria-pressed', String(pressed));
       };
       label(remove, say('Remove the norms', '去掉归一化'), say('Put the norms back', '恢复归一化'));
-      label(swap, say('Swap in LayerNorm', '换成 LayerNorm'), say('Put RMSNorm back', '换回 RMSNorm'));
+      label(
+          swap, say('Swap in LayerNorm', '换成 LayerNorm'),
+          say('Put RMSNorm back', '换回 RMSNorm'));
       if (!before) {
         use('own');
         own.textContent = other.textContent = '';
@@ -292,7 +300,10 @@ async function explorer(box, settings, changed) {
       const now = changedNow() ? trace() : was;
       draw(now, was);
       judge(now, was);
-      otherTitle.textContent = changedNow() ? say('After', '改动之后') : '';
+      otherTitle.textContent = changedNow() ?
+          (settings.kind === 'none' ? say('Without', '去掉之后') :
+                                      say('With LayerNorm', '用 LayerNorm')) :
+          '';
       box.classList.toggle('changed', changedNow());
       other.textContent = '';
       if (changedNow() && !Number.isFinite(+box.dataset.nats))
@@ -325,7 +336,7 @@ async function explorer(box, settings, changed) {
         c.layers * (2 * c.dim * c.headSize * (c.heads + c.kvHeads) + 3 * c.dim * c.hiddenDim);
     title.replaceChildren(
         el('b', {}, name),
-        say(` runs in this page: ${c.layers} layers, vectors of ${c.dim} numbers.`,
+        say(` runs in this page: ${c.layers} layers, vectors of ${c.dim}.`,
             ` 就在本页里运行：${c.layers} 层，向量有 ${c.dim} 个数。`),
         norma.fused ? '' :
                       say(' This browser has no fused multiply-add: the last digits are its own.',
@@ -337,7 +348,8 @@ async function explorer(box, settings, changed) {
     if (!settings.prompt && norma.encode('').length === 0) settings.prompt = START;
     prompt.value = settings.prompt;
     rows = Array.from({length: c.layers + 1}, (_, layer) => {
-      const text = layer < c.layers ? say(`layer ${layer}`, `第 ${layer} 层`) : say('words', '出词');
+      const text =
+          layer < c.layers ? say(`layer ${layer}`, `第 ${layer} 层`) : say('words', '出词');
       return layerRow(
           text,
           () => changedNow() && where() === layer ?
@@ -372,7 +384,8 @@ async function explorer(box, settings, changed) {
       changed();
       await show();
       box.dataset.told = 'refused';
-      note.textContent = `${Object.keys(files)[0] ?? ''}: ${error.message.replace(/^norma: |[.。]$/g, '')}. ` +
+      note.textContent =
+          `${Object.keys(files)[0] ?? ''}: ${error.message.replace(/^norma: |[.。]$/g, '')}. ` +
           say('This is the bundled model again.', '已换回自带的模型。');
     }
   }
@@ -393,17 +406,25 @@ async function explorer(box, settings, changed) {
     changed();
     show();
   };
-  const another = el('button', {
-    type: 'button',
-    onclick: () => {
-      settings.seed = String((+settings.seed | 0) + 1);
-      again();
-    }
-  },
-                     say('Another story', '换个故事'));
+  const whole =
+      el('button', {
+        type: 'button',
+        'aria-pressed': 'false',
+        onclick: () => whole.ariaPressed = String(stories.classList.toggle('whole'))
+      },
+         say('Show all', '全文'));
+  const another =
+      el('button', {
+        type: 'button',
+        onclick: () => {
+          settings.seed = String((+settings.seed | 0) + 1);
+          again();
+        }
+      },
+         say('Another story', '换个故事'));
   const file = el('input', {type: 'file', multiple: '', onchange: () => fromInput(file)});
-  const folder = el(
-      'input', {type: 'file', webkitdirectory: '', onchange: () => fromInput(folder)});
+  const folder =
+      el('input', {type: 'file', webkitdirectory: '', onchange: () => fromInput(folder)});
   addEventListener('dragover', (e) => e.preventDefault());
   addEventListener('drop', async (e) => {
     e.preventDefault();
@@ -415,23 +436,27 @@ async function explorer(box, settings, changed) {
               '此浏览器不允许磁盘上的网页读取拖入的文件夹，请在下方选择。');
     }
   });
-  const measure = el('button', {
-    type: 'button',
-    onclick: () => {
-      use(settings.kind);
-      const frame = el('iframe', {title: say('a profile', '性能剖析'), class: 'profile'});
-      frame.srcdoc = norma.profile(before || FIXED_TEXT);
-      cost.replaceChildren(frame);
-    }
-  },
-                     say('Time each layer in this browser', '在此浏览器里测各层的时间'));
-  box.append(
-      title, el('div', {class: 'controls'}, remove, swap), note, picture, verdict,
+  const measure =
+      el('button', {
+        type: 'button',
+        onclick: () => {
+          use(settings.kind);
+          const frame = el('iframe', {title: say('a profile', '性能剖析'), class: 'profile'});
+          frame.srcdoc = norma.profile(before || FIXED_TEXT);
+          cost.replaceChildren(frame);
+        }
+      },
+         say('Time each layer in this browser', '在此浏览器里测各层的时间'));
+  const stories =
       el('div', {class: 'stories'},
          el('div', {}, el('h4', {}, say('With its norms', '有归一化')), own),
-         el('div', {class: 'after'}, otherTitle, other)),
-      el('div', {class: 'controls'}, prompt, another), about,
-      el('details', {}, el('summary', {}, say('Your own model; its norms; their cost', '你自己的模型、它的归一化和开销')),
+         el('div', {class: 'after'}, otherTitle, other));
+  box.append(
+      title, el('div', {class: 'controls'}, remove, swap), note, picture, verdict, stories,
+      el('div', {class: 'controls'}, prompt, another, whole), about,
+      el('details', {},
+         el('summary', {},
+            say('Your own model; its norms; their cost', '你自己的模型、它的归一化和开销')),
          el('p', {},
             say('Drop a file anywhere on this page: GGUF, llama2.c’s .bin with its tokenizer, or a Hugging Face folder. It stays on this machine: the page’s policy forbids every connection. ',
                 '把文件拖到本页任意处：GGUF、llama2.c 的 .bin 加分词器，或 Hugging Face 文件夹。文件不会离开这台机器：本页的策略禁止一切网络连接。'),
