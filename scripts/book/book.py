@@ -199,7 +199,7 @@ class Site:
             text,
             flags=re.MULTILINE,
         )
-        text = re.sub(r"^(\|.*\| )([\d, ]+)(?= \|$)", cell, text, flags=re.MULTILINE)
+        text = re.sub(r"^(\|.*\| )(\d+(?:, \d+)*)(?= \|$)", cell, text, flags=re.MULTILINE)
         return re.sub(
             r"^\*\*(\d+)\.\*\*", r'<a class="statement" id="s\1" href="#s\1">\1.</a>', text, flags=re.MULTILINE
         )
@@ -471,6 +471,7 @@ CHINESE = {
     "<span>Previous</span>": "<span>上一页</span>",
     "<span>Back to top</span>": "<span>回到顶部</span>",
     "On this page": "本页内容",
+    '<div class="title">Home</div>': '<div class="title">首页</div>',
 }
 
 

@@ -1,5 +1,5 @@
 """Opens every page of book/ in headless Chromium, from the disk, and checks what a reader would see: nothing beyond the
-window or its column (1,200 and 420 pixels, dark, printed), no error in the console, no request to a network, no link to
+window or its column (1,280 and 390 pixels, dark, printed), no error in the console, no request to a network, no link to
 a page or an anchor that does not exist, no element that the keyboard cannot reach. Then the language switch, the figures
 alone with their settings in the address, a figure without a mouse, and the links of a hosted site.
 
@@ -29,9 +29,9 @@ TOP = Path(__file__).resolve().parents[2]
 BOOK = TOP / "book"
 LIMIT, CHAPTER_LIMIT = 8 << 20, 150_000  # bytes of the site; of a page with its pictures
 VIEWS = (  # name, width, media, color scheme
-    ("wide", 1200, "", "light"),
-    ("narrow", 420, "", "light"),
-    ("dark", 1200, "", "dark"),
+    ("wide", 1280, "", "light"),
+    ("narrow", 390, "", "light"),
+    ("dark", 1280, "", "dark"),
     ("printed", 800, "print", "light"),
 )
 # Elements that reach beyond the window, unless something around them scrolls; text that its own box cuts off.
@@ -43,6 +43,12 @@ OUTSIDE = """
     if (/auto|scroll/.test(getComputedStyle(p).overflowX) && p !== document.documentElement) return false;
   return true;
 }).slice(0, 3).map(e => e.tagName + " " + e.textContent.slice(0, 40))
+"""
+# What has to be scrolled sideways: formulas; on a wide page tables and programs, too.
+SCROLLED = """
+[...document.querySelectorAll(innerWidth > 1000 ? "article :is(.table-wrapper, pre, div.math)" : "article div.math")].filter(
+  e => e.clientWidth && e.scrollWidth > e.clientWidth + 1 && matchMedia("screen").matches
+).slice(0, 3).map(e => e.tagName + " " + e.textContent.trim().slice(0, 40))
 """
 # Controls without a tab stop. Those of a toolbar are reached by arrow keys (check_toolbars).
 MUTED = """
@@ -227,6 +233,30 @@ def check_toolbars(browser):
             yield f"arrow keys reach {len({*seen} - {-1})} of {count} controls of a toolbar"
 
 
+FIRST = "document.querySelector('[data-figure=explorer]')"
+
+
+def check_first_screen(browser):
+    """On a phone (390 x 844 pixels) the whole picture is seen without scrolling, before and after its large button."""
+    for language in book.LANGUAGES:
+        browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+        browser.open((BOOK / language / "index.html").as_uri())
+        browser.figures()
+        for button in "", "none", "layer":
+            if button:
+                browser.evaluate(f"delete {FIRST}.dataset.told; {FIRST}.querySelector('[data-kind={button}]').click()")
+            for _ in range(300):
+                if browser.evaluate(f"!!{FIRST}.dataset.told"):
+                    break
+                time.sleep(0.1)
+            bottom, scrolled = browser.evaluate(
+                f"[{FIRST}.getBoundingClientRect().bottom + scrollY, [...{FIRST}.querySelectorAll('*')].filter("
+                "e => /auto|scroll/.test(getComputedStyle(e).overflowY) && e.scrollHeight > e.clientHeight + 1).length]"
+            )
+            if bottom > 844 or scrolled:
+                yield f"{language}: the first screen ends at {bottom} of 844 pixels, {scrolled} parts scroll ({button or 'own'})"
+
+
 ALONE = {  # settings of each figure that are not its defaults
     "explorer": {"kind": "none", "layer": "2", "seed": "3", "prompt": "Tom"},
     "space": {"x": "1 0.5 2", "shift": "0.5", "scale": "1.2", "gamma": "1", "turn": "60"},
@@ -409,10 +439,12 @@ def main():
                 browser.view(*view)
                 for fault in browser.evaluate(OUTSIDE):
                     found.append(f"{path.relative_to(BOOK)}, {name}: outside: {fault}")
+                for fault in browser.evaluate(SCROLLED):
+                    found.append(f"{path.relative_to(BOOK)}, {name}: to be scrolled sideways: {fault}")
             faults = [f"no key reaches {m}" for m in browser.evaluate(MUTED)]
             faults += [*check_toolbars(browser), *browser.faults()]
             found += [f"{path.relative_to(BOOK)}: {fault}" for fault in faults]
-        found += [*check_switch(browser), *check_alone(browser), *check_keys(browser), *check_policy(browser), *check_base()]
+        found += [*check_first_screen(browser), *check_switch(browser), *check_alone(browser), *check_keys(browser), *check_policy(browser), *check_base()]
         for language, word in ("en", "eps"), ("zh", "归一化"):
             browser.open((BOOK / language / "search.html").as_uri() + f"?q={word}")
             marks = []

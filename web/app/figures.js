@@ -284,7 +284,6 @@ function fillToolbar(bar, children) {
     controls[to].tabIndex = 0;
     controls[to].focus();
   };
-  return bar;
 }
 
 // ---- placing them -----------------------------------------------------------------------------
