@@ -98,8 +98,9 @@ def small_svg(text):
     text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text)).strip()
     path = lambda m: ' d="' + re.sub(r" ?([A-Za-z]) ?", r"\1", m[1].strip()) + '"'
     text = re.sub(r' d="([^"]*)"', path, text)
-    used = set(re.findall(r"#([\w.]+)", text))
-    text = re.sub(r' id="([\w.]*)"', lambda m: m[0] if m[1] in used else "", text)
+    names = {old: f"i{i}" for i, old in enumerate(sorted(set(re.findall(r"(?:url\(|href=\")#([\w.]+)", text))))}
+    text = re.sub(r' id="([\w.]*)"', lambda m: f' id="{names[m[1]]}"' if m[1] in names else "", text)
+    text = re.sub(r'(url\(|href=")#([\w.]+)', lambda m: f"{m[1]}#{names[m[2]]}", text).replace("xlink:href", "href")
     group = re.compile(r"<g>((?:(?!</?g[ >]).)*)</g>")
     while (shorter := group.sub(r"\1", text)) != text:
         text = shorter

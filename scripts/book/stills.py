@@ -20,7 +20,8 @@ style.textContent = `
   .trials, .alone, details, .controls { display: none !important; }
   [data-figure] { border: 0 !important; margin: 0 !important; }
   [data-figure=explorer] .controls:first-of-type { display: flex !important; }
-  [data-figure=explorer] .story { height: auto; }`;
+  [data-figure=explorer] .story { height: auto; }
+  [data-figure=playground] .story { height: 7.5em; overflow: hidden; }`;
 document.head.append(style);
 """
 BOX = "(b => [b.x, b.y, b.width, b.height])(document.querySelector('[data-figure]').getBoundingClientRect())"
