@@ -43,6 +43,7 @@ LANGUAGES = "en", "zh"
 # What the still picture of a figure shows (scripts/book/stills.py). Next to the others stands a drawing, norms_NAME.svg.
 STILLS = {
     "backward": ("The terms of a norm's gradient, as bars", "归一化梯度的各项"),
+    "depth": ("Gradients by depth for four places of norms", "归一化的四种位置：各深度的梯度"),
     "explorer": ("A token's vector through the layers, and the model's story", "一个 token 的向量逐层的样子，和模型讲的故事"),
     "gradients": ("Gradients by depth in a model of 8 layers", "8 层模型各深度的梯度"),
     "massive": ("A massive channel and what int8 makes of it", "一个极大的通道，以及 int8 之后的样子"),
