@@ -1,6 +1,7 @@
 /* run.c: the program: reads the options, opens the model, runs the mode, closes
  * everything.
  * Tests: cli. */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/platform.h"
 #include "base/process.h"
@@ -10,6 +11,7 @@
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "kernels/team.h"
+#include "lab/dump.h"
 #include "lab/norm_spec.h"
 #include "lab/profile.h"
 #include "lab/saved.h"
@@ -80,11 +82,33 @@ static int draft_tokens(const Options *o) {
     return o->profile ? 0 : MAX_LOOKUP;
 }
 
+/* Shows on a terminal what happens before the first token. */
+static void show_progress(const Run *run, const char *doing) {
+    const Options *o = run->options;
+    const Model *m = &run->model;
+    const char *name = o->model + folder_size(o->model);
+    int context = m->config.context;
+    double size = 0;
+    if (own_rank || !(o->mode->bit & WRITES) || !on_terminal(stderr))
+        return;
+    for (int i = 0; i < m->n_files; i++)
+        size += 1e-6 * (double)m->files[i].size;
+    if (o->context)
+        context = min_int(context, o->context);
+    if (m->layers)
+        show_status("%s, %.0f MB, context %d: %s", *name ? name : o->model,
+                    size, context, doing);
+    else
+        show_status("%s: %s", *name ? name : o->model, doing);
+}
+
 static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     Model *model = &run->model;
     Session *s = &run->session;
+    show_progress(run, "packing the weights");
     pack_weights(model, o, mode);
+    show_progress(run, "running the prompt");
     if (session_open(s, model, o->threads, o->batch, o->context,
                      kv_type_of(o, model)))
         return -1;
@@ -115,6 +139,7 @@ static int open_model(Run *run, const Mode *mode) {
     if (!own_rank && o->profile_against &&
         saved_open(&run->saved, o->profile_against))
         return 1;
+    show_progress(run, "opening");
     if (open_file(model, o, mode))
         return 1;
     if (mode->bit & RUNS_PASSES && model_share(model))
@@ -123,6 +148,7 @@ static int open_model(Run *run, const Mode *mode) {
         return EXIT_BAD_USAGE;
     TokenizerUse use =
         o->tokens && runs_model ? TOKENIZER_IF_READABLE : mode->tokenizer;
+    show_progress(run, "reading the tokenizer");
     if (!own_rank && model_open_tokenizer(&run->tokenizer, model, o->model,
                                           o->tokenizer, use) < 0)
         return 1;
@@ -172,6 +198,7 @@ static int run_mode(const Mode *mode, Options *options) {
         team_keep(run.tuning.max_threads, run_passes, &run);
         status = run.status;
     }
+    hide_status();
     status = exit_status(status);
     if (run.session.mirror)
         follow_end(status);
@@ -196,6 +223,16 @@ static int find_model(Options *o) {
     }
     o->model = model_find(o->model);
     return o->model ? 0 : EXIT_BAD_INPUT;
+}
+
+/* Checks that the files of the command line can be written, before the model
+ * runs. */
+static int check_outputs(const Options *o) {
+    if (o->output && output_check(o->output))
+        return -1;
+    if (o->profile && *o->profile && output_check(o->profile))
+        return -1;
+    return o->dump ? dump_check(o->dump) : 0;
 }
 
 /* Without other input, a file or a pipe on standard input is the text. */
@@ -225,8 +262,7 @@ static int run(char **argv) {
     status = find_model(&options);
     if (status)
         return status;
-    if ((options.output && output_check(options.output)) ||
-        (options.profile && *options.profile && output_check(options.profile)))
+    if (check_outputs(&options))
         return EXIT_BAD_INPUT;
     handle_signals();
     if (mode->bit & RUNS_MODEL)

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/platform.h"
 #include "base/utf8.h"
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,33 @@ bool may_style(void) {
     return has_escapes() && !(no_color && *no_color);
 }
 
+static volatile sig_atomic_t status_is_shown;
+
+void show_status(const char *format, ...) {
+    static const char erase[] = "\r\033[K", cut[] = "\033[?7l",
+                      wrap[] = "\033[?7h";
+    char line[LINE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    make_printable(line);
+    if (!has_escapes())
+        return;
+    status_is_shown = 1;
+    fprintf(stderr, "%s%s%s%s%s%s", erase, cut, may_style() ? STYLE_DIM : "",
+            line, may_style() ? NOT_DIM : "", wrap);
+}
+
+void hide_status(void) {
+    static const char erase[] = "\r\033[K";
+    if (!status_is_shown)
+        return;
+    status_is_shown = 0;
+    if (write(STDERR_FILENO, erase, sizeof erase - 1) < 0)
+        return; /* nothing can report it */
+}
+
 void print_message(const char *kind, const char *format, ...) {
     char line[LINE];
     va_list args;
@@ -66,6 +94,8 @@ void print_message(const char *kind, const char *format, ...) {
     if (failures_are_notes)
         kind = "note";
     const bool is_dim = kind && may_style() && isatty(STDERR_FILENO) == 1;
+    if (!holds)
+        hide_status();
     if (!holds)
         fprintf(stderr, "%s%s: %s%s\n", is_dim ? STYLE_DIM : "",
                 kind ? kind : program_name(), line, is_dim ? NOT_DIM : "");

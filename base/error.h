@@ -24,6 +24,14 @@ bool may_style(void);
 void print_message(const char *kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Shows what the program is doing, dim, on the terminal on stderr, until the
+ * next message or hide_status(). The caller knows that it is one; with
+ * TERM=dumb nothing is shown. */
+void show_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Also for handlers of signals. */
+void hide_status(void);
+
 /* Replaces with '?' the characters that could corrupt a terminal's output:
  * control characters, line ends, changes of writing direction and invalid
  * UTF-8. File names may contain them. */

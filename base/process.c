@@ -74,6 +74,8 @@ static void clean_up(void) {
     if (temporary_file)
         unlink(temporary_file);
     remove_all(temporary_names);
+    if (takes_output(STDERR_FILENO))
+        hide_status();
     terminal_close();
 }
 

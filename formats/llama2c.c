@@ -17,8 +17,6 @@ enum { MAGIC = 0x616b3432, HEADER_BYTES = 256, V0_HEADER_BYTES = 28 };
 
 typedef struct {
     const char *path;
-    /* for messages: "", or that the format is unknown and v0 is tried */
-    const char *tried;
     const File *file;
     Model *model;
     int version;
@@ -33,6 +31,19 @@ static int32_t int_at(const File *file, size_t offset) {
     int32_t value;
     memcpy(&value, file->data + offset, sizeof value);
     return value;
+}
+
+/* Whether the file can begin with the seven ints of v0, which has no magic:
+ * most are possible sizes (vocab_size may be negative). Any four bytes of a
+ * text are beyond the limit. */
+static bool may_be_v0(const File *file) {
+    enum { N_INTS = 7, LIMIT = 1 << 27 };
+    int n_possible = 0;
+    for (size_t i = 0; i < N_INTS && file->size >= V0_HEADER_BYTES; i++) {
+        const int32_t value = int_at(file, i * sizeof value);
+        n_possible += value > -LIMIT && value < LIMIT && value != 0;
+    }
+    return n_possible > N_INTS / 2;
 }
 
 /* Reads and checks the header: seven ints, of which in v0 a negative vocab_size
@@ -63,9 +74,8 @@ static int read_header(Checkpoint *r) {
     if (!positive || c->dim % c->n_heads || c->dim / c->n_heads % 2 ||
         c->n_heads % c->n_kv_heads)
         return fail(
-            "%s%s: dim %d, hidden_dim %d, n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d; expected positive numbers, n_heads to divide dim into even sizes, and n_kv_heads to divide n_heads",
-            r->path, r->tried, v[0], v[1], v[2], v[3], v[4], v[VOCAB_SIZE],
-            v[6]);
+            "%s: dim %d, hidden_dim %d, n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d; expected positive numbers, n_heads to divide dim into even sizes, and n_kv_heads to divide n_heads",
+            r->path, v[0], v[1], v[2], v[3], v[4], v[VOCAB_SIZE], v[6]);
     c->head_size = c->dim / c->n_heads;
     c->embedding_scale = c->residual_scale = c->logit_scale = 1;
     c->rope = (Rope){
@@ -145,15 +155,18 @@ static void read_parts(Checkpoint *r, bool counts) {
 int llama2c_read_model(Model *m, const char *path) {
     File *file = m->files;
     bool has_magic = file->size >= 4 && int_at(file, 0) == MAGIC;
+    if (!has_magic && !may_be_v0(file))
+        return fail("%s: is not a model; expected a GGUF file, a llama2.c "
+                    "checkpoint (.bin) or a folder of Hugging Face",
+                    path);
     Checkpoint r = {.path = path, .file = file, .model = m};
-    r.tried = has_magic ? "" : ": unknown format; as a llama2.c v0 checkpoint";
     file->header = has_magic ? HEADER_BYTES : V0_HEADER_BYTES;
     m->bos = 1;
     m->eos = 2;
     m->eos_ends = false; /* the model was trained on texts separated by BOS */
     if (file->size < file->header)
-        return fail("%s%s: file is %zu bytes, too short for a header of %zu",
-                    path, r.tried, file->size, file->header);
+        return fail("%s: file is %zu bytes, too short for a header of %zu",
+                    path, file->size, file->header);
     r.version = has_magic ? int_at(file, 4) : 0;
     if (has_magic && r.version != 1 && r.version != 2)
         return fail("%s: version is %d, expected 1 or 2", path, r.version);

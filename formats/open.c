@@ -15,10 +15,30 @@
 #include <limits.h>
 #include <stdlib.h>
 
+/* Whether a path that does not exist looks like the name of a repository:
+ * "org/name". */
+static bool is_repository(const char *path) {
+    const char *slash = strchr(path, '/');
+    if (!slash || slash == path || !slash[1] || strchr(slash + 1, '/') ||
+        strchr(".~", *path) || file_exists(path))
+        return false;
+    char organization[PATH_MAX];
+    snprintf(organization, sizeof organization, "%.*s", (int)(slash - path),
+             path);
+    return !is_folder(organization) && !has_ending(path, ".gguf") &&
+           !has_ending(path, ".bin");
+}
+
 const char *model_find(const char *path) {
     static char found[PATH_MAX];
     char snapshots[2 * PATH_MAX], revision[PATH_MAX], models[PATH_MAX];
     size_t n = 0;
+    if (is_repository(path)) {
+        fail("%s: no such folder; to fetch it from huggingface.co: hf download "
+             "%s --local-dir %s",
+             path, path, path);
+        return NULL;
+    }
     snprintf(snapshots, sizeof snapshots, "%s/snapshots", path);
     /* a name in this folder, and nowhere else */
     if (find_line(path, "refs/main", "", revision) && *revision &&

@@ -56,13 +56,20 @@ static double all_arrays(Dump *d, bool create) {
     return bytes;
 }
 
-int dump_open(Dump *d, const Model *model, const char *path, int n) {
-    *d = (Dump){.path = path, .model = model, .n = n};
-    if (snprintf(d->folder, sizeof d->folder, "%s.part", path) >=
-            (int)sizeof d->folder ||
-        file_exists(path) || file_exists(d->folder))
+int dump_check(const char *path) {
+    char part[sizeof((Dump *)NULL)->folder];
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part ||
+        file_exists(path) || file_exists(part))
         return fail("--dump %s: the path exists (or its .part) or is too long",
                     path);
+    return output_check(part);
+}
+
+int dump_open(Dump *d, const Model *model, const char *path, int n) {
+    *d = (Dump){.path = path, .model = model, .n = n};
+    if (dump_check(path))
+        return -1;
+    snprintf(d->folder, sizeof d->folder, "%s.part", path);
     all_arrays(d, false);
     buffer_append(&d->names, d->folder, strlen(d->folder) + 1);
     /* before the folder exists, so that no signal can leave it */

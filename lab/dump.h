@@ -13,6 +13,10 @@ typedef struct {
     bool failed;
 } Dump;
 
+/* Checks that the folder does not exist and can be created. Returns -1 and a
+ * message if not. */
+int dump_check(const char *path);
+
 /* Creates the folder PATH.part for one text of n tokens and prints the size of
  * its files on stderr. Returns -1 and a message if `path` exists or the folder
  * cannot be created; the caller must not close the dump then. */

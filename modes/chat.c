@@ -223,6 +223,7 @@ static int answer(Chat *c) {
     int status = begin_answer(c);
     if (status)
         return status < 0 ? -1 : 0;
+    hide_status();
     if (on_terminal(stdin))
         fputs("Assistant: ", stderr);
     stream_open(&run->out, stdout);
@@ -367,6 +368,14 @@ static void undo(Conversation *talk) {
     note("removed the last message and its answer; messages: %d", last);
 }
 
+/* Says so if the template does not read the variables of --think. */
+static void check_think(const Chat *c) {
+    if (c->template.think && !strstr(c->template.text, "thinking"))
+        note("--think %s changes nothing: the chat template reads neither "
+             "enable_thinking nor thinking",
+             c->template.think);
+}
+
 /* Changes an option; the text lives until the chat ends. */
 static void set(Chat *c, char **argument) {
     Options *o = &c->options;
@@ -388,6 +397,7 @@ static void set(Chat *c, char **argument) {
     note("%s: from the next answer on", *argument);
     if (o->think != think) {
         c->template.think = o->think;
+        check_think(c);
         free(c->think);
         c->think = *argument;
         *argument = NULL;
@@ -506,6 +516,7 @@ static int chat(Chat *c) {
         return -1;
     if (chat_template_open(&c->template, t, o))
         return -1;
+    check_think(c);
     inputs_end();
     ends_soon = true;
     /* these end an answer, even if they do not end other texts of this model */
@@ -523,6 +534,7 @@ static int chat(Chat *c) {
         return -1;
     Messages in = {.editor.completer = commands_complete};
     bool typed = on_terminal(stdin);
+    hide_status();
     if (typed && has_escapes() && !o->no_history)
         history_open(&in.editor.history);
     int status = o->prompt_file && !typed; /* a pipe was read, or is not */

@@ -4,6 +4,7 @@
  * Tests: chat.
  */
 #include "modes/commands.h"
+#include "base/distance.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
@@ -58,31 +59,12 @@ void commands_help(void) {
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* The number of characters to insert, remove or replace (Levenshtein). */
-static int distance(const char *a, const char *b) {
-    int row[32]; /* of b's beginnings */
-    const int n = min_int((int)strlen(b), (int)COUNT(row) - 1);
-    for (int i = 0; i <= n; i++)
-        row[i] = i;
-    for (int k = 1; *a; a++, k++) {
-        int diagonal = row[0];
-        row[0] = k;
-        for (int i = 1; i <= n; i++) {
-            const int replaced = diagonal + (*a != b[i - 1]);
-            const int other = min_int(row[i], row[i - 1]) + 1;
-            diagonal = row[i];
-            row[i] = min_int(replaced, other);
-        }
-    }
-    return row[n];
-}
-
 static void report_unknown(const char *name) {
     const Row *nearest = ROWS;
     EACH(const Row, row, ROWS, COUNT(ROWS))
-        if (distance(name, row->name) < distance(name, nearest->name))
+        if (edit_distance(name, row->name) < edit_distance(name, nearest->name))
             nearest = row;
-    if (strlen(name) < 24 && distance(name, nearest->name) <= 2)
+    if (strlen(name) < 24 && edit_distance(name, nearest->name) <= NEAR)
         note("unknown command %s; did you mean %s? /help lists the commands",
              name, nearest->name);
     else

@@ -10,6 +10,7 @@
  */
 #include "modes/generate.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/limits.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -55,6 +56,8 @@ typedef struct {
     double prefilled; /* time when the first prompt had run, seconds */
     /* numbers of prompt tokens, of positions that ran, of sampled tokens */
     long long n_read, n_ran, n_sampled;
+    int n_cut;     /* texts that -n or the context cut */
+    bool was_full; /* the context cut the last one of these */
 } Generation;
 
 /* ---- the output --------------------------------------------------------- */
@@ -85,6 +88,10 @@ static void drop_sample(Generation *g, int i) {
     Text *t = &sample_at(g, i)->text;
     g->n_ran += t->n_ran;
     g->n_sampled += t->ids.n - t->n_prompt;
+    if (t->ended == LENGTH && t->ids.n > t->n_prompt) {
+        g->n_cut++;
+        g->was_full = t->max == g->run->session.context;
+    }
     text_free(t);
 }
 
@@ -228,12 +235,29 @@ static void show_statistics(const Generation *g) {
             "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
             g->n_read, (double)g->n_read / (prefilled - g->start), g->n_sampled,
             (double)(g->n_ran - g->n_read) / fmax(end - prefilled, 1e-9));
+    if (g->many && g->n_cut)
+        fprintf(stderr, "; cut by -n or the context: %d", g->n_cut);
     if (run->guesser.guessed)
         fprintf(stderr, "; %ld of %ld draft tokens accepted",
                 run->guesser.accepted, run->guesser.guessed);
     if (run->options->verbose)
         fprintf(stderr, "; threads of decode: %d", run->session.decode_threads);
     fputc('\n', stderr);
+}
+
+/* Says what cut the only text; the statistics count many, JSON says it of
+ * each. */
+static void report_cut(const Generation *g) {
+    const Options *o = g->run->options;
+    if (!g->n_cut || g->many)
+        return;
+    if (g->was_full)
+        note("the context of %d positions is full, and ends the text",
+             g->run->session.context);
+    else if (o->steps > 0)
+        note("-n %d cuts the text", o->steps);
+    else
+        note("the text is cut after 256 tokens; -n 0 goes on to its end");
 }
 
 /* Writes before each forward pass, so that a prompt is shown before it runs.
@@ -253,6 +277,7 @@ static int generate(Generation *g, const ChatTemplate *template) {
             return -1;
         if (g->many && on_terminal(stderr) && !on_terminal(stdout) &&
             clock_seconds() - g->shown >= 0.1) {
+            hide_status();
             fprintf(stderr, "texts: %d \r", g->n_written);
             g->shown = clock_seconds();
         }
@@ -281,6 +306,8 @@ int generate_texts(Run *run, const ChatTemplate *template) {
     status |= stream_close(&run->out);
     for (int i = g.n_written; i < g.n_samples; i++)
         drop_sample(&g, i);
+    hide_status();
+    report_cut(&g);
     if (!status && (g.many ? g.n_read : g.n_ran))
         show_statistics(&g);
     int reported = prompts_report(&g.prompts);
@@ -293,8 +320,9 @@ int generate_texts(Run *run, const ChatTemplate *template) {
 
 int mode_generate(Run *run) {
     const Options *o = run->options;
+    bool is_one = !o->samples && !o->json && !o->prompts;
     bool has_text = (o->prompt && *o->prompt) || o->prompt_file;
-    if (run->tokenizer.chat_template.n && has_text && on_terminal(stderr))
+    if (run->tokenizer.chat_template.n && has_text && is_one)
         note("%s is a chat model, and continues the text; -m chat answers it",
              o->model);
     return generate_texts(run, NULL);

@@ -15,21 +15,29 @@
 
 enum { MAX_TYPED = 4095 }; /* bytes; a terminal cuts longer lines */
 
-/* Reads the next line into in->line[*size], without its newline. Returns as
+/* Reads the next line into in->line, without its newline. Returns as
  * input_read(). */
-static int next_line(Messages *in, size_t *size) {
-    bool first = !in->line;
+static int next_line(Messages *in) {
+    Buffer *line = &in->line;
+    bool is_first = !line->bytes;
+    int c = EOF;
+    line->n = 0;
     errno = 0;
-    ssize_t n = interrupted ? -1 : getline(&in->line, &in->room, stdin);
-    if (n < 0)
-        return errno && errno != EINTR
-                   ? fail("standard input: %s", strerror(errno))
-                   : 1;
-    *size = (size_t)n - (in->line[n - 1] == '\n');
-    *size -= *size && in->line[*size - 1] == '\r';
-    return interrupted ? 1
-           : first     ? text_begin("standard input", in->line, size)
-                       : 0;
+    buffer_append(line, "", 0);
+    while (!interrupted && !line->failed && line->n <= MAX_LINE &&
+           (c = getc(stdin)) != EOF && c != '\n')
+        buffer_append(line, &(char){(char)c}, 1);
+    if (line->failed)
+        return -1;
+    if (line->n > MAX_LINE)
+        return fail("standard input: a line of more than %d bytes", MAX_LINE);
+    if (c == EOF && errno && errno != EINTR)
+        return fail("standard input: %s", strerror(errno));
+    if (interrupted || (c == EOF && (errno || !line->n)))
+        return 1;
+    line->n -= line->n && line->bytes[line->n - 1] == '\r';
+    line->bytes[line->n] = '\0';
+    return is_first ? text_begin("standard input", line->bytes, &line->n) : 0;
 }
 
 /* Reads a message from a pipe, or from a terminal that edits lines itself. */
@@ -39,22 +47,21 @@ static int read_lines(Messages *in, bool typed) {
     if (typed)
         fputs("User: ", stderr);
     do {
-        size_t n;
-        int status = next_line(in, &n);
+        int status = next_line(in);
         if (status && typed)
             fputc('\n', stderr); /* after "User: " */
         if (status)
             return status;
-        if (typed && n >= MAX_TYPED) {
+        if (typed && in->line.n >= MAX_TYPED) {
             note(
                 "ignored: a line that the terminal cut at %d bytes; use a pipe or /load",
                 MAX_TYPED);
             terminal_discard();
-            m->n = n = 0;
+            m->n = in->line.n = 0;
         }
         if (m->n)
             buffer_append(m, "\n", 1);
-        buffer_append(m, in->line, n);
+        buffer_append(m, in->line.bytes, in->line.n);
         if (m->failed)
             return -1;
     } while (typed && is_quote_open(m));
@@ -86,6 +93,6 @@ void input_close(Messages *in) {
     terminal_discard();
     terminal_close();
     editor_close(&in->editor);
-    free(in->line);
+    free(in->line.bytes);
     free(in->message.bytes);
 }

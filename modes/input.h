@@ -4,10 +4,11 @@
 #include "base/memory.h"
 #include "text/editor.h"
 
+enum { MAX_LINE = 1 << 24 }; /* bytes; a chat template writes as many */
+
 /* Standard input. Initialize with zeros. */
 typedef struct {
-    char *line; /* [room], owned */
-    size_t room;
+    Buffer line;    /* the last line of a pipe */
     Buffer message; /* the last message, without an editor */
     Editor editor;  /* of a terminal that moves its cursor */
 } Messages;

@@ -5,6 +5,17 @@
 #include "modes/common.h"
 #include <stdlib.h>
 
+/* Checks that the text fits in the context, before a file is created. */
+static int check_length(const Run *run, int n) {
+    const int context = run->session.context;
+    if (n <= context)
+        return 0;
+    return fail("the text has %d tokens, the context is %d%s", n, context,
+                context < run->model.config.context
+                    ? "; a larger -c allows more"
+                    : "; shorten the text");
+}
+
 int mode_logits(Run *run) {
     const char *folder = run->options->dump;
     Tokens tokens;
@@ -14,7 +25,9 @@ int mode_logits(Run *run) {
         return bad_usage("-m logits needs an output file: -o FILE");
     if (run_tokens(run, true, &tokens))
         return -1;
-    int status = folder ? dump_open(&dump, &run->model, folder, tokens.n) : 0;
+    int status = check_length(run, tokens.n);
+    if (!status && folder)
+        status = dump_open(&dump, &run->model, folder, tokens.n);
     bool dumps = folder && !status;
     if (!status)
         status = output_open(&out, run->options->output);

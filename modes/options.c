@@ -6,6 +6,7 @@
  * Tests: cli.
  */
 #include "modes/options.h"
+#include "base/distance.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -111,7 +112,7 @@ static const Option OPTIONS[] = {
     {"    --load FILE", STRING, IN_chat, INTO(load),
      "chat: go on with a conversation that /save has written"},
     {"    --think on|off", CHOICE, IN_chat, INTO(think),
-     "chat: enable_thinking of the chat template"},
+     "chat: enable_thinking and thinking of the chat template"},
     {"    --verbose-prompt", TRUE, IN_chat, INTO(verbose_prompt),
      "chat: show the tokens of each prompt on stderr"},
     {.usage = "Measurements:"},
@@ -227,6 +228,26 @@ static const char *mode_names(int modes) {
     return names;
 }
 
+static bool is_mode(const char *name) {
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (!strcmp(mode->name, name))
+            return true;
+    return false;
+}
+
+/* Reports an argument that is neither the model nor an option. */
+static int report_argument(const char *word, const char *model) {
+    if (is_mode(word))
+        return bad_usage("unexpected argument '%s'; did you mean -m %s?", word,
+                         word);
+    if (is_mode(model) && !file_exists(model))
+        return bad_usage("the model is '%s', and no such file exists; did you "
+                         "mean %s -m %s?",
+                         model, word, model);
+    return bad_usage("unexpected argument '%s'; text for the model follows -i",
+                     word);
+}
+
 static const Mode *find_mode(const char *name) {
     EACH(const Mode, mode, MODE_TABLE, N_MODES)
         if (!name || !strcmp(mode->name, name))
@@ -325,6 +346,43 @@ static const Option *find_option(const char *word, const char **value) {
     return matches == 1 ? found : NULL;
 }
 
+/* Appends ", --name" to the names, or the first name. */
+static void add_candidate(char *names, size_t room, const Option *option) {
+    const size_t n = strlen(names);
+    snprintf(names + n, room - n, "%s%s", n ? ", " : "", name_of(option));
+}
+
+/* Reports a word that is no option: the names that begin with it, or those that
+ * differ least from it. */
+static int report_unknown(const char *word) {
+    char name[32], names[256] = "";
+    const size_t n = strcspn(word, "=");
+    const bool is_long = word[1] == '-' && word[2];
+    snprintf(name, sizeof name, "%.*s", (int)n, word);
+    EACH(const Option, o, OPTIONS, N_OPTIONS)
+        if (is_long && o->kind != HEADING && !strncmp(name_of(o), word, n))
+            add_candidate(names, sizeof names, o);
+    if (*names)
+        return bad_usage("option '%s' may be %s; see --help", word, names);
+    for (int near = 1; near <= min_int(NEAR, (int)n / 3) && is_long && !*names;
+         near++)
+        EACH(const Option, o, OPTIONS, N_OPTIONS)
+            if (o->kind != HEADING && edit_distance(name, name_of(o)) == near)
+                add_candidate(names, sizeof names, o);
+    if (*names)
+        return bad_usage("unknown option '%s'; did you mean %s? see --help",
+                         word, names);
+    return bad_usage("unknown option '%s'; see --help", word);
+}
+
+/* Whether the word is a long name with a single dash: "-output". */
+static bool lacks_dash(const char *word) {
+    EACH(const Option, o, OPTIONS, N_OPTIONS)
+        if (o->kind != HEADING && word[2] && !strcmp(name_of(o) + 1, word))
+            return true;
+    return false;
+}
+
 /* The option that replaces what a model's files recommend: N_ADVICE rows from
  * --temperature on, in the order of ADVICE_TEMPERATURE and so on. */
 static const Option *advised(int i) {
@@ -370,6 +428,10 @@ static int check_options(Options *o, const bool *given) {
     o->mode = find_mode(o->mode_name);
     if (!o->mode)
         return EXIT_BAD_USAGE;
+    if (o->model && is_mode(o->model) && !file_exists(o->model))
+        return bad_usage(
+            "the model is '%s', and no such file exists; did you mean -m %s?",
+            o->model, o->model);
     EACH(const Option, option, OPTIONS, N_OPTIONS) {
         if (!given[option - OPTIONS] || option->modes & o->mode->bit)
             continue;
@@ -418,6 +480,19 @@ static int check_options(Options *o, const bool *given) {
     return -1;
 }
 
+/* Whether the option's value is a text or its file: a second one would replace
+ * it. Of other options the last value counts. */
+static bool is_text(const Option *option) {
+    static const size_t fields[] = {
+        offsetof(Options, prompt), offsetof(Options, prompt_file),
+        offsetof(Options, tokens), offsetof(Options, prompts),
+        offsetof(Options, system)};
+    EACH(const size_t, field, fields, COUNT(fields))
+        if (option->kind == STRING && option->field == *field)
+            return true;
+    return false;
+}
+
 int options_parse(Options *o, char **argv) {
     bool given[N_OPTIONS] = {false};
     *o = (Options){.steps = -1,
@@ -434,15 +509,16 @@ int options_parse(Options *o, char **argv) {
         const char *word = *argv, *value;
         if (*word != '-' || !word[1]) {
             if (o->model)
-                return bad_usage(
-                    "unexpected argument '%s'; text for the model follows -i",
-                    word);
+                return report_argument(word, o->model);
             o->model = word;
             continue;
         }
         const Option *option = find_option(word, &value);
+        if (lacks_dash(word))
+            return bad_usage("unknown option '%s'; did you mean -%s?", word,
+                             word);
         if (!option)
-            return bad_usage("unknown option '%s'; see --help", word);
+            return report_unknown(word);
         char argument = *name_end(option);
         if (value && !argument)
             return bad_usage("option '%s' takes no argument; see --help", word);
@@ -451,6 +527,10 @@ int options_parse(Options *o, char **argv) {
         if (!value && argument == ' ')
             return bad_usage("option '%s' requires an argument; see --help",
                              word);
+        if (given[option - OPTIONS] && is_text(option))
+            return bad_usage(
+                "%s is given twice; one text or file is accepted: quote a text with spaces",
+                name_of(option));
         given[option - OPTIONS] = true;
         o->own_sampling |= option >= advised(0) && option < advised(N_ADVICE);
         int status = set_option(o, option, value);

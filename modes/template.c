@@ -307,11 +307,23 @@ const char *chat_template_guess(const Tokenizer *t) {
     return "chatml";
 }
 
+/* Reads the file of --template. NULL and a message on failure. */
+static char *read_template(const char *name) {
+    char names[128] = "";
+    size_t n = 0, size;
+    EACH(const struct BuiltIn, b, BUILT_IN, COUNT(BUILT_IN))
+        n += snprintf(names + n, sizeof names - n, n ? ", %s" : "%s", b->name);
+    if (file_exists(name))
+        return file_read(name, &size);
+    fail("--template is '%s', expected a Jinja file, or one of %s", name,
+         names);
+    return NULL;
+}
+
 int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
     const char *own = t->chat_template.bytes,
                *name =
                    o->template || own ? o->template : chat_template_guess(t);
-    size_t size;
     *c = (ChatTemplate){.path = name ? name : o->model,
                         .text = name ? NULL : own,
                         .think = o->think};
@@ -319,7 +331,7 @@ int chat_template_open(ChatTemplate *c, Tokenizer *t, const Options *o) {
         if (name && !strcmp(b->name, name))
             c->text = b->text;
     if (!c->text)
-        c->text = c->file = file_read(name, &size);
+        c->text = c->file = read_template(name);
     return -(!c->text || guard_pieces(t) || find_end(c, t));
 }
 

@@ -1,23 +1,35 @@
 /* tokenize.c: the mode that lists the tokens of a text.
  * Tests: cli. */
 #include "base/file.h"
+#include "base/utf8.h"
 #include "modes/common.h"
+#include "text/pieces.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* Writes a line: the token's id and its bytes, with control characters and
- * backslashes as \xNN. */
+/* Writes a line: the token's id and its text. Control characters and
+ * backslashes are \xNN; a byte piece, and bytes that are no whole character,
+ * <0xNN>. */
 static void show_piece(const Run *run, Stream *out, int token) {
+    const Tokenizer *t = &run->tokenizer;
     char text[32];
     int n;
-    const char *piece = tokenizer_decode(&run->tokenizer, -1, token, &n);
+    size_t used;
+    const char *piece = tokenizer_decode(t, -1, token, &n);
+    const bool is_byte = t->pieces.list[token].kind == PIECE_BYTE;
     stream_write(out, text, snprintf(text, sizeof text, "%7d  '", token));
-    for (int i = 0; i < n; i++) {
-        uint8_t byte = piece[i];
-        bool escaped = byte < ' ' || byte == 127 || byte == '\\';
-        stream_write(
-            out, text,
-            snprintf(text, sizeof text, escaped ? "\\x%02x" : "%c", byte));
+    for (const char *s = piece, *end = piece + n; s < end; s += used) {
+        const uint32_t code = utf8_read(s, end - s, &used);
+        const char *format = NULL;
+        if (is_byte || code >= UTF8_END)
+            format = "<0x%02X>";
+        else if (code < ' ' || code == 127 || code == '\\')
+            format = "\\x%02x";
+        if (format)
+            stream_write(out, text,
+                         snprintf(text, sizeof text, format, (uint8_t)*s));
+        else
+            stream_write(out, s, (int)used);
     }
     stream_write(out, "'\n", 2);
 }

@@ -95,6 +95,7 @@ static void write_held(Stream *s) {
 
 void stream_write(Stream *s, const char *bytes, int n) {
     double interval = 0.002; /* min seconds between flushes */
+    hide_status();
     for (int i = 0; i < n; i++) {
         if (s->n_held > 0 && !utf8_is_continuation(bytes[i]))
             write_held(s);

@@ -844,6 +844,39 @@ static void signals_end_a_run_with_a_stopped_terminal(void) {
     }
 }
 
+#define ERASE "\r\033[K"
+
+/* Whether the line before `at` is erased. */
+static bool is_erased(const char *text, const char *at) {
+    const long n = sizeof ERASE - 1;
+    return at - text >= n && !strncmp(at - n, ERASE, (size_t)n);
+}
+
+/* While a model opens, a line says its name, size and context. It is erased
+ * before anything else is shown, and does not come back. */
+static void a_line_says_what_a_terminal_waits_for(void) {
+    static const char *const lines[] = {
+        "stories.gguf: opening",
+        "stories.gguf, 4 MB, context 90: packing the weights",
+        "stories.gguf, 4 MB, context 90: running the prompt"};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    char *chats[] = {"run", model, "-m", "chat", "-n", "9", "-c", "90", NULL};
+    char *tells[] = {"run", model, "-n", "9", "-c", "90", "-i", "One", NULL};
+    for (int i = 0; i < 2; i++) {
+        const char *text = shown("hello\n", i ? tells : chats), *at = text;
+        for (size_t k = 0; k < COUNT(lines); k++) {
+            at = strstr(at, lines[k]);
+            CHECK(at, "no '%s' in: %s", lines[k], text);
+            at += strlen(lines[k]);
+        }
+        const char *after = strstr(at, "\033[?7h");
+        CHECK(after && !strncmp(after + 5, ERASE, sizeof ERASE - 1),
+              "not erased: %s", text);
+        CHECK(strlen(after) > 30 && !strstr(after, "\033[?7l"), "again: %s",
+              text);
+    }
+}
+
 /* Notes in the middle of an answer and at its end begin lines of their own. */
 static void a_note_begins_a_line_of_a_terminal(void) {
     static const struct {
@@ -858,7 +891,8 @@ static void a_note_begins_a_line_of_a_terminal(void) {
         const char *text = shown(cases[i].messages, (char **)args);
         int dropped = 0, full = 0;
         for (const char *s = text; (s = strstr(s, "note: ")); s++) {
-            CHECK(s == text || s[-1] == '\n', "a note in a line: %s", text);
+            CHECK(s == text || s[-1] == '\n' || is_erased(text, s),
+                  "a note in a line: %s", text);
             size_t n = strcspn(s, "\r");
             dropped += !strncmp(s + n - 15, "oldest turns: 1", 15);
             full += !strncmp(s + n - 15, "ends the answer", 15);
@@ -939,6 +973,7 @@ void suite_chat(void) {
     TEST(zero_bytes_are_refused);
     if (test_fast())
         return;
+    TEST(a_line_says_what_a_terminal_waits_for);
     TEST(a_note_begins_a_line_of_a_terminal);
     TEST(a_cleared_conversation_begins_anew);
     TEST(set_changes_the_sampling);

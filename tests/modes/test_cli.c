@@ -16,6 +16,8 @@
 #include "session.h"
 #include "tokenizer.h"
 
+#include "modes/input.h"
+
 #include "tests/support/binary.h"
 #include "tests/support/folder_writer.h"
 #include "tests/support/gguf_writer.h"
@@ -321,9 +323,14 @@ static void generate_writes_the_expected_text(void) {
         CHECK(is_output(e->text, e->n_text), "seed %d: '%s', expected '%s'",
               seed, out, e->text);
         char begin[40];
+        const bool is_cut = e->n > 50;
+        const char *end = is_cut ? strchr(err, '\n') + 1 : err;
         snprintf(begin, sizeof begin, "seed %d; prompt tokens: ", seed);
-        CHECK(one_line(err) && strstr(err, "tokens/s") &&
-                  !strncmp(err, begin, strlen(begin)),
+        CHECK(!is_cut || !strncmp(err, "note: -n 50 cuts the text\n",
+                                  (size_t)(end - err)),
+              "no note: %s", err);
+        CHECK(one_line(end) && strstr(end, "tokens/s") &&
+                  !strncmp(end, begin, strlen(begin)),
               "statistics: %s", err);
         expect_close(e);
     }
@@ -435,7 +442,7 @@ static void steps_may_be_fewer_than_the_prompt_has(void) {
           out);
     CHECK(strstr(err, "note: prompt: -n 9"), "no note: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i 'A,B,C,D' -n 10");
-    CHECK(one_line(err) && !strstr(err, "note"), "a note: %s", err);
+    CHECK(!strstr(err, "note: prompt"), "a note: %s", err);
 }
 
 static void without_a_tokenizer_ids_are_printed(void) {
@@ -631,7 +638,7 @@ static void chat_refuses_a_template_that_raises(void) {
     check_refused(
         1, "m/strange.gguf: line 2 of the chat template: refused: strange",
         "m/strange.gguf -m chat -i a");
-    check_refused(1, "llama: No such file",
+    check_refused(1, "--template is 'llama', expected a Jinja file, or one of",
                   "m/chat.gguf -m chat --template llama -i a");
     check_refused(2, "--think is 'x', expected on|off",
                   "m/chat.gguf -m chat --think x -i a");
@@ -750,7 +757,7 @@ static void tokenize_writes_ids(void) {
     CHECK(
         !strcmp(
             out,
-            "      1  '\\x0a<s>\\x0a'\n    259  ' '\n    354  'aa'\n     12  '\\x09'\n    198  '\xc3'\n"
+            "      1  '\\x0a<s>\\x0a'\n    259  ' '\n    354  'aa'\n     12  '<0x09>'\n    198  '<0xC3>'\n"
             "    319  '\\x5c'\n"),
         "%s", out);
     CHECK_RUN("m/model.bin -m tokenize --verbose --tokens 300");
@@ -805,12 +812,23 @@ static void failed_logits_leave_no_file(void) {
     static const char *const late[][2] = {
         /* after the note on their size */
         {"not finite", "m/nan.bin --tokens 1,2,511 -o out/logits"},
-        {"not fit", "m/model.bin --tokens 1,2,3 -c 2 -b 1 -o out/logits"},
         {"No space", "m/model.bin -i aa -o /dev/full"}};
     check_refused(1, "No such file",
                   "m/model.bin -m logits -i aa -o missing/logits");
+    /* before the model is read */
+    check_refused(1, "missing/d.part: No such file",
+                  "none.bin -m logits -i aa -o out/x --dump missing/d");
+    check_refused(1, "--dump out: the path exists",
+                  "none.bin -m logits -i aa -o out/x --dump out");
     check_refused(1, "directory", "m/model.bin -m logits -i aa -o out");
-    for (int i = 0; i < 3; i++) {
+    check_refused(1, "the text has 3 tokens, the context is 2; a larger -c",
+                  "m/model.bin -m logits --tokens 1,2,3 -c 2 -b 1 -o out/x");
+    check_refused(
+        1, "tokens, the context is 64; shorten the text",
+        "m/model.bin -m logits -o out/x --dump out/d -i "
+        "'A,B,C,D,E,F,A,B,C,D,E,F,A,B,C,D,E,F,A,B,C,D,E,F,A,B,C,D,E,F,"
+        "A,B,C,D,E,F,A,B,C,D,E,F,A,B,C,D,E,F'");
+    for (int i = 0; i < 2; i++) {
         run("-m logits %s", late[i][1]);
         const char *line = strchr(err, '\n');
         CHECK(status == 1 && !n_out && line &&
@@ -1346,6 +1364,80 @@ static void bench_escapes_the_model_s_name(void) {
     CHECK(one_line(out) && strstr(out, "\"m/\\\"odd\\\\\\n.bin\""), "%s", out);
 }
 
+/* The name of a repository gets the command that fetches it; a path does
+ * not. */
+static void a_repository_is_fetched(void) {
+    check_refused(
+        1,
+        "org/name: no such folder; to fetch it from huggingface.co: hf "
+        "download org/name --local-dir org/name",
+        "org/name -i x");
+    check_refused(1, "m/none: No such file", "m/none");
+    check_refused(1, "./org/name: No such file", "./org/name");
+    check_refused(1, "org/name.gguf: No such file", "org/name.gguf");
+    check_refused(1, "none.gguf: No such file", "none.gguf");
+}
+
+/* A line of MAX_LINE bytes is read, and more than a template can write. */
+static void a_line_of_a_chat_has_a_limit(void) {
+    static char line[MAX_LINE + 3];
+    for (int over = 0; over < 2; over++) {
+        memset(line, ' ', sizeof line - 1);
+        memcpy(line + MAX_LINE + over, "\n", 2);
+        setup.input = line;
+        run("m/chat.gguf -m chat --template chatml");
+        const char *reason =
+            over ? "standard input: a line of more than 16777216 bytes"
+                 : "the chat template: writes too much text";
+        CHECK(status == 1 && strstr(err, reason), "status %d, %s", status, err);
+    }
+}
+
+static void think_needs_a_template_that_reads_it(void) {
+    static const char note[] = "note: --think on changes nothing";
+    write_file("think.jinja", "{{ messages[0].content }}{% if thinking %}t{% "
+                              "endif %}");
+    setup.input = "";
+    CHECK_RUN("m/chat.gguf -m chat --template think.jinja --think on");
+    CHECK(!*err, "%s", err);
+    setup.input = "";
+    CHECK_RUN("m/chat.gguf -m chat --template chatml --think on");
+    CHECK(!strncmp(err, note, sizeof note - 1) && one_line(err), "%s", err);
+}
+
+/* Of generate -n counts the prompt, too; "tokens" of --json are those after it,
+ * as the statistics' and -v's. */
+static void n_counts_the_same_tokens_everywhere(void) {
+    CHECK_RUN("m/long.bin -i 'A,B' -t 0 -n 20");
+    CHECK(strstr(err, "prompt tokens: 5,") &&
+              strstr(err, "generated tokens: 16,"),
+          "%s", err);
+    CHECK_RUN("m/long.bin -i 'A,B' -t 0 -n 20 --json");
+    CHECK(strstr(out, "\"tokens\": 16, \"finish_reason\": \"length\""), "%s",
+          out);
+    CHECK_RUN("m/long.bin -m chat -i 'A,B' -t 0 -n 20 --json -v");
+    CHECK(strstr(out, "\"tokens\": 20, \"finish_reason\": \"length\"") &&
+              strstr(err, " 20 in the answer;"),
+          "%s%s", out, err);
+}
+
+/* A text that a limit ends says so, one that the model ends does not. */
+static void a_cut_text_is_noted(void) {
+    CHECK_RUN("m/long.bin -i aa -t 0 -n 9");
+    CHECK(strstr(err, "note: -n 9 cuts the text\n") == err, "%s", err);
+    CHECK_RUN("m/long.bin -i aa -t 0 -n 0 -c 30");
+    CHECK(strstr(err, "note: the context of 30 positions is full, and ends the "
+                      "text\n") == err,
+          "%s", err);
+    CHECK_RUN("m/long.bin -i aa -t 0");
+    CHECK(strstr(err, "note: the text is cut after 256 tokens; -n 0") == err,
+          "%s", err);
+    CHECK_RUN("m/long.bin -i aa -t 0 -n 9 --samples 3");
+    CHECK(strstr(err, "; cut by -n or the context: 3"), "%s", err);
+    CHECK_RUN("m/long.bin -i aa -t 0 -n 9 --stop a");
+    CHECK(!strstr(err, "cut"), "ended by --stop: %s", err);
+}
+
 static void bench_is_cut_to_the_context(void) {
     CHECK_RUN("m/v2.bin -m bench --seconds 0 --prompt-tokens 1000 -n 10 -c 30");
     CHECK(one_line(err) && strstr(err, "shortened to 20 + 10 tokens"), "%s",
@@ -1434,11 +1526,27 @@ static void bad_usage_is_refused(void) {
         {"option '-vQ' takes no argument; see --help", "m/model.bin -vQ"},
         {"unknown option '--nonsense'; see --help", "m/model.bin --nonsense"},
         {"unknown option '--?[1mxyz'; see --help", "m/model.bin --\x1b[1mxyz"},
-        {"'--tempreture=3'; see --help", "m/model.bin --tempreture=3"},
-        {"'--thread-s'; see --help", "m/model.bin --thread-s"},
+        {"'--tempreture=3'; did you mean --temperature?",
+         "m/model.bin --tempreture=3"},
+        {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
+        {"'--smaples'; did you mean --samples?", "m/model.bin --smaples 3"},
         {"'--x'; see --help", "m/model.bin --x"},
-        {"'--pro'; see --help",
-         "m/model.bin --pro"}, /* or --prompt-tokens, or --profile */
+        {"option '--pro' may be --prompt, --prompts, --profile, --prompt-tokens;",
+         "m/model.bin --pro"},
+        {"option '--temp' may be --temperature, --template;",
+         "m/model.bin --temp 0"},
+        {"unknown option '-output'; did you mean --output?",
+         "m/model.bin -m logits -output x"},
+        {"unexpected argument 'chat'; did you mean -m chat?",
+         "m/model.bin chat"},
+        {"unexpected argument 'info'; did you mean -m info?",
+         "m/model.bin info"},
+        {"did you mean m/model.bin -m chat?", "chat m/model.bin"},
+        {"the model is 'bench', and no such file exists; did you mean -m bench?",
+         "bench"},
+        {"--prompt is given twice", "m/model.bin -i a -i b"},
+        {"--prompt is given twice", "m/model.bin -i a --prompt=b"},
+        {"--system is given twice", "m/model.bin -m chat -y a -y b"},
         {"option '-n' requires an argument; see --help", "m/model.bin -n"},
         {"option '--tokens' requires an argument; see --help",
          "m/model.bin --tokens"},
@@ -1488,6 +1596,7 @@ static void files_that_are_not_models_are_recognized(void) {
         size_t n;
         const char *message;
     } cases[] = {
+#define NO_MODEL "is not a model; expected a GGUF file, a llama2.c checkpoint"
 #define CASE(begin, message)                                                   \
     {begin, sizeof begin - 1, "odd/model.bin: " message}
         CASE(
@@ -1510,15 +1619,15 @@ static void files_that_are_not_models_are_recognized(void) {
              "is a file of a Hugging Face folder; name the folder\n"),
         CASE("\x02\0\0\0\0\0\0\0{\"",
              "is a file of a Hugging Face folder; name the folder\n"),
-        CASE("\x03\0\0\0\0\0\0\0{}",
-             "unknown format; as a llama2.c v0 checkpoint: file is 10 bytes"),
-        CASE("Once upon a time there was a little girl.",
-             "unknown format; as a llama2.c v0 checkpoint: "
-             "dim 1701015119, hidden_dim"),
-        CASE(
-            "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-            "unknown format; as a llama2.c v0 checkpoint: dim 0, hidden_dim 0"),
+        CASE("\x03\0\0\0\0\0\0\0{}", NO_MODEL),
+        CASE("Once upon a time there was a little girl.", NO_MODEL),
+        CASE("# \xe4\xbd\xa0\xe5\xa5\xbd, a text in Chinese\n\t\t\t\t\t\t",
+             NO_MODEL),
+        CASE("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\b\6\0\0", NO_MODEL),
+        CASE("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+             NO_MODEL),
 #undef CASE
+#undef NO_MODEL
     };
     mkdir(inside("odd"), 0700);
     for (size_t i = 0; i < sizeof cases / sizeof *cases;
@@ -1533,8 +1642,7 @@ static void files_that_are_not_models_are_recognized(void) {
     unlink(inside("config.json"));
     /* one byte less is not recognized */
     write_bytes("odd/model.bin", "version https://git-lf", 22);
-    check_refused(1, "too short for a header of 28",
-                  "odd/model.bin --tokens 1");
+    check_refused(1, "is not a model", "odd/model.bin --tokens 1");
 }
 
 /* A folder from a `git clone` without Git LFS. */
@@ -1611,7 +1719,7 @@ static void a_context_beyond_the_model_s_is_noted(void) {
               err,
           "stderr: %s", err);
     CHECK_RUN("m/model.bin -t 0 -i aa -n 5 -c 64");
-    CHECK(one_line(err) && !strstr(err, "note"), "stderr: %s", err);
+    CHECK(!strstr(err, "note: -c"), "stderr: %s", err);
 }
 
 static void bad_prompts_are_refused(void) {
@@ -2071,6 +2179,11 @@ void suite_cli(void) {
     TEST(bench_counts_bytes_and_operations);
     TEST(bench_escapes_the_model_s_name);
     TEST(bench_is_cut_to_the_context);
+    TEST(a_cut_text_is_noted);
+    TEST(a_repository_is_fetched);
+    TEST(a_line_of_a_chat_has_a_limit);
+    TEST(think_needs_a_template_that_reads_it);
+    TEST(n_counts_the_same_tokens_everywhere);
     TEST(bad_options_are_refused);
     TEST(bad_usage_is_refused);
     TEST(bad_files_are_refused);

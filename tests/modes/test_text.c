@@ -242,7 +242,7 @@ static void files_recommend_a_sampling(void) {
     for (int i = 0; i < 2; i++) {
         CHECK_RUN("%s -i a -n 30 -s 5 %s", cases[i].files, cases[i].own);
         memcpy(plain, out, sizeof plain);
-        CHECK(!strstr(err, "note: "), "%s", err);
+        CHECK(!strstr(err, "sampling"), "%s", err);
         CHECK_RUN("%s -i a -n 30 -s 5", cases[i].files);
         CHECK(!strcmp(out, plain) && strstr(err, cases[i].note),
               "%s: '%s', expected '%s'; %s", cases[i].files, out, plain, err);
@@ -250,7 +250,7 @@ static void files_recommend_a_sampling(void) {
         CHECK_RUN("%s -i a -n 30 -s 5 -t 1", cases[i].files);
         memcpy(plain, out, sizeof plain);
         CHECK_RUN("%s -i a -n 30 -s 5 --sampling llama2c", cases[i].files);
-        CHECK(!strcmp(out, plain) && !strstr(err, "note: "),
+        CHECK(!strcmp(out, plain) && !strstr(err, "sampling:"),
               "'%s', expected '%s'; %s", out, plain, err);
         CHECK_RUN("%s -m tokenize -i a", cases[i].files);
         CHECK(!*err, "%s", err);
