@@ -299,10 +299,18 @@ static int find_end(ChatTemplate *c, const Tokenizer *t) {
     return 0;
 }
 
+/* Whether a text is a token, of whatever kind. */
+static bool is_token(const Pieces *pieces, const char *text) {
+    const int n = (int)strlen(text);
+    EACH(const Piece, p, pieces->list, pieces->n)
+        if (p->length == n && !memcmp(p->text, text, n))
+            return true;
+    return false;
+}
+
 const char *chat_template_guess(const Tokenizer *t) {
     EACH(const struct BuiltIn, b, BUILT_IN, COUNT(BUILT_IN))
-        if (b->marker &&
-            pieces_find(&t->pieces, b->marker, strlen(b->marker)) >= 0)
+        if (b->marker && is_token(&t->pieces, b->marker))
             return b->name;
     return "chatml";
 }

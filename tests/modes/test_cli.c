@@ -56,20 +56,22 @@ static void patch_row(const char *name, int row, float value) {
 
 enum { IM_START = 510, IM_END = 511, EOT = 500 };
 
-/* A chat model in a GGUF file; its last two pieces are <|im_start|> and
- * <|im_end|>. */
+/* A chat model in a GGUF file with these last two pieces. `template`: NULL:
+ * none. */
 static void write_chat_model(const char *path, const HashModel *m,
-                             const char *template) {
-    /* control, user-defined */
-    static const GgufPiece markers[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}};
+                             const char *template, const GgufPiece *markers) {
     static GgufFile f;
     gguf_make(&f, m, 0);
     gguf_add_tokenizer(&f, m->vocab_size, markers, 2);
-    gguf_set_text(&f, "tokenizer.chat_template", template);
+    if (template)
+        gguf_set_text(&f, "tokenizer.chat_template", template);
     gguf_set_int(&f, "tokenizer.ggml.eot_token_id", EOT);
     gguf_write(&f, path);
     gguf_free(&f);
 }
+
+/* control, user-defined */
+static const GgufPiece MARKERS[] = {{"<|im_start|>", 3}, {"<|im_end|>", 4}};
 
 /* The current folder of all runs, with models and their tokenizer in m/. */
 static void make_folder(void) {
@@ -88,9 +90,10 @@ static void make_folder(void) {
     write_chat_model(
         inside("m/chat.gguf"), &longer,
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+        MARKERS);
     write_chat_model(inside("m/strange.gguf"), &longer,
-                     "a\n{{ raise_exception('strange') }}");
+                     "a\n{{ raise_exception('strange') }}", MARKERS);
     hashmodel_write(&MODEL, inside("m/nan.bin"), 1, 0);
     patch_row("m/nan.bin", MODEL.vocab_size - 1, NAN);
     hashtokenizer_write(inside("m/tokenizer.bin"), MODEL.vocab_size);
@@ -1393,6 +1396,33 @@ static void a_line_of_a_chat_has_a_limit(void) {
     }
 }
 
+/* A model without a template gets the one whose marker is a token, of whatever
+ * kind, else chatml; llama2.c's files get llama-2 (LLAMA_2.note). */
+static void a_template_is_chosen_by_its_marker(void) {
+    static const struct {
+        GgufPiece markers[2];
+        const char *name;
+    } cases[] = {
+        {{{"<start_of_turn>", 3}, {"<end_of_turn>", 3}}, "gemma"},
+        {{{"<start_of_turn>", 4}, {"<end_of_turn>", 4}}, "gemma"},
+        {{{"<start_of_turn>", 1}, {"<end_of_turn>", 1}}, "gemma"},
+        {{{"<|start_header_id|>", 3}, {"<|end_header_id|>", 3}}, "llama-3"},
+        {{{"[INST]", 3}, {"[/INST]", 3}}, "mistral"},
+        {{{"<|user|>", 3}, {"<|end|>", 3}}, "phi-3"},
+        {{{"<|im_start|>", 3}, {"<|im_end|>", 3}}, "chatml"},
+        {{{"<other>", 3}, {"</other>", 3}}, "chatml"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[32];
+        snprintf(expected, sizeof expected, "using the %s format;",
+                 cases[i].name);
+        write_chat_model(inside("marked.gguf"), &MODEL, NULL, cases[i].markers);
+        setup.input = "";
+        CHECK_RUN("marked.gguf -m chat");
+        CHECK(strstr(err, expected) && one_line(err), "%s: %s",
+              cases[i].markers->text, err);
+    }
+}
+
 static void think_needs_a_template_that_reads_it(void) {
     static const char note[] = "note: --think on changes nothing";
     write_file("think.jinja", "{{ messages[0].content }}{% if thinking %}t{% "
@@ -2182,6 +2212,7 @@ void suite_cli(void) {
     TEST(a_cut_text_is_noted);
     TEST(a_repository_is_fetched);
     TEST(a_line_of_a_chat_has_a_limit);
+    TEST(a_template_is_chosen_by_its_marker);
     TEST(think_needs_a_template_that_reads_it);
     TEST(n_counts_the_same_tokens_everywhere);
     TEST(bad_options_are_refused);
