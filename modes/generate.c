@@ -246,10 +246,10 @@ static void show_statistics(const Generation *g) {
 }
 
 /* Says what cut the only text; the statistics count many, JSON says it of
- * each. */
+ * each, and a profile fills the screen. */
 static void report_cut(const Generation *g) {
     const Options *o = g->run->options;
-    if (!g->n_cut || g->many)
+    if (!g->n_cut || g->many || o->profile)
         return;
     if (g->was_full)
         note("the context of %d positions is full, and ends the text",

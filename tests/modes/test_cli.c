@@ -1561,7 +1561,7 @@ static void bad_usage_is_refused(void) {
         {"'--thread-s'; did you mean --threads?", "m/model.bin --thread-s"},
         {"'--smaples'; did you mean --samples?", "m/model.bin --smaples 3"},
         {"'--x'; see --help", "m/model.bin --x"},
-        {"option '--pro' may be --prompt, --prompts, --profile, --prompt-tokens;",
+        {"option '--pro' may be --prompt, --prompts, --profile,",
          "m/model.bin --pro"},
         {"option '--temp' may be --temperature, --template;",
          "m/model.bin --temp 0"},
