@@ -6,6 +6,8 @@
  */
 #include "lab/saved.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "formats/map.h"
 #include "lab/estimate.h"
 #include <math.h>
 #include <stdio.h>
@@ -159,8 +161,17 @@ static int read_json(SavedProfile *saved, int status) {
 }
 
 int saved_open(SavedProfile *saved, const char *path) {
+    enum { MAX_BYTES = 1 << 26 }; /* of PROFILE_MAX_LAYERS: some 6 MB */
+    File file;
     *saved = (SavedProfile){0};
-    return read_json(saved, json_open(&saved->json, path));
+    if (map_model_file(&file, path))
+        return -1;
+    int status = file.size > MAX_BYTES
+                     ? fail("%s: %zu bytes, expected at most %d", path,
+                            file.size, MAX_BYTES)
+                     : json_parse(&saved->json, path, file.data, file.size);
+    file_unmap(&file);
+    return read_json(saved, status);
 }
 
 int saved_parse(SavedProfile *saved, const char *path, const char *text,

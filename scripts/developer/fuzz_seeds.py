@@ -564,6 +564,16 @@ def write_json():
     yield "values", b'[null, true, false, 0, -0.5e-3, 1E+9, 9223372036854775807, "", {}, [], [[[[]]]]]'
     yield "strings", b'{"\\u00e9\\ud83d\\ude00": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u0000", "\xf0\x9f\x98\x80\xe2\x96\x81": "\x7f"}'
     yield "tokenizer", tokenizers()["llama3"].encode()
+    totals = [
+        {"of": of, "us_per_token": us, "error": error}
+        for of, us, error in (
+            ("mlp_norm", 2, 0.1), ("all norms", 2, 0.1), ("other work", 98, None), ("all work", 100, 1),
+            ("time of a token", 120, 1),
+        )
+    ]  # fmt: skip
+    phases = [{"name": name, "passes": 9, "totals": totals, "rows": []} for name in ("decode", "prefill")]
+    run = {"model": "a", "norm": None, "threads": 2, "layers": 30, "dim": 576}
+    yield "profile", json.dumps({"profile": 1, "run": run, "phases": phases}).encode()
 
 
 def dictionary():

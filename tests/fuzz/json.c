@@ -1,4 +1,4 @@
-/* fuzz/json.c: libFuzzer target for the JSON reader.
+/* fuzz/json.c: libFuzzer target for the JSON reader, and for saved profiles.
  *
  * The values must be consistent: lists have as many members as their length
  * says, a member is followed by the next one, strings are UTF-8, and the values
@@ -6,6 +6,7 @@
  */
 #include "formats/json.h"
 #include "base/utf8.h"
+#include "lab/saved.h"
 
 #include "tests/fuzz/use.h"
 
@@ -70,6 +71,15 @@ static void expect_same(const Json *a, const Json *b, uint32_t n) {
                 !memcmp(a[i].text, b[i].text, a[i].length)));
 }
 
+/* A saved profile can be compared with itself. */
+static void use_as_profile(const uint8_t *data, size_t size) {
+    SavedProfile saved;
+    if (saved_parse(&saved, "fuzz", (const char *)data, size))
+        return;
+    write_comparison(stderr, &saved, &saved, true);
+    saved_close(&saved);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     JsonFile json, again;
     char *text = NULL;
@@ -85,5 +95,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     json_close(&json);
     json_close(&again);
     free(text);
+    use_as_profile(data, size);
     return 0;
 }

@@ -1398,7 +1398,12 @@ static void bad_saved_runs_are_refused(void) {
         {"/dev/null", "expected a file of --profile=FILE.json"},
         {"old.json", "old.json: is a profile of version 0, expected 1"},
         {"x.json --profile=x.json", "x.json: is also an output"},
+        {"large.json", "large.json: 67108865 bytes, expected at most 67108864"},
+        {"empty.json", "empty.json: "},
     };
+    fclose(fopen(inside("empty.json"), "w"));
+    fclose(fopen(inside("large.json"), "w"));
+    CHECK(!truncate(inside("large.json"), (1 << 26) + 1), "no large file");
     FILE *old = fopen(inside("old.json"), "w");
     fputs("{\"profile\": 0}", old);
     fclose(old);
@@ -1409,8 +1414,9 @@ static void bad_saved_runs_are_refused(void) {
         check_refused(i == 3 ? 2 : 1, cases[i].message, arguments);
     }
     rmdir(inside("folder.json"));
-    const char *const files[] = {"x.json", "pipe.json", "old.json"};
-    for (int i = 0; i < 3; i++)
+    static const char *const files[] = {"x.json", "pipe.json", "old.json",
+                                        "large.json", "empty.json"};
+    for (int i = 0; i < 5; i++)
         unlink(inside(files[i]));
 }
 
