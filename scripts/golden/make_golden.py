@@ -159,7 +159,7 @@ LayerNorm: float64 `dx` of 8 tokens, then `dgamma` and (LayerNorm) `dbeta`, summ
 16 bits each: in float16, then in bfloat16; for the sets `random`, `constant`, `spike` and `offset`; for dims 8, 17, 64
 and 172.
 
-`textbook.txt`: the numbers of `docs/norms.md` and its Chinese twin that no test computes, by statement: given numbers
+`textbook.txt`: numbers of `docs/norms.md`, its other pages and their twins that no test computes, by statement: given ones
 (years, versions, numbers of the notes), and measured ones. Written by hand; `tests/test_textbook.c` reads it.
 
 `batching.txt`: the same for `docs/batching.md`; `tests/test_batching.c` reads it.
