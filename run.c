@@ -82,7 +82,7 @@ static int draft_tokens(const Options *o) {
     return o->profile ? 0 : MAX_LOOKUP;
 }
 
-/* Shows on a terminal what happens before the first token. */
+/* Shows on a terminal what happens before the first token, in 80 columns. */
 static void show_progress(const Run *run, const char *doing) {
     const Options *o = run->options;
     const Model *m = &run->model;
@@ -96,19 +96,19 @@ static void show_progress(const Run *run, const char *doing) {
     if (o->context)
         context = min_int(context, o->context);
     if (m->layers)
-        show_status("%s, %.0f MB, context %d: %s", *name ? name : o->model,
+        show_status("%.38s, %.0f MB, context %d: %s", *name ? name : o->model,
                     size, context, doing);
     else
-        show_status("%s: %s", *name ? name : o->model, doing);
+        show_status("%.38s: %s", *name ? name : o->model, doing);
 }
 
 static int open_session(Run *run, const Mode *mode) {
     const Options *o = run->options;
     Model *model = &run->model;
     Session *s = &run->session;
-    show_progress(run, "packing the weights");
+    show_progress(run, "packing weights");
     pack_weights(model, o, mode);
-    show_progress(run, "running the prompt");
+    show_progress(run, "first pass");
     if (session_open(s, model, o->threads, o->batch, o->context,
                      kv_type_of(o, model)))
         return -1;
@@ -148,7 +148,7 @@ static int open_model(Run *run, const Mode *mode) {
         return EXIT_BAD_USAGE;
     TokenizerUse use =
         o->tokens && runs_model ? TOKENIZER_IF_READABLE : mode->tokenizer;
-    show_progress(run, "reading the tokenizer");
+    show_progress(run, "tokenizer");
     if (!own_rank && model_open_tokenizer(&run->tokenizer, model, o->model,
                                           o->tokenizer, use) < 0)
         return 1;

@@ -314,6 +314,8 @@ static void save(const Chat *c, const char *path, bool replaces) {
 /* Shows messages from number `from` on, on stderr: stdout has answers only. Of
  * each, at most `max` bytes. */
 static void show_messages(const Conversation *talk, int from, size_t max) {
+    if (!talk->n)
+        note("the conversation is empty");
     for (int i = from; i < talk->n; i++) {
         Stream out;
         const JinjaText *m = &talk->messages[i];

@@ -403,6 +403,7 @@ static void set_changes_the_sampling(void) {
 /* Commands that show, undo, load and complete; what they lack is said. */
 static void commands_do_what_help_says(void) {
     static const char *const typed[] = {"/undo\n",
+                                        "/show\n",
                                         "/regen\n",
                                         "hello there\n",
                                         "and now\n",
@@ -424,6 +425,7 @@ static void commands_do_what_help_says(void) {
                                         NULL};
     static const char *const lines[] = {
         "note: there is no message to remove\n",
+        "note: the conversation is empty\n",
         "note: there is no answer yet\n",
         "note: removed the last message and its answer; messages: 2\n",
         "note: u.json: saved; messages: 2\n",
@@ -857,8 +859,8 @@ static bool is_erased(const char *text, const char *at) {
 static void a_line_says_what_a_terminal_waits_for(void) {
     static const char *const lines[] = {
         "stories.gguf: opening",
-        "stories.gguf, 4 MB, context 90: packing the weights",
-        "stories.gguf, 4 MB, context 90: running the prompt"};
+        "stories.gguf, 4 MB, context 90: packing weights",
+        "stories.gguf, 4 MB, context 90: first pass"};
     CHECK(open_model(), "models/stories.gguf is missing");
     char *chats[] = {"run", model, "-m", "chat", "-n", "9", "-c", "90", NULL};
     char *tells[] = {"run", model, "-n", "9", "-c", "90", "-i", "One", NULL};
