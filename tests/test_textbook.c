@@ -278,6 +278,35 @@ static void addresses_and_names_are_correct(void) {
     }
 }
 
+/* The cells of a table's row; "\\|" does not divide cells. */
+static int cells_of(const char *row) {
+    int n = -1;
+    for (const char *at = row; *at && *at != '\n'; at++)
+        n += *at == '|' && (at == row || at[-1] != '\\');
+    return n;
+}
+
+/* Every row of a table has as many cells as the row before it. */
+static void tables_are_even(void) {
+    static const char *const pages[] = {
+        "docs/norms.md",         "docs/norms.zh.md", "docs/experiment.md",
+        "docs/experiment.zh.md", "docs/profile.md",  "docs/profile.zh.md"};
+    int rows = 0;
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        char *text = chapter_text(pages[i]);
+        CHECK(text, "%s does not open", pages[i]);
+        for (const char *at = text; (at = strstr(at, "\n| ")); at++, rows++) {
+            const char *next = strchr(at + 1, '\n');
+            if (next && next[1] == '|')
+                CHECK(cells_of(at + 1) == cells_of(next + 1),
+                      "%s: %d cells after %d: %.40s", pages[i],
+                      cells_of(next + 1), cells_of(at + 1), next + 1);
+        }
+        free(text);
+    }
+    CHECK(rows > 300, "%d rows", rows);
+}
+
 /* README's rows of measurements are rows of docs/performance.md, too. */
 static void readme_measurements_match_the_pages(void) {
     size_t size;
@@ -307,5 +336,6 @@ void suite_textbook(void) {
     TEST(the_experiment_matches_its_files);
     TEST(qk_norm_tolerates_a_larger_rate);
     TEST(addresses_and_names_are_correct);
+    TEST(tables_are_even);
     TEST(readme_measurements_match_the_pages);
 }
