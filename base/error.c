@@ -94,11 +94,12 @@ void print_message(const char *kind, const char *format, ...) {
     if (failures_are_notes)
         kind = "note";
     const bool is_dim = kind && may_style() && isatty(STDERR_FILENO) == 1;
-    if (!holds)
+    const char *begin = is_dim ? STYLE_DIM : "", *end = is_dim ? NOT_DIM : "";
+    if (!holds) {
         hide_status();
-    if (!holds)
-        fprintf(stderr, "%s%s: %s%s\n", is_dim ? STYLE_DIM : "",
-                kind ? kind : program_name(), line, is_dim ? NOT_DIM : "");
-    else if (!kind)
+        fprintf(stderr, "%s%s: %s%s\n", begin, kind ? kind : program_name(),
+                line, end);
+    } else if (!kind) {
         strcpy(held, line);
+    }
 }

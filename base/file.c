@@ -77,7 +77,8 @@ void list_names(const char *folder, const char *begin, Buffer *names) {
 }
 
 void private_folders(char *path) {
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+    char *slash = path;
+    while ((slash = strchr(slash + 1, '/'))) {
         *slash = '\0';
         mkdir(path, 0700);
         *slash = '/';
@@ -185,8 +186,10 @@ static int failed(const char *path, const char *error) {
 int text_begin(const char *path, char *text, size_t *size) {
     if (!strncmp(text, "\xff\xfe", 2) || !strncmp(text, "\xfe\xff", 2))
         return fail("%s: is UTF-16, expected UTF-8", path);
-    if (!strncmp(text, "\xef\xbb\xbf", 3))
-        memmove(text, text + 3, (*size -= 3) + 1);
+    if (!strncmp(text, "\xef\xbb\xbf", 3)) {
+        *size -= 3;
+        memmove(text, text + 3, *size + 1);
+    }
     return 0;
 }
 
@@ -207,7 +210,8 @@ char *file_read(const char *path, size_t *size) {
         /* if Ctrl-C came before the wait; in the instant before it, it takes
          * effect after the input */
         errno = EINTR;
-        if (interrupted || (got = read(fd, bytes, sizeof bytes)) < 0)
+        got = interrupted ? -1 : read(fd, bytes, sizeof bytes);
+        if (got < 0)
             error = strerror(errno);
         else
             buffer_append(&text, bytes, got);
@@ -255,7 +259,8 @@ static void free_names(OutputFile *out) {
 static char *follow_links(const char *path) {
     char at[2 * PATH_MAX], link[PATH_MAX];
     strcpy(at, path);
-    for (ssize_t n; (n = readlink(at, link, PATH_MAX - 1)) >= 0;) {
+    ssize_t n;
+    while ((n = readlink(at, link, PATH_MAX - 1)) >= 0) {
         char *end = *link == '/' ? NULL : strrchr(at, '/');
         link[n] = '\0';
         strcpy(end ? end + 1 : at, link);
@@ -307,7 +312,9 @@ int output_open(OutputFile *out, const char *path) {
     *out = (OutputFile){.path = path};
     if (exists && !S_ISREG(st.st_mode))
         out->stream = fopen(path, "wb");
-    else if ((exists || errno == ENOENT) && (out->real = follow_links(path)))
+    else if (exists || errno == ENOENT)
+        out->real = follow_links(path);
+    if (out->real)
         out->stream =
             open_temporary(out, exists ? st.st_mode & 0777 : 0666 & ~mask);
     if (out->stream)

@@ -338,7 +338,7 @@ static void read_rope(Reader *r) {
     static const char key[] = "original_max_position_embeddings";
     /* of two, that of the model counts, unless each type of layer has its
      * own */
-    if (get(r, key).kind <= VALUE_NULL || (local && rope == full))
+    if (!is_given(get(r, key)) || (local && rope == full))
         r->inner = rope;
     double original = fmin(fmax(1, get_real(r, key, context)), INT_MAX);
     r->inner = rope;

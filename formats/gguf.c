@@ -311,6 +311,15 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
     return 0;
 }
 
+/* By general.file_type: the type of most weights. */
+static const char *const FILE_TYPES[] = {
+    "F32",    "F16",     "Q4_0",   "Q4_1",   "Q4_1_SOME_F16", "Q4_2",
+    "Q4_3",   "Q8_0",    "Q5_0",   "Q5_1",   "Q2_K",          "Q3_K_S",
+    "Q3_K_M", "Q3_K_L",  "Q4_K_S", "Q4_K_M", "Q5_K_S",        "Q5_K_M",
+    "Q6_K",   "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS",        "IQ3_XXS",
+    "IQ1_S",  "IQ4_NL",  "IQ3_S",  "IQ3_M",  "IQ2_S",         "IQ2_M",
+    "IQ4_XS", "IQ1_M",   "BF16"};
+
 int gguf_read_model(Model *m, const char *path) {
     Gguf g = {0};
     m->format = "GGUF";
@@ -327,12 +336,9 @@ int gguf_read_model(Model *m, const char *path) {
                 .header = DEFAULTS};
     failed = failed || (r.n_tensors ? read_model(&r) : read_vocabulary(&g, m));
     StoredValue type = gguf_get(&g, "general.file_type");
-    if (type.kind == VALUE_INTEGER)
-        snprintf(
-            m->type, sizeof m->type, "%.*s",
-            SHOWN(word_of(
-                "F32 F16 Q4_0 Q4_1 Q4_1_SOME_F16 Q4_2 Q4_3 Q8_0 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ2_XXS IQ2_XS Q2_K_S IQ3_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ3_M IQ2_S IQ2_M IQ4_XS IQ1_M BF16 ",
-                type.integer)));
+    if (type.kind == VALUE_INTEGER && type.integer >= 0 &&
+        type.integer < (int64_t)COUNT(FILE_TYPES))
+        snprintf(m->type, sizeof m->type, "%s", FILE_TYPES[type.integer]);
     gguf_close(&g);
     return -failed;
 }

@@ -151,11 +151,16 @@ StoredValue gguf_get(const Gguf *g, const char *key) {
 
 /* ---- the tensor table --------------------------------------------------- */
 
-String word_of(const char *words, uint64_t i) {
-    for (; i && strchr(words, ' '); i--)
-        words = strchr(words, ' ') + 1;
-    return (String){words, strcspn(words, " ")};
-}
+/* Types of tensors by their number in GGUF files, also those that norma does
+ * not read. */
+static const char *const TYPE_NAMES[] = {
+    "F32",        "F16",        "Q4_0",       "Q4_1",     "Q4_2",    "Q4_3",
+    "Q5_0",       "Q5_1",       "Q8_0",       "Q8_1",     "Q2_K",    "Q3_K",
+    "Q4_K",       "Q5_K",       "Q6_K",       "Q8_K",     "IQ2_XXS", "IQ2_XS",
+    "IQ3_XXS",    "IQ1_S",      "IQ4_NL",     "IQ3_S",    "IQ2_S",   "IQ4_XS",
+    "I8",         "I16",        "I32",        "I64",      "F64",     "IQ1_M",
+    "BF16",       "Q4_0_4_4",   "Q4_0_4_8",   "Q4_0_8_8", "TQ1_0",   "TQ2_0",
+    "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4",    "NVFP4",   "Q1_0"};
 
 static int read_tensor(Gguf *g, Stored *e) {
     enum { MAX_DIMS = 4 };
@@ -184,12 +189,8 @@ static int read_tensor(Gguf *g, Stored *e) {
     int cols = e->dims[2];
     if (type_from_gguf(type, &e->type))
         return bad_tensor(
-            e,
-            " has type %u (%.*s), expected one of the types in docs/models.md",
-            type,
-            SHOWN(word_of(
-                "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 Q4_0_4_4 Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0 IQ4_NL_4_4 IQ4_NL_4_8 IQ4_NL_8_8 MXFP4 NVFP4 Q1_0 unknown",
-                type)));
+            e, " has type %u (%s), expected one of the types in docs/models.md",
+            type, type < COUNT(TYPE_NAMES) ? TYPE_NAMES[type] : "unknown");
     if (cols % TYPES[e->type].weights)
         return bad_tensor(e,
                           " has rows of %d, expected a multiple of %d for %s",

@@ -58,9 +58,6 @@ const GgufValue *gguf_find_value(const Gguf *g, const char *key);
 StoredValue gguf_get(const Gguf *g, const char *key);
 StoredValue gguf_element(const GgufValue *array, int i);
 
-/* Word i of a list separated by spaces, or its last one. */
-String word_of(const char *words, uint64_t i);
-
 /* Reads the string at *at in an array of strings; moves *at to the next. The
  * string is inside the array, even if another process has changed its length
  * since gguf_open() read it. */

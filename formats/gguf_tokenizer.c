@@ -50,7 +50,9 @@ static int fill_pieces(Loader *l) {
         if (scores)
             pieces->list[id].score = (float)gguf_element(scores, id).real;
         if (pieces_set(pieces, l->g->path, id, gguf_next_string(names, &at),
-                       types ? gguf_element(types, id).integer : 1, &to))
+                       types ? gguf_element(types, id).integer
+                             : PIECE_TYPE_NORMAL,
+                       &to))
             return -1;
     }
     return 0;
@@ -316,6 +318,13 @@ static int fill(Loader *l, const Pretokenizer *p) {
     return fill_advice(l) ? -1 : 1;
 }
 
+static bool has_name(const Pretokenizer *p, String name) {
+    for (const char *const *known = p->names; *known; known++)
+        if (string_is(name, *known))
+            return true;
+    return false;
+}
+
 static int read_tokenizer(Loader *l, bool needed) {
     static const char pre_key[] = "tokenizer.ggml.pre";
     const Pretokenizer *p = PRETOKENIZERS;
@@ -329,16 +338,15 @@ static int read_tokenizer(Loader *l, bool needed) {
              l->g->path, pre_key);
         pre = (String){"gpt-2", 5};
     }
-    char name[72];
-    snprintf(name, sizeof name, " %.*s ", SHOWN(pre));
-    while (p->names && !(byte_level && strstr(p->names, name)))
+    while (p->names && !(byte_level && has_name(p, pre)))
         p++;
     if (p->names || string_is(model, "llama"))
         return fill(l, p);
-    return needed ? fail("%s: %s '%.*s' is not supported; use --tokens",
-                         l->g->path, byte_level ? pre_key : "tokenizer of kind",
-                         SHOWN(byte_level ? pre : model))
-                  : 0;
+    if (!needed)
+        return 0;
+    const char *what = byte_level ? pre_key : "tokenizer of kind";
+    return fail("%s: %s '%.*s' is not supported; use --tokens", l->g->path,
+                what, SHOWN(byte_level ? pre : model));
 }
 
 int gguf_read_tokenizer(Tokenizer *t, File *file, const char *path,

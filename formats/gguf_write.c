@@ -282,12 +282,13 @@ static int check_tokenizer(const Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pretokenizer *p = &t->pretokenizer;
     bool byte_level = t->pieces.byte_level;
-    if (byte_level ? !pretokenizer_names(p)
-                   : *p->steps || p->whole_words || t->normalizer.composes)
+    bool is_plain = !*p->steps && !p->whole_words && !t->normalizer.composes;
+    bool has_name = byte_level ? pretokenizer_name(p) != NULL : is_plain;
+    const char *whole = p->whole_words ? ", ignore_merges" : "";
+    const char *without = byte_level ? "" : " without ByteLevel";
+    if (!has_name)
         return fail("%s: GGUF has no name for its pre-tokenizer (%.40s%s)%s",
-                    w->source, *p->steps ? *p->steps : "none",
-                    p->whole_words ? ", ignore_merges" : "",
-                    byte_level ? "" : " without ByteLevel");
+                    w->source, *p->steps ? *p->steps : "none", whole, without);
     const char *changed = t->pieces.rules ? changed_in_gguf(w) : NULL;
     if (changed)
         return fail("%s: GGUF would tokenize differently: %s", w->source,
@@ -352,19 +353,24 @@ static void write_pieces(Writer *w, const Pieces *pieces) {
             write_names(w, &pieces->list[id], NULL);
 }
 
-/* GGUF's types of pieces: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
- * unused, 6 byte. */
-static void write_piece_types(Writer *w, const Tokenizer *t) {
-    static const int32_t types[] = {1, 4, 3, 6}; /* by PieceKind */
-    const Pieces *pieces = &t->pieces;
-    write_array(w, "tokenizer.ggml.token_type", GGUF_I32, pieces->n);
-    for (int id = 0; id < pieces->n; id++) {
-        PieceKind kind = kind_in_file(t, &pieces->list[id]);
-        write_u32(w, kind != PIECE_CONTROL          ? types[kind]
-                     : id == pieces->unk            ? 2
-                     : id == t->bos || id == t->eos ? 3
-                                                    : 5);
+static PieceType type_in_file(const Tokenizer *t, int id) {
+    switch (kind_in_file(t, &t->pieces.list[id])) {
+    case PIECE_TEXT: return PIECE_TYPE_NORMAL;
+    case PIECE_USER: return PIECE_TYPE_USER;
+    case PIECE_SPECIAL: return PIECE_TYPE_CONTROL;
+    case PIECE_BYTE: return PIECE_TYPE_BYTE;
+    case PIECE_CONTROL: break;
     }
+    if (id == t->pieces.unk)
+        return PIECE_TYPE_UNKNOWN;
+    return id == t->bos || id == t->eos ? PIECE_TYPE_CONTROL
+                                        : PIECE_TYPE_UNUSED;
+}
+
+static void write_piece_types(Writer *w, const Tokenizer *t) {
+    write_array(w, "tokenizer.ggml.token_type", GGUF_I32, t->pieces.n);
+    for (int id = 0; id < t->pieces.n; id++)
+        write_u32(w, type_in_file(t, id));
 }
 
 /* Writes the tokens that end a text besides EOS: the one that ends a turn and
@@ -413,10 +419,10 @@ static void write_tokenizer(Writer *w) {
     const Tokenizer *t = w->tokenizer;
     const Pieces *p = &t->pieces;
     bool byte_level = p->byte_level;
-    const char *names = pretokenizer_names(&t->pretokenizer);
     write_text(w, "tokenizer.ggml.model", byte_level ? "gpt2" : "llama");
     if (byte_level)
-        write_name(w, "tokenizer.ggml.pre", names + 1, strcspn(names + 1, " "));
+        write_text(w, "tokenizer.ggml.pre",
+                   pretokenizer_name(&t->pretokenizer));
     if (byte_level && t->normalizer.composes)
         write_text(w, "norma.tokenizer.normalizer", "nfc");
     write_pieces(w, p);
@@ -618,28 +624,35 @@ static void write_rows(Writer *w, const char *name, const PartAt *at,
     }
 }
 
-/* Writes a weight, or the weights of all experts of a layer as one tensor. The
- * router stays float32: a quantized router would choose other experts. */
+/* The type of a weight in the file. The router stays float32: a quantized
+ * router would choose other experts. */
+static Type weight_type(const Writer *w, const PartAt *at) {
+    bool is_outer = at->part->owner == OF_MODEL;
+    if (at->part->routes)
+        return TYPE_F32;
+    if (part_weight(at)->cols % TYPES[w->form.type].weights)
+        return TYPE_F16;
+    if (is_outer && w->form.type == TYPE_Q4_0 && !w->form.pure)
+        return TYPE_Q8_0;
+    return w->form.type;
+}
+
+/* Writes a weight, or the weights of all experts of a layer as one tensor. */
 static void write_weight(Writer *w, const char *name, PartAt at) {
     const Tensor *t = part_weight(&at);
-    int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1,
-        block = TYPES[w->form.type].weights;
+    int depth = at.part->owner == OF_EXPERT ? w->model->config.n_experts : 1;
     PartRows part = part_rows(&at, family_fuses(w->family, at.part));
-    bool finer = at.part->owner == OF_MODEL && w->form.type == TYPE_Q4_0 &&
-                 !w->form.pure;
-    Type type = at.part->routes   ? TYPE_F32
-                : t->cols % block ? TYPE_F16
-                : finer           ? TYPE_Q8_0
-                                  : w->form.type;
-    if (part.first
-            ? w->out != NULL
-            : begin_tensor(w, name, ".weight", depth, part.all, t->cols, type))
-        for (; at.expert < depth; at.expert++)
-            write_rows(w, name, &at, type);
+    Type type = weight_type(w, &at);
+    /* the first of fused weights begins their tensor */
+    bool has_begun = part.first > 0 ? w->out != NULL
+                                    : begin_tensor(w, name, ".weight", depth,
+                                                   part.all, t->cols, type);
+    for (; has_begun && at.expert < depth; at.expert++)
+        write_rows(w, name, &at, type);
     if (w->out && type == TYPE_F16 && type != w->form.type && !w->noted++)
         note(
             "rows that are not a multiple of %d become f16, as the rows of %d of %s",
-            block, t->cols, name);
+            TYPES[w->form.type].weights, t->cols, name);
     if (!t->bias)
         return;
     for (int r = 0; r < t->rows; r++)
@@ -659,10 +672,15 @@ static void write_tensors(Writer *w) {
     const Model *m = w->model;
     bool longrope = w->family->gguf.factors == LONGROPE_TENSORS;
     char name[PART_NAME];
-    PART_EACH(at, m)
-        if (!at.expert)
-            (part_norm(&at) ? write_norm : write_weight)(
-                w, family_part_name(w->family, name, &at, NAME_GGUF), at);
+    PART_EACH(at, m) {
+        if (at.expert)
+            continue;
+        family_part_name(w->family, name, &at, NAME_GGUF);
+        if (part_norm(&at))
+            write_norm(w, name, at);
+        else
+            write_weight(w, name, at);
+    }
     PartAt first = parts_of(m);
     if (m->tied && w->family->gguf.output && next_part(&first))
         write_weight(w, "output", first);
@@ -685,10 +703,15 @@ static double number(const Key *key, const void *header) {
         float single;
     } v;
     memcpy(&v, (const char *)header + key->field, key->bytes);
-    return key->kind == KEY_SIZE      ? v.size
-           : key->kind == KEY_INTEGER ? (double)v.integer
-           : key->kind == KEY_REAL    ? v.real
-                                      : v.single;
+    switch (key->kind) {
+    case KEY_SIZE: return v.size;
+    case KEY_INTEGER: return (double)v.integer;
+    case KEY_REAL: return v.real;
+    case KEY_FLOAT: return v.single;
+    case KEY_STRING:
+    case KEY_NO_FIELD: break;
+    }
+    return 0;
 }
 
 /* A field of zeros is a missing key. */
@@ -705,11 +728,10 @@ static void write_key(Writer *w, const Key *key) {
         return;
     }
     double x = number(key, &w->header);
-    if (key->kind <= KEY_INTEGER)
+    if (key->kind == KEY_SIZE || key->kind == KEY_INTEGER)
         write_int(w, name, (int)x);
-    else {
+    else
         write_real(w, name, to_float(w, name, key->divides ? 1 / x : x));
-    }
 }
 
 /* Copies the keys of the given file that are not written yet, as they stand
@@ -835,19 +857,27 @@ static const char *difference(char name[PART_NAME], const ModelFamily *f,
         if (key->gguf && key->kind != KEY_NO_FIELD && key->field < sizeof a &&
             !is_close(number(key, &a), number(key, &b)))
             return key->gguf;
-    return !same_layers(m, back)    ? "the windows or the RoPE of its layers"
-           : !same_factors(m, back) ? "rope_scaling"
-           : a.activation != b.activation              ? "the activation"
-           : a.late_head_norms != b.late_head_norms    ? "head norms after RoPE"
-           : a.n_experts && a.norm_topk != b.norm_topk ? "norm_topk_prob"
-           : a.rope.halves < b.rope.halves ? "RoPE that pairs neighbours"
-           : a.rope.dims != a.head_size && !f->gguf.partial_rope
-               ? "rope.dimension_count"
-           : a.head_size * a.n_heads != a.dim && !f->gguf.odd_heads
-               ? "a head size that is not dim / n_heads"
-           : a.n_experts && !f->gguf.experts ? "expert_count"
-           : !m->tied && f->tied             ? "a tied output"
-                                             : NULL;
+    if (!same_layers(m, back))
+        return "the windows or the RoPE of its layers";
+    if (!same_factors(m, back))
+        return "rope_scaling";
+    if (a.activation != b.activation)
+        return "the activation";
+    if (a.late_head_norms != b.late_head_norms)
+        return "head norms after RoPE";
+    if (a.n_experts && a.norm_topk != b.norm_topk)
+        return "norm_topk_prob";
+    if (!a.rope.halves && b.rope.halves)
+        return "RoPE that pairs neighbours";
+    if (a.rope.dims != a.head_size && !f->gguf.partial_rope)
+        return "rope.dimension_count";
+    if (a.head_size * a.n_heads != a.dim && !f->gguf.odd_heads)
+        return "a head size that is not dim / n_heads";
+    if (a.n_experts && !f->gguf.experts)
+        return "expert_count";
+    if (!m->tied && f->tied)
+        return "a tied output";
+    return NULL;
 }
 
 /* Marks the tokens that end a text (tokenizer_is_end). */
@@ -994,12 +1024,12 @@ static void report(const Writer *w, const char *path) {
     if (w->given.n_values)
         snprintf(copied, sizeof copied, "; %d keys of the old file kept",
                  w->n_copied);
+    const char *template = t && t->chat_template.bytes ? ", chat template" : "";
+    const char *advice = advised ? ", recommended sampling" : "";
     note("wrote %s: %s, %s, %.3g MB, %llu tensors%s%s%s%s", path,
          w->family->gguf.name, type_name(w->form.type),
          (double)w->written / 1e6, (unsigned long long)w->start.n_tensors,
-         t ? ", tokenizer" : "",
-         t && t->chat_template.bytes ? ", chat template" : "",
-         advised ? ", recommended sampling" : "", copied);
+         t ? ", tokenizer" : "", template, advice, copied);
     if (w->new_end >= 0)
         note("a GGUF file's texts also end at token %d", w->new_end);
     if (w->dropped.n && !w->dropped.failed)

@@ -232,7 +232,8 @@ static void run_macro(Jinja *j) {
 /* Writes the text up to `endraw` as it is. */
 static void run_raw(Jinja *j) {
     end_tag(j, "%}");
-    for (const char *tag = j->cursor; (tag = strstr(tag, "{%")); tag++) {
+    const char *tag = j->cursor;
+    while ((tag = strstr(tag, "{%"))) {
         const char *start = j->cursor;
         char sign = tag[2];
         jinja_work(j, tag - start);
@@ -245,6 +246,7 @@ static void run_raw(Jinja *j) {
             j->cursor = after;
             return;
         }
+        tag++;
     }
     jinja_stop(j, "raw without endraw", undefined);
 }
@@ -302,7 +304,8 @@ static void skip_comment(Jinja *j) {
  * that ends or divides a statement. */
 static void run_text(Jinja *j) {
     jinja_enter(j);
-    for (char kind; (kind = read_text(j));) {
+    char kind;
+    while ((kind = read_text(j))) {
         if (kind == '#') {
             skip_comment(j);
         } else if (kind == '{') {

@@ -138,7 +138,7 @@ bool jinja_skip_tag(Jinja *j) {
 
 /* ---- variables, targets and macros -------------------------------------- */
 
-/* How tightly an operator binds. */
+/* How tightly an operator binds, in ascending order. */
 typedef enum {
     CONDITIONAL, /* a if b else c */
     OR,
@@ -299,11 +299,22 @@ static void write_code(Jinja *j, const char *digits, size_t n, int base) {
     jinja_write_own(j, utf8, utf8_encode(utf8, code));
 }
 
+/* The number of hexadecimal digits after this letter of an escape; 0: it takes
+ * none. */
+static size_t hex_digits(char letter) {
+    switch (letter) {
+    case 'x': return 2;
+    case 'u': return 4;
+    case 'U': return 8;
+    default: return 0;
+    }
+}
+
 /* Reads what follows a backslash, as Python does. */
 static void read_escape(Jinja *j) {
     static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
     const char *s = j->cursor, *simple = strchr(from, *s);
-    size_t n_hex = *s == 'x' ? 2 : *s == 'u' ? 4 : *s == 'U' ? 8 : 0;
+    const size_t n_hex = hex_digits(*s);
     j->cursor++;
     if (simple && *s) {
         jinja_write_own(j, to + (simple - from), 1);
@@ -763,7 +774,8 @@ static Value read_operand(Jinja *j, Level level) {
         return read_primary(j);
     jinja_enter(j);
     Value v = read_operand(j, POWER);
-    for (const Operator *o; (o = read_operator(j, MEMBER));)
+    const Operator *o;
+    while ((o = read_operator(j, MEMBER)))
         v = read_right(j, o, v);
     j->depth--;
     if (!j->live)

@@ -264,29 +264,35 @@ static void read_norm(Reader *r, const PartAt *at, const char *name) {
  * as gate_up_proj [n_experts, 2 * expert_dim, dim] and down_proj. */
 static void read_weight(Reader *r, const PartAt *at, const char *name) {
     const Config *c = &r->model->config;
-    int rows = part_size(c, at->part->rows),
-        cols = part_size(c, at->part->cols);
-    bool gguf = r->naming == NAME_GGUF, expert = at->part->owner == OF_EXPERT;
+    const int rows = part_size(c, at->part->rows);
+    const int cols = part_size(c, at->part->cols);
+    const bool gguf = r->naming == NAME_GGUF;
+    const bool expert = at->part->owner == OF_EXPERT;
+    const bool fused = family_fuses(r->family, at->part);
     Tensor *w = part_weight(at);
-    char stack[PART_NAME];
-    snprintf(stack, sizeof stack, "model.layers.%d.mlp.experts.%s", at->layer,
+    char newer[PART_NAME]; /* the name of a layer's stacked experts */
+    snprintf(newer, sizeof newer, "model.layers.%d.mlp.experts.%s", at->layer,
              at->part->feed == MLP_FEED ? "gate_up_proj" : "down_proj");
-    bool newer = expert && !gguf && reader_find(r, stack, ""),
-         stacked = expert && (gguf || newer || r->family->hf.stacked_experts);
-    bool fused = family_fuses(r->family, at->part);
-    PartRows part = part_rows(at, fused || (stacked && !gguf));
+    const bool is_newer = expert && !gguf && reader_find(r, newer, "");
+    const bool stacked =
+        expert && (gguf || is_newer || r->family->hf.stacked_experts);
+    const int depth = stacked ? c->n_experts : 1;
+    const PartRows part = part_rows(at, fused || (stacked && !gguf));
     const Stored *t =
-        find_tensor(r, newer ? stack : name, newer ? "" : ".weight", true,
-                    stacked ? c->n_experts : 1, part.all, cols);
+        is_newer ? find_tensor(r, newer, "", true, depth, part.all, cols)
+                 : find_tensor(r, name, ".weight", true, depth, part.all, cols);
     if (!t)
         return;
     *w = (Tensor){.type = t->type, .rows = rows, .cols = cols};
-    size_t row = part.first + (stacked ? (size_t)at->expert * part.all : 0),
-           begin = row * tensor_bytes(w, 1);
+    size_t first = part.first;
+    if (stacked)
+        first += (size_t)at->expert * part.all;
+    const size_t begin = first * tensor_bytes(w, 1);
     w->data = t->data + begin;
     w->offset = t->offset + begin;
-    if ((gguf && !expert && !fused && w != &r->model->embedding) ||
-        r->biases & at->part->bias)
+    const bool may_have_bias =
+        gguf && !expert && !fused && w != &r->model->embedding;
+    if (may_have_bias || r->biases & at->part->bias)
         w->bias = reader_vector(r, name, ".bias", !gguf, rows);
 }
 

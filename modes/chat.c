@@ -542,10 +542,12 @@ static int chat(Chat *c) {
     int status = o->prompt_file && !typed; /* a pipe was read, or is not */
     if (typed)
         note("/help lists the commands and keys; Ctrl-D leaves");
-    char *message;
-    size_t size;
-    while (!status && !interrupted &&
-           !(status = input_read(&in, &message, &size))) {
+    while (!status && !interrupted) {
+        char *message;
+        size_t size;
+        status = input_read(&in, &message, &size);
+        if (status)
+            break;
         bool slash = typed && *message == '/' && !strchr(message, '\n');
         while (slash && message[size - 1] == ' ')
             message[--size] = '\0';

@@ -52,15 +52,20 @@ static void show_parts(const Model *m, bool norms, bool json) {
 
 typedef struct {
     const char *name, *text; /* NULL: a number */
-    double number; /* not positive: does not apply; -1: a text that is cut */
+    double number;           /* not positive: does not apply */
+    bool is_long_text;       /* shown as its first line; JSON has all of it */
 } Fact;
 
+#define TEXT(name, text)                                                       \
+    { name, text, 0, false }
+#define LONG_TEXT(name, text)                                                  \
+    { name, text, 0, true }
+#define NUMBER(name, number)                                                   \
+    { name, NULL, number, false }
 /* A field of the config, by its name. */
-#define FIELD(name)                                                            \
-    { #name, NULL, c->name }
+#define FIELD(name) NUMBER(#name, c->name)
 /* A scale. 1 does not apply. */
-#define SCALE(name)                                                            \
-    { #name, NULL, c->name == 1 ? 0 : c->name }
+#define SCALE(name) NUMBER(#name, c->name == 1 ? 0 : c->name)
 
 static void show_facts(bool json, const Fact *facts, size_t n) {
     char text[PATH_MAX];
@@ -72,8 +77,9 @@ static void show_facts(bool json, const Fact *facts, size_t n) {
         if (json && f->text)
             write_json_string(stdout, f->name, f->text, strlen(f->text));
         else if (f->text) {
-            snprintf(text, f->number < 0 ? LINE : sizeof text, "%s", f->text);
-            text[strcspn(text, f->number < 0 ? "\n" : "")] = '\0';
+            snprintf(text, f->is_long_text ? LINE : sizeof text, "%s", f->text);
+            if (f->is_long_text)
+                text[strcspn(text, "\n")] = '\0';
             make_printable(text);
             printf("%-15s %s\n", f->name, text);
         } else
@@ -134,11 +140,11 @@ static void show_summary(const Run *run, const Gguf *g, double weights) {
     EACH(const File, file, m->files, m->n_files)
         size += (double)file->size;
     const Fact facts[] = {
-        {"model", run->options->model, 0},
-        {"name", find_text(g, "general.name", name), 0},
-        {"license", find_text(g, "general.license", license), 0},
-        {"architecture", m->family ? m->family : "llama", 0},
-        {"layers", NULL, c->n_layers},
+        TEXT("model", run->options->model),
+        TEXT("name", find_text(g, "general.name", name)),
+        TEXT("license", find_text(g, "general.license", license)),
+        TEXT("architecture", m->family ? m->family : "llama"),
+        NUMBER("layers", c->n_layers),
     };
     show_facts(false, facts, COUNT(facts));
     printf("heads           %d", c->n_heads);
@@ -157,6 +163,22 @@ static void show_summary(const Run *run, const Gguf *g, double weights) {
     printf("use             %s\n", use_of(t));
 }
 
+/* Writes the recommended sampling, without a newline. Returns whether there is
+ * one. */
+static bool show_advice(const Tokenizer *t, bool json) {
+    const char *between = json ? ", " : "sampling        ";
+    bool is_advised = false;
+    for (int i = 0; i < N_ADVICE; i++) {
+        if (!t->advice[i].given)
+            continue;
+        printf(json ? "%s\"%s\": %.7g" : "%s%s %.7g", between, ADVICE_NAMES[i],
+               t->advice[i].value);
+        between = ", ";
+        is_advised = true;
+    }
+    return is_advised;
+}
+
 int mode_info(Run *run) {
     bool json = run->options->json, all = json || run->options->verbose;
     const Session *s = &run->session;
@@ -170,58 +192,53 @@ int mode_info(Run *run) {
     EACH(const File, file, m->files, m->n_files)
         bytes += (double)(file->size - file->header);
     char name[LINE], license[LINE];
-    int window = 0, n = 0;
+    int window = 0;
     EACH(const Layer, layer, m->layers, c->n_layers)
         if (layer->window)
             window = layer->window;
     Fact facts[] = {
-        {"model", run->options->model, 0},
-        {"name", find_text(&g, "general.name", name), 0},
-        {"license", find_text(&g, "general.license", license), 0},
-        {"architecture", m->family ? m->family : "llama", 0},
-        {"parameters", NULL, (double)m->parameters},
-        {"file_type", m->type, 0},
-        {"bits_per_weight", NULL, 8 * bytes / (double)m->parameters},
+        TEXT("model", run->options->model),
+        TEXT("name", find_text(&g, "general.name", name)),
+        TEXT("license", find_text(&g, "general.license", license)),
+        TEXT("architecture", m->family ? m->family : "llama"),
+        NUMBER("parameters", (double)m->parameters),
+        TEXT("file_type", m->type),
+        NUMBER("bits_per_weight", 8 * bytes / (double)m->parameters),
         FIELD(context),
-        {"weights_mb", NULL, 1e-6 * bytes},
-        {"cache_mb", NULL,
-         1e-6 * kv_bytes(&s->sequences->kv, s->context, s->context)},
-        {"tokenizer", t->pieces.n ? kind_of(t) : NULL, 0},
-        {"chat_template", t->chat_template.bytes, -1},
-        {"use", use_of(t), 0},
-        {"format", m->format, 0},
+        NUMBER("weights_mb", 1e-6 * bytes),
+        NUMBER("cache_mb",
+               1e-6 * kv_bytes(&s->sequences->kv, s->context, s->context)),
+        TEXT("tokenizer", t->pieces.n ? kind_of(t) : NULL),
+        LONG_TEXT("chat_template", t->chat_template.bytes),
+        TEXT("use", use_of(t)),
+        TEXT("format", m->format),
         /* clang-format off */
         FIELD(dim), FIELD(hidden_dim), FIELD(n_layers), FIELD(n_heads),
         FIELD(n_kv_heads), FIELD(head_size), FIELD(vocab_size),
-        {"output", m->tied ? "tied to the embedding" : "separate", 0},
-        {"context_limit", m->ended_by, 0},
-        {"window", NULL, window}, FIELD(local_base),
-        {"rope_base", NULL, c->rope.base},
-        {"activation", ACTIVATIONS[c->activation].name, 0},
+        TEXT("output", m->tied ? "tied to the embedding" : "separate"),
+        TEXT("context_limit", m->ended_by),
+        NUMBER("window", window), FIELD(local_base),
+        NUMBER("rope_base", c->rope.base),
+        TEXT("activation", ACTIVATIONS[c->activation].name),
         SCALE(embedding_scale), SCALE(residual_scale),
-        {"score_scale", NULL, c->attention_scale},
-        {"score_cap", NULL, c->attention_cap},
+        NUMBER("score_scale", c->attention_scale),
+        NUMBER("score_cap", c->attention_cap),
         SCALE(logit_scale), FIELD(logit_cap),
         FIELD(n_experts), FIELD(n_experts_used), FIELD(expert_dim),
         /* clang-format on */
-        {"group_size", NULL, m->embedding.group},
-        {"decode_bytes", NULL, (double)m->decode_bytes},
-        {"kv_type", s->kv_type == KV_F32 ? "f32" : "f16", 0},
+        NUMBER("group_size", m->embedding.group),
+        NUMBER("decode_bytes", (double)m->decode_bytes),
+        TEXT("kv_type", s->kv_type == KV_F32 ? "f32" : "f16"),
     };
     if (all)
         show_facts(json, facts, COUNT(facts));
     else
         show_summary(run, &g, bytes);
     gguf_close(&g);
-    for (int i = 0; i < N_ADVICE; i++)
-        if (t->advice[i].given)
-            printf(json  ? ", \"%s\": %.7g"
-                   : n++ ? ", %s %.7g"
-                         : "sampling        %s %.7g",
-                   ADVICE_NAMES[i], t->advice[i].value);
-    if (!all && n == 0)
+    const bool is_advised = show_advice(t, json);
+    if (!all && !is_advised)
         fputs("sampling        not recommended", stdout);
-    if (!json && (n > 0 || !all))
+    if (!json && (is_advised || !all))
         putchar('\n');
     if (all && t->pieces.n)
         printf(json ? ", \"bos\": %d, \"eos\": %d"

@@ -39,7 +39,8 @@ int prompts_open(Prompts *p, const Run *run, const ChatTemplate *template) {
     *p = (Prompts){.run = run, .template = template};
     p->name =
         o->prompts && strcmp(o->prompts, "-") ? o->prompts : "standard input";
-    if (!(p->text = run_read(o, &p->size)))
+    p->text = run_read(o, &p->size);
+    if (!p->text)
         return -1;
     p->is_json = o->prompts && lines_are_json(p);
     return o->prompts && !p->size ? fail("%s: contains no prompt", p->name) : 0;
@@ -81,7 +82,8 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
         if (!json_has_kind(prompt, JSON_STRING))
             return fail("%s: \"prompt\" is %.40s, expected a string", where,
                         json_shown(prompt));
-        memmove(to->text, prompt->text, to->size = prompt->length);
+        to->size = prompt->length;
+        memmove(to->text, prompt->text, to->size);
         return 0;
     }
     if (conversation_read(talk, where, messages))
@@ -90,7 +92,8 @@ static int read_object(Prompts *p, const char *where, const Json *object) {
     talk->continues = conversation_is_answered(talk);
     if (!last || (talk->continues && !last->n))
         return fail("%s: the last message is empty", where);
-    memcpy(to->text, last->text, to->size = last->n);
+    to->size = last->n;
+    memcpy(to->text, last->text, to->size);
     return 0;
 }
 

@@ -143,7 +143,8 @@ static void move_vertically(Editor *e, bool up) {
 /* ---- kills -------------------------------------------------------------- */
 
 static bool is_kill(Key key) {
-    return key >= KEY_KILL_WORD_LEFT && key <= KEY_KILL_LINE_END;
+    return key == KEY_KILL_WORD_LEFT || key == KEY_KILL_WORD_RIGHT ||
+           key == KEY_KILL_LINE_BEGIN || key == KEY_KILL_LINE_END;
 }
 
 /* Removes up to where a motion leads; of a kill, the ring keeps it. Kills

@@ -178,11 +178,15 @@ int unmark_spaces(char *s, int n) {
 
 int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
                char **to) {
-    /* by type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
-     * (found by its name) */
-    static const PieceKind kinds[] = {PIECE_CONTROL, PIECE_TEXT, PIECE_CONTROL,
-                                      PIECE_SPECIAL, PIECE_USER, PIECE_CONTROL,
-                                      PIECE_TEXT};
+    static const PieceKind kinds[] = {
+        [0] = PIECE_CONTROL, /* any other number */
+        [PIECE_TYPE_NORMAL] = PIECE_TEXT,
+        [PIECE_TYPE_UNKNOWN] = PIECE_CONTROL,
+        [PIECE_TYPE_CONTROL] = PIECE_SPECIAL,
+        [PIECE_TYPE_USER] = PIECE_USER,
+        [PIECE_TYPE_UNUSED] = PIECE_CONTROL,
+        [PIECE_TYPE_BYTE] = PIECE_TEXT, /* found by its name */
+    };
     Piece *piece = &p->list[id];
     if (id >= p->n)
         return fail("%s: has more than the model's %d pieces", path, p->n);

@@ -84,10 +84,20 @@ enum { MAX_MATCHED_BYTES = 512 };
 int pieces_open(Pieces *p, int n);
 void pieces_close(Pieces *p);
 
-/* Fills in a piece but for its score: by its type, as SentencePiece and GGUF
- * number them, and its name, of which *to gets the text. *to moves on. Returns
- * -1 and a message with the file's path if there are more than p->n pieces or
- * the name is too long. */
+/* The types of pieces in the files of SentencePiece and GGUF. */
+typedef enum {
+    PIECE_TYPE_NORMAL = 1,
+    PIECE_TYPE_UNKNOWN = 2,
+    PIECE_TYPE_CONTROL = 3,
+    PIECE_TYPE_USER = 4,
+    PIECE_TYPE_UNUSED = 5,
+    PIECE_TYPE_BYTE = 6
+} PieceType;
+
+/* Fills in a piece but for its score: by its type in the file, which may be any
+ * number, and its name, of which *to gets the text. *to moves on. Returns -1
+ * and a message with the file's path if there are more than p->n pieces or the
+ * name is too long. */
 int pieces_set(Pieces *p, const char *path, int id, String name, uint64_t type,
                char **to);
 

@@ -50,10 +50,20 @@ bool is_white_space(uint32_t code) {
     return class_of(code) == SPACE;
 }
 
+/* Whether a regular expression's \w matches it. */
 static bool is_of_word(uint32_t code) {
-    CharacterClass class = class_of(code);
-    return code == '_' ||
-           (class != OTHER && class != SPACE && class < PUNCTUATION);
+    switch (class_of(code)) {
+    case MARK:
+    case NUMBER:
+    case LETTER:
+    case UPPER:
+    case LOWER: return true;
+    case OTHER:
+    case SPACE:
+    case PUNCTUATION:
+    case SYMBOL: break;
+    }
+    return code == '_';
 }
 
 bool is_in_word(const char *text, size_t size, size_t at, size_t n) {
@@ -391,38 +401,55 @@ int pretokenize(const char *const *steps, const char *text, size_t size,
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                    \
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 
+/* A list of names. */
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
 const Pretokenizer PRETOKENIZERS[] = {
-    {" gpt-2 mpt olmo jais phi-2 exaone4 granite-docling trillion gigachat a.x-4.0 mellum modern-bert ",
+    {.names = NAMES("gpt-2", "mpt", "olmo", "jais", "phi-2", "exaone4",
+                    "granite-docling", "trillion", "gigachat", "a.x-4.0",
+                    "mellum", "modern-bert"),
      .steps = {PATTERN_GPT2}},
-    {" smollm starcoder refact command-r codeshell exaone minerva-7b mellum2 ",
+    {.names = NAMES("smollm", "starcoder", "refact", "command-r", "codeshell",
+                    "exaone", "minerva-7b", "mellum2"),
      .steps = {PATTERN_DIGIT, PATTERN_GPT2}},
-    {" qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez kormo solar-open grok-2 ",
+    {.names = NAMES("qwen2", "stablelm2", "deepseek-r1-qwen", "hunyuan",
+                    "megrez", "kormo", "solar-open", "grok-2"),
      .steps = {LLAMA3("\\p{N}")}},
-    {" seed-coder ",
+    {.names = NAMES("seed-coder"),
      .steps = {CONTRACTION
                "|" WORD
                "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}},
-    {" llama-bpe llama-v3 llama3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
-     {LLAMA3("\\p{N}{1,3}")},
-     true,
-     true},
-    {" glm4 glm5 ", {LLAMA3("\\p{N}{1,3}")}, true, false},
-    {" minicpm5 ", {"\\p{N}{1,3}", LLAMA3("\\p{N}+")}, true, false},
-    {" dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3("\\p{N}{1,3}")}},
-    {" gpt-4o llama4 kanana2 ",
+    {.names = NAMES("llama-bpe", "llama-v3", "llama3", "falcon3", "falcon-h1",
+                    "pixtral", "midm-2.0", "lfm2"),
+     .steps = {LLAMA3("\\p{N}{1,3}")},
+     .whole_words = true,
+     .adds_bos = true},
+    {.names = NAMES("glm4", "glm5"),
+     .steps = {LLAMA3("\\p{N}{1,3}")},
+     .whole_words = true},
+    {.names = NAMES("minicpm5"),
+     .steps = {"\\p{N}{1,3}", LLAMA3("\\p{N}+")},
+     .whole_words = true},
+    {.names = NAMES("dbrx", "smaug-bpe", "chatglm-bpe"),
+     .steps = {LLAMA3("\\p{N}{1,3}")}},
+    {.names = NAMES("gpt-4o", "llama4", "kanana2"),
      .steps = {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
-    {" tekken ", {CASED("", "\\p{N}")}, true, true},
-    {" deepseek-llm ",
+    {.names = NAMES("tekken"),
+     .steps = {CASED("", "\\p{N}")},
+     .whole_words = true,
+     .adds_bos = true},
+    {.names = NAMES("deepseek-llm"),
      .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+",
                "\\s+$", EAST_ASIAN, PATTERN_DIGIT}},
-    {" deepseek-coder ", .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
-                                   EAST_ASIAN, PATTERN_DIGIT}},
-    {" deepseek-v3 hunyuan-dense joyai-llm ",
+    {.names = NAMES("deepseek-coder"),
+     .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", EAST_ASIAN,
+               PATTERN_DIGIT}},
+    {.names = NAMES("deepseek-v3", "hunyuan-dense", "joyai-llm"),
      .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_V3}},
     {.adds_bos = true}, /* SentencePiece vocabularies */
 };
 
-const char *pretokenizer_names(const Pretokenizer *p) {
+const char *pretokenizer_name(const Pretokenizer *p) {
     for (const Pretokenizer *named = PRETOKENIZERS; named->names; named++) {
         const char *const *a = p->steps, *const *b = named->steps;
         while (*a && *b && !strcmp(*a, *b)) {
@@ -430,7 +457,7 @@ const char *pretokenizer_names(const Pretokenizer *p) {
             b++;
         }
         if (!*a && !*b && p->whole_words == named->whole_words)
-            return named->names;
+            return named->names[0];
     }
     return NULL;
 }

@@ -29,9 +29,9 @@ char *normalize(const Normalizer *z, const char *text, size_t size, size_t *n);
 enum { MAX_STEPS = 7 };
 
 typedef struct {
-    /* in tokenizer.ggml.pre of GGUF files, each between two spaces; norma
-     * writes the first. NULL: of a vocabulary that is not byte-level */
-    const char *names;
+    /* values of tokenizer.ggml.pre in GGUF files, then NULL; norma writes the
+     * first. NULL: of a vocabulary that is not byte-level */
+    const char *const *names;
     /* patterns, then NULL; each splits the words of the previous step */
     const char *steps[MAX_STEPS + 1];
     /* a word that is a piece becomes one token without merging */
@@ -41,9 +41,9 @@ typedef struct {
 
 extern const Pretokenizer PRETOKENIZERS[]; /* the last has no names */
 
-/* The names of the pre-tokenizer in the table with the same steps; NULL if
+/* The first name of the pre-tokenizer in the table with the same steps; NULL if
  * there is none. */
-const char *pretokenizer_names(const Pretokenizer *p);
+const char *pretokenizer_name(const Pretokenizer *p);
 
 typedef int (*WordFunction)(void *arg, const char *s, size_t n);
 

@@ -1,4 +1,5 @@
-"""Checks norma's own rules: the floors of docs/architecture.md, sizes of files and functions, who may print or exit.
+"""Checks norma's own rules: the floors of docs/architecture.md, sizes of files and functions, who may print or exit,
+and the squeezed forms of scripts/developer/squeezed.py.
 
     python3 scripts/developer/house.py [FOLDER]           silent if all is well, else a line for each violation and status 1
     python3 scripts/developer/house.py --sizes [FOLDER]   prints the words of C by place
@@ -12,11 +13,21 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import squeezed
+
 FUNCTION_LINES, COLUMNS = 80, 80  # of C; a page's C may have 100 columns
 GENERATED = {"text/clusters.h", "text/nfc.h", "text/unicode.h", "text/width.h"}  # tables; their words and columns are not counted
 PLAIN, PLAIN_LINES = "plain.c", 400  # the formulas: a text of one evening
 EDGES = re.compile(r"(?:formats|modes|cluster)/")
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents that must name existing files and functions
+STATE = {  # files whose variables are states of the process, or of the page
+    "base/error.c": "what happens to messages",
+    "base/file.c": "the files that the run reads and writes",
+    "base/process.c": "what handlers of signals read",
+    "base/ranks.c": "MPI's buffers",
+    "kernels/team.c": "OpenMP has one team of threads",
+    "web/page.c": "JavaScript hands no objects over: a page has one model and one text",
+}
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>
     r"(assert|complex|ctype|errno|fenv|float|getopt|inttypes|iso646|limits|locale|math|omp|setjmp|stdalign|stdarg|"
     r"stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string|tgmath|threads|time|uchar|wchar|wctype)\.h"
@@ -50,6 +61,7 @@ class Source:
         self.path, self.text = path, (root / path).read_text()
         code = COMMENT_OR_STRING.sub(lambda m: ('""' if m[0][0] == '"' else " ") + "\n" * m[0].count("\n"), self.text)
         self.code = code.split("\n")
+        self.plain_code = DIRECTIVE.sub(lambda m: "\n" * m[0].count("\n"), code)  # without directives
         comments_gone = COMMENT_OR_STRING.sub(
             lambda m: m[0] if m[0][0] != "/" else " " + "\n" * m[0].count("\n"), self.text
         )
@@ -59,7 +71,7 @@ class Source:
             if match := INCLUDE.match(line):
                 (self.includes if match[1] else self.system).setdefault(match[1] or match[2], i)
         self.functions, self.prototypes, self.external = {}, set(), set()  # functions: {name: (line, lines)}
-        self.read_declarations(DIRECTIVE.sub(lambda m: "\n" * m[0].count("\n"), code).split("\n"))
+        self.read_declarations(self.plain_code.split("\n"))
 
     def read_declarations(self, lines):
         starts = [i for i, line in enumerate(lines) if re.match(r"[A-Za-z_]", line)]
@@ -99,6 +111,7 @@ class House:
         paths = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob("*.[ch]"))
         self.sources = {p: Source(self.root, p) for p in paths if not re.match(r"tests/|build/|\.", p)}
         self.text = "\n".join(source.text for source in self.sources.values())
+        self.unordered = squeezed.unordered(source.text for source in self.sources.values())
         self.tests = {p: (self.root / p).read_text() for p in paths if p.startswith("tests/")}
         self.suites = {p.rsplit("/test_", 1)[1][:-2] for p in paths if "/test_" in p and p.endswith(".c")}
 
@@ -177,6 +190,11 @@ class House:
             if not prints and (match := ENDS.search(line)):
                 self.report(path, i, f"{match[0]}: only run.c and modes/ end the program")
 
+    def check_squeezed(self, path, source):
+        for line, what in squeezed.check(source.plain_code, source.text, self.unordered):
+            if not (path in STATE and what.startswith("state")):
+                self.report(path, line, what)
+
     def check_comments(self, path, text):
         """Comments have 80 columns, and a banner is one line."""
         columns = 100 if path.startswith("web/") else COLUMNS
@@ -250,6 +268,7 @@ class House:
         for path, source in self.sources.items():
             self.check_file(path, source)
             if path not in GENERATED:
+                self.check_squeezed(path, source)
                 self.check_comments(path, source.text)
                 self.check_tests_line(path, source)
         for path, text in self.tests.items():

@@ -134,6 +134,30 @@ PLANTED = [
     ("model.h", "*/", "*/\n/* ---- a banner ----\n */", "model.h:2: a banner that is longer than its line"),
     ("model.c", " * Tests: model. */", " * Tested. */", "model.c:1: its head has no line `Tests: SUITE"),
     ("model.c", " * Tests: model. */", " * Tests: mode. */", "model.c:1: Tests: no suite is called mode"),
+    ("model.c", "    return", "    int x = (n++, n);\n    return", "model.c:8: comma: a comma operator"),
+    ("model.c", "    return", "    x++, n--;\n    return", "model.c:8: comma: a comma operator"),
+    ("model.c", "    return", "    if (n++, n)\n    return", "model.c:8: comma: a comma operator"),
+    ("model.c", "fail(", "fail(x = ", "model.c:8: assigned: an assignment inside an argument or a condition"),
+    ("model.c", "    return", "    if (!(x = next()))\n    return", "model.c:8: assigned: an assignment inside"),
+    ("model.c", "    return", "    while (n && !(x = next()))\n    return", "model.c:8: assigned: an assignment inside"),
+    ("model.c", "    return", "    for (; (x = next());)\n    return", "model.c:8: assigned: an assignment inside"),
+    ("model.c", "fail(", "f(a ? 1 : b ? 2 : c ? 3 : 4, ", "model.c:8: choices: more than 2 ?: in a statement"),
+    ("model.c", "return fail(", "return (x ? fail : note)(", "model.c:8: chosen: a function that ?: chooses, in its call"),
+    ("model.h", ";", ";\nenum { FIRST = 0x1, EIGHTH = 0x80 };", "model.h:3: mask: EIGHTH is a bit, written as 0x80"),
+    ("model.h", ";", ";\nenum { A, B };\nstatic int f(int x) { return x < B; }", "model.h:4: order: x < B, but no order is declared"),
+    ("model.c", "\nint", "\nstatic int n_calls, x = 1;\nint", "model.c:7: state: n_calls is a variable of the file"),
+    ("model.c", "\nint", "\nstatic const char *names[2];\nint", "model.c:7: state: names is a variable of the file"),
+    ("model.c", "\nint", "\nstatic struct { int n; } kept;\nint", "model.c:7: state: kept is a variable of the file"),
+]
+ALLOWED = [  # forms that are not squeezed: no report
+    "    while ((x = next()) >= 0)\n        n++;\n",
+    "    for (x = 0, n = 1; x < n; x++, n--)\n        f(x, n);\n",
+    "    int x = 1, n = f(1, 2);\n    const char *a, *b = a;\n",
+    "    f((Pair){.a = 1, .b = 2}, (int[]){1, 2});\n",
+    "    x = a ? 1 : b ? 2 : 3;\n    n = a ? 1 : b ? 2 : 3;\n",
+    "    int list[] = {a ? 1 : 2, a ? b ? 1 : 2 : 3, 4};\n",
+    "    enum { N_KINDS, TEN = 10 };\n    x = n < N_KINDS && n < TEN;\n",
+    "    static const int primes[] = {2, 3};\n    static char *const name = 0;\n",
 ]
 OTHER = {  # one half of the cycle; the other half is planted
     "base/other.c": '/* other.c: a circle.\n * Tests: model. */\n#include "base/error.h"\n',
@@ -173,6 +197,9 @@ def main():
         reported = check({**CLEAN, **OTHER, path: text.replace(old, new, 1) if old else new})
         if not any(line.startswith(expected) for line in reported):
             failed.append(f"planted in {path}: {new[:60]!r}\n  expected {expected}\n  reported {reported}")
+    for code in ALLOWED:
+        text = CLEAN["model.c"].replace("    return", code + "    return")
+        failed += [f"{code!r}: {line}" for line in check({**CLEAN, **OTHER, "model.c": text})]
     print("\n".join(failed), end="\n" if failed else "")
     return 1 if failed else 0
 

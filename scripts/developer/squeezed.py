@@ -4,7 +4,7 @@ Owns the forms, all of them mechanical:
 
     comma       a comma operator outside for (;;)
     assigned    an assignment inside an argument or a condition; while ((x = next())) is an idiom, and allowed
-    choices     more than two ?: in a statement
+    choices     more than two ?: in a statement, or in an element of a list
     chosen      a function that ?: chooses, in its call
     mask        an enumerator that is one bit, written as a hexadecimal number
     order       < or > with an enumerator whose declaration does not say that its order means something
@@ -26,7 +26,7 @@ ASSIGNS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 COMPARES = {"<", ">", "<=", ">="}
 MAX_CHOICES = 2
 ENUM = re.compile(r"(/\*(?:[^*]|\*(?!/))*\*/\s*)?(?:typedef )?enum\s*\w*\s*\{([^}]*)\}")
-STATE = re.compile(r"^static (?!const\b|inline\b)([^;{}()]*?)(?:=|;|\[)", re.MULTILINE)
+STATE = re.compile(r"^static (?!inline\b)([^;{}()=]*)[=;]|^static struct\b[^;{}]*\{[^}]*\} (\w+)", re.MULTILINE)
 CHOSEN = re.compile(r"\(((?:[^()]|\([^()]*\))*\?(?:[^()]|\([^()]*\))*)\)\s*\(")
 CHANGE = r"(?:[\w.\[\]]|->|\*(?=\w))+(?:\+\+|--| [-+*/|&]?= [^;{}()]*?)"  # x++, x.y = 1
 CHANGES = re.compile(rf"(?<=[;{{}})])\n\s+({CHANGE}), [^;{{}}]*;")
@@ -67,7 +67,7 @@ def may_assign(stack):
             break
         if bracket.kind == "(":
             parentheses.append(bracket.before)
-    return not parentheses or parentheses[0] in {"for", "while"} or parentheses[:2] in (["(", "while"], ["(", "for"])
+    return not parentheses or parentheses[0] == "for" or parentheses == ["(", "while"]
 
 
 def in_expressions(code):
@@ -88,6 +88,8 @@ def in_expressions(code):
         elif token == ",":
             if around:
                 around.comma = around.comma or line
+            if around and around.kind == "list":
+                choices = 0  # the next element
         elif token == "?":
             choices += 1
             if choices == MAX_CHOICES + 1:
@@ -107,9 +109,10 @@ def in_text(code):
         if not re.match(r"(?:const |static |unsigned |struct |enum )?\w+ \*?\w", match[1]):  # else a declaration
             yield code[: match.start(1)].count("\n") + 1, "comma: a comma operator"
     for match in STATE.finditer(code):
-        declared = match[1].strip()
-        if not re.search(r"\bconst\b(?![^*]*\*)|\* ?const\b", declared):
-            yield code[: match.start()].count("\n") + 1, f"state: {declared.split()[-1].strip('*')} is a variable of the file"
+        declared = match[1] or match[2]
+        if "const" not in declared[declared.rfind("*") + 1 :]:  # after the last "*", else what it points to is constant
+            name = re.search(r"\w+(?=\s*(?:,|\[|$))", declared)[0]
+            yield code[: match.start()].count("\n") + 1, f"state: {name} is a variable of the file"
 
 
 def enumerators(text):
@@ -119,7 +122,14 @@ def enumerators(text):
         names = re.findall(r"\b([A-Z_][A-Z0-9_]*)\b\s*(=[^,]*)?(?:,|$)", body.strip())
         ordered = "order" in (match[1] or "") + match[2] or any(value for _, value in names)
         for name, value in names:
-            yield name, value.strip("= \n"), ordered or name.startswith("N_"), text[: match.start(2)].count("\n") + 1
+            is_count = re.match(r"(?:[A-Z0-9]+_)?N_", name)
+            yield name, value.strip("= \n"), ordered or is_count, text[: match.start(2)].count("\n") + 1
+
+
+def unordered(texts):
+    """Returns the names of enumerators whose order means nothing, in all files."""
+    found = [enumerator for text in texts for enumerator in enumerators(text)]
+    return {name for name, _, is_ordered, _ in found} - {name for name, _, is_ordered, _ in found if is_ordered}
 
 
 def masks(text):

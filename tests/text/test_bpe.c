@@ -67,7 +67,7 @@ static void trained_tokenizers_match_the_library(void) {
 
 static const Pretokenizer *named(const char *name) {
     for (const Pretokenizer *p = PRETOKENIZERS; p->names; p++)
-        if (!strncmp(p->names + 1, name, strlen(name)))
+        if (!strcmp(p->names[0], name))
             return p;
     abort();
 }
