@@ -143,9 +143,10 @@ static void write_heads(const Session *s, int layer, KvKind kind,
 
 /* ---- attend ------------------------------------------------------------- */
 
-/* attend() has forms for 1, 2 and 4 queries. */
-static int attended(int n) {
-    return n == 3 ? 4 : n;
+/* The number of queries in the form of attend() for n queries: there are forms
+ * for 1, 2 and KV_QUERIES. */
+static int queries_of_form(int n) {
+    return n <= 2 ? n : KV_QUERIES;
 }
 
 /* Computes attention for 1 to 4 queries of a span and KV head `head`, from
@@ -154,7 +155,7 @@ static int attended(int n) {
 static void attend_queries(const Session *s, const Layer *layer,
                            const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    int group = c->n_heads / c->n_kv_heads, count = attended(n);
+    int group = c->n_heads / c->n_kv_heads, count = queries_of_form(n);
     size_t positions = s->chunk.capacity.positions;
     float *scores =
         s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();

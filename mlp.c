@@ -42,9 +42,9 @@ INLINE vf activate_vector(const Activation activation, vf a) {
 static void activate(Activation activation, float *gate, const float *up,
                      int n) {
     for (int i = 0; i < n; i += LANES) {
-        int m = min_int(n - i, LANES);
-        vf activated = activate_vector(activation, vload_n(gate + i, m)),
-           factor = up ? vload_n(up + i, m) : vset(1);
+        const int m = min_int(n - i, LANES);
+        const vf activated = activate_vector(activation, vload_n(gate + i, m));
+        const vf factor = up ? vload_n(up + i, m) : vset(1);
         vstore_n(gate + i, activated * factor, m);
     }
 }
@@ -74,8 +74,8 @@ void mlp_gate_up(const Session *s, const Mlp *m, float *gate, float *up,
 void mlp_hidden(Session *s, const Layer *layer, const float *xn, int n) {
     const Mlp *m = &layer->mlp;
     const Chunk *c = &s->chunk;
-    const Tensor *up = m->up.data ? &m->up : &m->gate;
-    Input in = input_prepare(&c->input, input_weight(&m->gate, up), xn, n);
+    const Tensor *other = m->up.data ? &m->up : &m->gate;
+    Input in = input_prepare(&c->input, input_weight(&m->gate, other), xn, n);
     mlp_gate_up(s, m, c->gate, c->up, &in, n);
     team_end_product(s->probe, layer->index, SITE_GATE_UP_SILU, c->gate,
                      &m->gate, n);

@@ -16,8 +16,8 @@ typedef struct {
     bool fractional;
 } Yarn;
 
-/* Rotation of heads: pair i by position * base^(-2i / dims) / (scale
- * * factor_i) radians. */
+/* Rotation of heads. Pair i rotates by position * base^(-2i / dims) radians,
+ * divided by scale and by its factor. */
 typedef struct {
     double base;
     double scale; /* linear scaling: divides positions */

@@ -16,7 +16,7 @@
     SITE(QKV, "qkv")                                                           \
     NORM(Q_NORM, "q_norm") /* not in all models */                             \
     NORM(K_NORM, "k_norm")                                                     \
-    SITE(ROPE, "rope") /* and writing keys and values to the cache */          \
+    SITE(ROPE, "rope") /* rotation; writing keys and values to the cache */    \
     SITE(ATTENTION, "attention")                                               \
     SITE(ATTN_OUT, "attn_out")                                                 \
     NORM(ATTN_POST_NORM, "attn_post_norm") /* not in all models */             \
@@ -38,14 +38,15 @@
 typedef enum { SITE_LIST(SITE_ID, SITE_ID) N_SITES } Site;
 #undef SITE_ID
 
-enum { NO_LAYER = -1 }; /* of sites outside the layers */
+enum { NO_LAYER = -1 }; /* the layer of sites outside the layers */
 
 /* The vectors of a norm: for each of n tokens `heads` vectors of dim floats. */
 typedef struct {
     const float *x; /* the first vector */
     size_t stride;  /* floats from a token to the next */
     int n, heads, dim;
-    int token, channel; /* of the first vector, in the chunk and in its row */
+    int token;          /* index in the chunk of the first vector's token */
+    int channel;        /* index in its row of the first vector's element 0 */
     const float *gamma; /* [dim], of the norm */
 } Vectors;
 

@@ -1,5 +1,5 @@
-/* process.c: the running program: signals, threads, the
- * clock, standard streams.
+/* process.c: the running program: signals, the number of threads, standard
+ * streams, terminals.
  *
  * Owns the handlers of signals, which call only async-signal-safe functions.
  * Tests: cli, chat, base.
@@ -38,7 +38,7 @@ const char *volatile temporary_file, *volatile temporary_names = "";
 
 /* What the terminal on standard input was set to. */
 static volatile sig_atomic_t state; /* 0: nothing; 1: answers; 2: edits */
-static struct termios kept;         /* its settings before, while `state` */
+static struct termios kept; /* the original settings, unless state is 0 */
 
 void remove_all(const char *names) {
     bool more = true; /* another thread may still create files */

@@ -30,21 +30,31 @@ static void gather(const Share *share, float *y, int n, bool everywhere) {
     ranks_gather(y, n, share->all, share->unit, everywhere);
 }
 
+/* Removes a weight's first n rows. */
+static void skip_rows(Tensor *w, int n) {
+    const size_t weights = (size_t)n * w->cols;
+    w->data = (const char *)w->data + type_bytes(w->type, weights);
+    if (w->type == TYPE_I8) {
+        /* NOLINTNEXTLINE: group is not 0 in TYPE_I8 */
+        const size_t scales = weights / (size_t)w->group;
+        w->scales = (const char *)w->scales + scales * sizeof(float);
+    }
+    if (w->bias)
+        w->bias += n;
+    w->rows -= n;
+}
+
 /* Divides the rows of a weight (their number is `size`) and keeps only this
  * rank's. */
 static void keep_own_rows(const Model *m, Tensor *w, PartSize size) {
-    int rows = part_size(&m->config, size), unit = unit_rows(&m->config, size);
-    int first = ranks_start(rows, unit, own_rank);
-    m->shares[size] = (Share){first, rows, unit, gather};
-    size_t weights = (size_t)first * w->cols;
-    w->data = (const char *)w->data + type_bytes(w->type, weights);
-    /* NOLINTNEXTLINE */
-    if (w->type == TYPE_I8)
-        w->scales = (const char *)w->scales +
-                    weights / (size_t)w->group * sizeof(float);
-    if (w->bias)
-        w->bias += first;
-    w->rows = ranks_start(rows, unit, own_rank + 1) - first;
+    const int all = part_size(&m->config, size);
+    const int unit = unit_rows(&m->config, size);
+    const int first = ranks_start(all, unit, own_rank);
+    const int end = ranks_start(all, unit, own_rank + 1);
+    skip_rows(w, first);
+    w->rows = end - first;
+    m->shares[size] =
+        (Share){.first = first, .all = all, .unit = unit, .gather = gather};
     w->share = &m->shares[size];
 }
 

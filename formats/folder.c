@@ -23,8 +23,8 @@
 
 /* Reader.source */
 typedef struct {
-    const Json *text,
-        *file; /* the text model's object (NULL: none), the file's */
+    const Json *text; /* the text model's object; NULL: none */
+    const Json *file; /* the file's object */
 } Sources;
 
 static StoredValue value_of(const Json *json) {

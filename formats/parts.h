@@ -53,14 +53,14 @@ typedef enum { NAME_NORMA, NAME_GGUF, NAME_HF, N_NAMINGS } Naming;
 
 typedef struct {
     PartOwner owner;
-    size_t offset;                /* of the Norm or the Tensor in its owner */
+    size_t offset; /* where the Norm or the Tensor is in its owner */
     const char *names[N_NAMINGS]; /* without the owner's prefix and ".weight" */
     PartSize rows, cols;
     /* the weights that this norm feeds, or the norms that feed this weight */
     PartFeed feed;
     PartBias bias;
     const char *site; /* a norm's name in --norm; NULL: the part is a weight */
-    Condition condition; /* of the families that have the part (family.h) */
+    Condition condition; /* which families have the part (family.h) */
     bool rotates;        /* RoPE rotates the weight's outputs */
     /* weighs experts: float32 in GGUF files; every rank has all rows */
     bool routes;
@@ -69,8 +69,9 @@ typedef struct {
 /* A position in a walk over the parts. */
 typedef struct {
     const Part *part;
-    int table;         /* of the walk */
-    int layer, expert; /* counted from 0 */
+    int table; /* which of the tables of parts is walked */
+    int layer; /* from 0 on */
+    int expert;
     Model *model;
 } PartAt;
 
@@ -112,7 +113,8 @@ int part_size(const Config *c, PartSize size);
  * the same input (q, k and v, or gate and up) are one tensor, stacked by
  * rows. */
 typedef struct {
-    int first, all; /* all -1: too many for a tensor */
+    int first; /* the weight's first row in the tensor */
+    int all;   /* rows of the tensor; -1: more than an int */
 } PartRows;
 PartRows part_rows(const PartAt *at, bool fused);
 

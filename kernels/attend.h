@@ -36,13 +36,13 @@ typedef struct {
 typedef struct {
     int size;    /* elements of a head */
     int head;    /* the KV head */
-    float scale; /* of the scores */
+    float scale; /* multiplies the scores */
     float cap;   /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];
     float *out[KV_QUERIES];
     float *scores[KV_QUERIES]; /* scratch, a float for each cached position */
-    /* a query sees the keys from first_key to n_keys - 1 */
-    int first_key[KV_QUERIES], n_keys[KV_QUERIES];
+    int first_key[KV_QUERIES]; /* the first key that a query sees */
+    int n_keys[KV_QUERIES];    /* the first key that it no longer sees */
 } Queries;
 
 /* out[k][size] = softmax(scale q[k] keys) values over the keys that query k

@@ -51,7 +51,7 @@ static inline const Tensor *input_weight(const Tensor *v, const Tensor *w) {
  * The threads share the work and meet at a barrier (the end of SITE_INPUT),
  * except for n = 1: then each thread makes its own copy (buffer row = thread
  * number), which costs less than a barrier. max_rows of the buffer must be at
- * least max(n, number of threads). / */
+ * least max(n, number of threads). */
 Input input_prepare(const InputBuffer *buffer, const Tensor *w, const float *x,
                     int n);
 

@@ -126,6 +126,51 @@ INLINE vi half_scale(const uint8_t *block, int i, int shift) {
     return block_word(TYPE_Q2_K, block, i / 4) >> (i % 4 * 8 + shift) & 15;
 }
 
+/* The words after the scales of the K types, in the order of panels.c. Quad q
+ * of group i is stored as follows.
+ *
+ * Q2_K: two bits of word q of the 8 words that four groups share; each half of
+ * a group has its own scale. */
+INLINE vi q2_k_quad(const uint8_t *block, int i, int q) {
+    const vi word = block_word(TYPE_Q2_K, block, 4 + i / 4 * 8 + q);
+    return bytes_times(bits_at(word, i % 4 * 2, 2),
+                       half_scale(block, 2 * i + q / 4, 0));
+}
+
+/* Q3_K: three bits of word q of the 3 words that two groups share. */
+INLINE vi q3_k_quad(const uint8_t *block, int i, int q) {
+    const int first = 3 + i / 2 * 3;
+    const vi word = q < 3 ? block_word(TYPE_Q3_K, block, first + q)
+                          : fourth_quads(block, first);
+    return byte_bits(word, 7 << quad_shift(TYPE_Q3_K, i));
+}
+
+/* Q4_K, and the low bits of Q5_K: four bits of word q of the 8 words that two
+ * groups share, from word `first` on. */
+INLINE vi shared_nibbles(Type type, const uint8_t *block, int first, int i,
+                         int q) {
+    return bits_at(block_word(type, block, first + i / 2 * 8 + q), i % 2 * 4,
+                   4);
+}
+
+/* Q5_K: the fifth bit is bit i of word q of the 8 words that all groups
+ * share. */
+INLINE vi q5_k_quad(const uint8_t *block, int i, int q) {
+    const vi fifth = block_word(TYPE_Q5_K, block, 3 + q);
+    return shared_nibbles(TYPE_Q5_K, block, 11, i, q) |
+           byte_bits(vshift(fifth, i - 4), 1 << 4);
+}
+
+/* Q6_K: each group has two words of low bits, of two quads each, and one word
+ * of high bits. */
+INLINE vi q6_k_quad(const uint8_t *block, int i, int q) {
+    const int first = 4 + i * 3;
+    const vi low = block_word(TYPE_Q6_K, block, first + q / 2);
+    const vi high = block_word(TYPE_Q6_K, block, first + 2);
+    return bits_at(low, q % 2 * 4, 4) |
+           byte_bits(vshift(high, q * 2 - 4), 3 << 4);
+}
+
 /* Quad q of group i, shifted to the left by quad_shift(type, i). */
 INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
     switch (type) {
@@ -138,28 +183,11 @@ INLINE vi block_quad(Type type, const uint8_t *block, int i, int q) {
                fifth_bits(block_word(type, block, 0), 4 * q);
     case TYPE_IQ4_NL: return iq4_bytes(nibbles(type, block, 0, q));
     case TYPE_IQ4_XS: return iq4_bytes(nibbles(type, block, 1 + i * 4, q));
-    case TYPE_Q2_K:
-        return bytes_times(
-            bits_at(block_word(type, block, 4 + i / 4 * 8 + q), i % 4 * 2, 2),
-            half_scale(block, 2 * i + q / 4, 0));
-    case TYPE_Q3_K: /* after the scales three words for two groups (panels.c) */
-        return byte_bits(q < 3 ? block_word(type, block, 3 + i / 2 * 3 + q)
-                               : fourth_quads(block, 3 + i / 2 * 3),
-                         7 << quad_shift(type, i));
-    case TYPE_Q4_K:
-        return bits_at(block_word(type, block, 3 + i / 2 * 8 + q), i % 2 * 4,
-                       4);
-    case TYPE_Q5_K:
-        return bits_at(block_word(type, block, 11 + i / 2 * 8 + q), i % 2 * 4,
-                       4) |
-               (vshift(block_word(type, block, 3 + q), i - 4) & 0x10101010);
-    /* after the scales two words of low bits and one of high bits for each
-     * group (panels.c) */
-    case TYPE_Q6_K:
-        return bits_at(block_word(type, block, 4 + i * 3 + q / 2), q % 2 * 4,
-                       4) |
-               (vshift(block_word(type, block, 4 + i * 3 + 2), q * 2 - 4) &
-                0x30303030);
+    case TYPE_Q2_K: return q2_k_quad(block, i, q);
+    case TYPE_Q3_K: return q3_k_quad(block, i, q);
+    case TYPE_Q4_K: return shared_nibbles(type, block, 3, i, q);
+    case TYPE_Q5_K: return q5_k_quad(block, i, q);
+    case TYPE_Q6_K: return q6_k_quad(block, i, q);
     case TYPE_F32 ... TYPE_I8: break; /* have no blocks */
     }
     return (vi){0};

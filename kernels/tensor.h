@@ -118,7 +118,8 @@ struct Share {
 /* A weight matrix, read in place from the mapped file. */
 typedef struct {
     Type type;
-    int rows, cols;   /* out, in */
+    int rows;         /* outputs of a product */
+    int cols;         /* inputs of a product */
     const void *data; /* [rows][cols] in the type's layout */
     /* TYPE_I8: float [rows][cols / group], perhaps unaligned */
     const void *scales;
@@ -126,7 +127,7 @@ typedef struct {
     uint8_t *panels;
     int group;          /* TYPE_I8: weights per scale; divides cols */
     const float *bias;  /* [rows], added to the product; or NULL */
-    uint64_t offset;    /* of data in the file, for `info` */
+    uint64_t offset;    /* where data begins in the file, for `info` */
     const Share *share; /* not owned; NULL: all rows are here */
 } Tensor;
 

@@ -108,20 +108,22 @@ INLINE void float_tile(vf *sums, Operands o, Type type, const int n_panels,
 /* The layout of a panel's groups. A compile-time constant in every tile, except
  * for TYPE_I8. */
 typedef struct {
-    Type type;        /* of packed blocks; TYPE_I8: unpacked groups */
-    int weights;      /* of a group */
-    int quads;        /* of a group */
-    int mins;         /* of a group */
-    int groups;       /* of a block */
+    Type type;        /* packed blocks of this type; TYPE_I8: unpacked groups */
+    int weights;      /* weights per group */
+    int quads;        /* quads per group */
+    int mins;         /* minimums per group */
+    int groups;       /* groups per block */
     int input_groups; /* weight groups per activation group: 1 or 2 */
     int zero;         /* the byte that stands for 0 */
     int added;        /* quads_added() */
-    size_t bytes;     /* of a block, for all rows */
+    size_t bytes;     /* bytes of a block, for all rows */
 } Layout;
 
-typedef vi Dots[MAX_TILE_TOKENS]; /* of a panel's groups with each token's */
+/* Products of a panel's group with the same group of each token. */
+typedef vi Dots[MAX_TILE_TOKENS];
 
-/* Of TYPE_I8's groups of `weights`, or of other types' unpacked groups. */
+/* The layout of TYPE_I8's groups of `weights`, or of other types' groups once
+ * they are unpacked. */
 INLINE Layout unpacked_layout(Type type, int weights) {
     int quads = group_quads(weights), mins = TYPES[type].mins,
         input_groups = TYPES[type].group == 16 ? 2 : 1;
@@ -244,7 +246,7 @@ INLINE void add_group(vf *sums, const Operands *o, const Layout *l, int i,
 
 INLINE void byte_tile(vf *sums, Operands o, const Layout l, const int n_panels,
                       const int tokens) {
-    int columns = l.weights; /* of a group */
+    const int columns = l.weights; /* columns of a group */
     const int8_t *q = o.in->q + (size_t)o.t * o.in->cols + o.col;
     const InputGroup *x = o.in->groups + (size_t)o.t * o.in->row_groups +
                           o.col / columns / l.input_groups;

@@ -7,10 +7,10 @@
 /* The interval is between two order statistics, which needs no assumption about
  * the distribution (David and Nagaraja 2003, "Order Statistics", section 7.1).
  * Their ranks are from the normal approximation of the binomial distribution.
- * / */
+ */
 Estimate estimate_median(const double *sorted, int n) {
-    /* ranks begin at 1 */
-    int rank = (int)(0.5 * (n - 1.96 * sqrt(n))), low = rank > 1 ? rank - 1 : 0;
+    const int rank = (int)(0.5 * (n - 1.96 * sqrt(n))); /* from 1 on */
+    const int low = rank > 1 ? rank - 1 : 0;
     return (Estimate){0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]), sorted[low],
                       sorted[n - 1 - low]};
 }
@@ -30,9 +30,9 @@ Estimate estimate_quotient(double y, double y_error, double x, double x_error) {
 
 /* Variance of a ratio: Cochran 1977, "Sampling Techniques", section 2.11. */
 Estimate estimate_ratio(const Ratio *r) {
-    double ratio = r->x > 0 ? r->y / r->x : 0,
-           residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx,
-           variance = fmax(residuals, 0) * r->n / (r->n - 1),
-           error = r->n < 2 ? INFINITY : 1.96 * sqrt(variance) / r->x;
+    const double ratio = r->x > 0 ? r->y / r->x : 0;
+    const double residuals = r->yy - 2 * ratio * r->xy + ratio * ratio * r->xx;
+    const double variance = fmax(residuals, 0) * r->n / (r->n - 1);
+    const double error = r->n < 2 ? INFINITY : 1.96 * sqrt(variance) / r->x;
     return (Estimate){ratio, ratio - error, ratio + error};
 }

@@ -81,13 +81,13 @@ void write_json_string(FILE *out, const char *name, const char *s, size_t n) {
     fputc('"', out);
 }
 
-void write_json_token(const Run *run, FILE *out, int id, double logprob) {
+void write_json_token(const Run *run, FILE *out, int id,
+                      const double *logprob) {
     int n;
     const char *bytes = run_token_text(run, -1, id, &n);
-    fprintf(out,
-            logprob <= 0 ? "{\"token\": %d, \"logprob\": %.9g, "
-                         : "{\"token\": %d, ",
-            id, logprob);
+    fprintf(out, "\"token\": %d, ", id);
+    if (logprob)
+        fprintf(out, "\"logprob\": %.9g, ", *logprob);
     write_json_string(out, "text", bytes, n);
     fputs(", \"bytes\": [", out);
     for (int i = 0; i < n; i++)

@@ -80,6 +80,6 @@ double log_sum_exp(const float *logits, int n);
 /* Writes "name": and the bytes s[n] as a string. */
 void write_json_string(FILE *out, const char *name, const char *s, size_t n);
 
-/* Writes a token as an object, without the closing bracket: its id, its
- * log-probability (NAN: none) and its bytes. */
-void write_json_token(const Run *run, FILE *out, int id, double logprob);
+/* Writes the members of a token's object, without its brackets: the id, the
+ * log-probability (NULL: none), the text and its bytes. */
+void write_json_token(const Run *run, FILE *out, int id, const double *logprob);

@@ -93,16 +93,18 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
     FILE *to = json_stream(t);
     if (!to)
         return -1;
-    fputs(ftell(to) > 0 ? ", " : "{\"logprobs\": [", to);
-    write_json_token(run, to, id, logits[id] - sum);
+    fputs(ftell(to) > 0 ? ", {" : "{\"logprobs\": [{", to);
+    double logprob = logits[id] - sum;
+    write_json_token(run, to, id, &logprob);
     HeapItem *heap = t->sampler.candidates;
     for (int i = 0; i < vocab_size; i++)
         heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);
     for (int k = 0; k < n && k < vocab_size; k++) {
         HeapItem best = heap_pop(heap, vocab_size - k);
-        fputs(k ? ", " : ", \"top\": [", to);
-        write_json_token(run, to, best.id, best.value - sum);
+        fputs(k ? ", {" : ", \"top\": [{", to);
+        logprob = best.value - sum;
+        write_json_token(run, to, best.id, &logprob);
         fputc('}', to);
     }
     fputs("]}", to);

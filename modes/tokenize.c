@@ -4,7 +4,6 @@
 #include "base/utf8.h"
 #include "modes/common.h"
 #include "text/pieces.h"
-#include <math.h>
 #include <stdlib.h>
 
 /* Writes a line: the token's id and its text. Control characters and
@@ -54,9 +53,8 @@ int mode_tokenize(Run *run) {
     for (int i = 0; i < tokens.n; i++) {
         int id = tokens.ids[i];
         if (json) {
-            if (i)
-                fputs(", ", stdout);
-            write_json_token(run, stdout, id, NAN);
+            fputs(i ? ", {" : "{", stdout);
+            write_json_token(run, stdout, id, NULL);
             putchar('}');
         } else if (verbose)
             show_piece(run, &out, id);

@@ -220,7 +220,9 @@ static uint32_t read_character(const char **p) {
     size_t n;
     uint32_t code = utf8_read(*p + escaped, 4, &n);
     *p += escaped + n;
-    return escaped && code == 'r' ? '\r' : escaped && code == 'n' ? '\n' : code;
+    if (escaped && code == 'r')
+        return '\r';
+    return escaped && code == 'n' ? '\n' : code;
 }
 
 /* Reads an element of a set: \p{..}, \s, \S, a character or a range. Returns
@@ -261,13 +263,15 @@ static bool is_in_set(const char *p, Character c) {
 }
 
 static const char *end_of_set(const char *p) {
-    bool list = *p == '[';
-    if (*p == '\\' && p[1] == 'p')
-        return strchr(p, '}') + 1;
-    if (list)
-        for (p = strpbrk(p, "\\]"); *p == '\\'; p = strpbrk(p + 2, "\\]"))
-            ;
-    return p + (*p == '\\') + 1;
+    if (*p == '[') {
+        p = strpbrk(p, "\\]");
+        while (*p == '\\')
+            p = strpbrk(p + 2, "\\]");
+        return p + 1;
+    }
+    if (*p != '\\')
+        return p + 1;
+    return p[1] == 'p' ? strchr(p, '}') + 1 : p + 2;
 }
 
 /* Reads ?, *, +, {1}, {1,digit} or nothing. Returns its end. */
@@ -304,34 +308,54 @@ static Character character_at(const Subject *t, const char *s, size_t *length) {
 
 static const char *match_any(const Subject *t, const char *p, const char *s);
 
-/* The end of a match of the items at p, up to the end of their alternative, at
- * s; NULL: no match. */
-static const char *match_items(const Subject *t, const char *p, const char *s) {
-    if (!*p || *p == '|' || *p == ')')
-        return s;
-    if (*p == '$')
-        return s == t->end ? s : NULL;
-    if (*p == '(') { /* (?!..), (?i:..) or (?i:..)?, always the last item */
-        Subject without_case = {.end = t->end, .ignores_case = true};
-        const char *match =
-            match_any(&without_case, p + strcspn(p, ":!") + 1, s);
-        if (p[2] == '!')
-            return match ? NULL : s;
-        return match || strchr(p, ')')[1] != '?' ? match : s;
-    }
+static const char *match_items(const Subject *t, const char *p, const char *s);
+
+/* The end of a match of the group at p, which is the last item: (?!..), (?i:..)
+ * or (?i:..)?. NULL: no match. */
+static const char *match_group(const Subject *t, const char *p, const char *s) {
+    const Subject without_case = {.end = t->end, .ignores_case = true};
+    const char *inside = p + strcspn(p, ":!") + 1;
+    const char *match = match_any(&without_case, inside, s);
+    const bool is_refused = p[2] == '!';
+    const bool is_optional = strchr(p, ')')[1] == '?';
+    if (is_refused)
+        return match ? NULL : s;
+    return match || !is_optional ? match : s;
+}
+
+/* The end of a match of the set at p, as often as its quantifier says, and of
+ * the items after it; NULL: no match. Takes as many characters as possible,
+ * then gives back one after the other until the rest matches. */
+static const char *match_set(const Subject *t, const char *p, const char *s) {
     int n = 0, min, max;
-    size_t length;
-    const char *at = s, *next = read_quantifier(end_of_set(p), &min, &max);
-    for (; n < max && at < t->end && is_in_set(p, character_at(t, at, &length));
-         n++)
+    const char *rest = read_quantifier(end_of_set(p), &min, &max), *at = s;
+    while (n < max && at < t->end) {
+        size_t length;
+        if (!is_in_set(p, character_at(t, at, &length)))
+            break;
         at += length;
+        n++;
+    }
     for (; n >= min; n--) {
-        const char *match = match_items(t, next, at);
-        if (match || !n)
+        const char *match = match_items(t, rest, at);
+        if (match || n == 0)
             return match;
         at -= utf8_before(at, s);
     }
     return NULL;
+}
+
+/* The end of a match of the items at p, up to the end of their alternative, at
+ * s; NULL: no match. */
+static const char *match_items(const Subject *t, const char *p, const char *s) {
+    switch (*p) {
+    case '\0':
+    case '|':
+    case ')': return s;
+    case '$': return s == t->end ? s : NULL;
+    case '(': return match_group(t, p, s);
+    default: return match_set(t, p, s);
+    }
 }
 
 /* The end of a match of the first matching alternative. */
@@ -347,6 +371,21 @@ static const char *match_any(const Subject *t, const char *p, const char *s) {
     }
 }
 
+/* Where the pattern may match next, if it does not match at `at`. If it begins
+ * with a run of a set's characters, it matches nowhere in this run. */
+static const char *after_run(const Subject *t, const char *pattern,
+                             const char *at) {
+    const bool begins_with_run = *end_of_set(pattern) == '+';
+    bool in_run = true;
+    while (in_run && at < t->end) {
+        size_t length;
+        const Character c = character_at(t, at, &length);
+        in_run = begins_with_run && is_in_set(pattern, c);
+        at += length;
+    }
+    return at;
+}
+
 int pretokenize(const char *const *steps, const char *text, size_t size,
                 WordFunction word, void *arg) {
     Subject t = {.end = text + size};
@@ -354,20 +393,18 @@ int pretokenize(const char *const *steps, const char *text, size_t size,
         return -1;
     if (!*steps)
         return size ? word(arg, text, size) : 0;
-    for (const char *from = text, *at = text; from < t.end;) {
+    const char *from = text, *at = text;
+    while (from < t.end) {
         const char *match = at < t.end ? match_any(&t, *steps, at) : at;
-        bool in_run = !match;
-        for (size_t length; in_run && at < t.end;
-             /* a run that does not match here matches nowhere in it */
-             at += length)
-            in_run = is_in_set(*steps, character_at(&t, at, &length)) &&
-                     *end_of_set(*steps) == '+';
-        if (!match)
+        if (!match) {
+            at = after_run(&t, *steps, at);
             continue;
+        }
         if (pretokenize(steps + 1, from, at - from, word, arg) ||
             pretokenize(steps + 1, at, match - at, word, arg))
             return -1;
-        from = at = match;
+        from = match;
+        at = match;
     }
     return 0;
 }
