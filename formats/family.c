@@ -570,7 +570,7 @@ const Key KEYS[] = {
     {AT(scaling), "rope.scaling.type"},
     {AT(linear_factor), "rope.scale_linear"},
     {AT(factor), "rope.scaling.factor", FALLBACK(linear_factor)},
-    {AT(yarn_context), "rope.scaling.original_context_length", FALLBACK(config.context)},
+    {AT(original_context), "rope.scaling.original_context_length", FALLBACK(config.context)},
     {CONFIG(rope.amplitude), "rope.scaling.attn_factor"},
     {CONFIG(rope.yarn.fast), "rope.scaling.yarn_beta_fast"},
     {CONFIG(rope.yarn.slow), "rope.scaling.yarn_beta_slow"},
@@ -695,18 +695,33 @@ void family_set_formulas(const ModelFamily *f, Config *c) {
         c->embedding_scale = sqrtf((float)c->dim);
 }
 
-void family_set_layer(const ModelFamily *f, int window, bool slides,
-                      bool rotates, Layer *layer) {
-    layer->window = slides ? window : 0;
-    bool has_window = layer->window > 0;
-    if (!rotates)
-        layer->rope = ROPE_NONE;
-    else if (f->rotating == ROPE_IN_WINDOWED_LAYERS && window && !slides)
-        layer->rope = ROPE_NONE;
-    else if (f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS && has_window)
-        layer->rope = ROPE_LOCAL;
-    else
-        layer->rope = ROPE_GLOBAL;
+bool family_rotates(const ModelFamily *f, const Header *h, int layer) {
+    if (f->gguf.finetuned && h->finetuned == 0)
+        return false;
+    return f->rotating != ROPE_BUT_EVERY_PERIODTH ||
+           (layer + 1) % h->period != 0;
+}
+
+bool family_windows(const ModelFamily *f, const Header *h, int layer,
+                    bool rotates) {
+    const int first = h->max_window_layers;
+    switch (f->windowed) {
+    case ALL_LAYERS: return true;
+    case ALL_BUT_EVERY_PERIODTH: return (layer + 1) % h->period != 0;
+    case FROM_MAX_WINDOW_LAYERS: return layer >= first;
+    case EVEN_BELOW_MAX_WINDOW_LAYERS: return layer % 2 == 0 && layer < first;
+    case LAYERS_WITHOUT_ROPE: return !rotates;
+    }
+    return false;
+}
+
+RopeUse family_rope(const ModelFamily *f, int window, bool slides) {
+    const bool has_window = slides && window > 0;
+    if (f->rotating == ROPE_IN_WINDOWED_LAYERS && window > 0 && !slides)
+        return ROPE_NONE;
+    if (f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS && has_window)
+        return ROPE_LOCAL;
+    return ROPE_GLOBAL;
 }
 
 const char *key_of(Naming naming, size_t field) {

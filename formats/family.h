@@ -239,33 +239,41 @@ char *family_part_name(const ModelFamily *f, char *name, const PartAt *at,
  * of their computation, Gemma's scale of embeddings. */
 void family_set_formulas(const ModelFamily *f, Config *c);
 
-/* Sets the window (0: none) and RoPE of a layer. `slides`: it has the
- * window. */
-void family_set_layer(const ModelFamily *f, int window, bool slides,
-                      bool rotates, Layer *layer);
-
 /* The values of a file's keys. */
 typedef struct {
     Config config;
-    int value_length,
-        yarn_context; /* elements of a head's values; YaRN's original context */
+    int value_length;     /* elements of a head's values */
+    int original_context; /* before RoPE was scaled, in positions */
     int64_t n_experts, n_experts_used;
-    int64_t window;       /* sliding window, in positions; 0 or less: none */
-    int64_t finetuned;    /* 0: see GgufFacts.finetuned */
-    int64_t norm_weights; /* Config.norm_topk */
-    float rms_eps, layer_eps; /* of RMSNorms, of LayerNorms */
-    double linear_factor,
-        factor; /* of RoPE's scaling, under the older and the newer name */
+    int64_t window;          /* sliding window, in positions; 0 or less: none */
+    int period;              /* as the family's, if the file does not give it */
+    int max_window_layers;   /* see WindowedLayers */
+    int64_t finetuned;       /* 0: see GgufFacts.finetuned */
+    int64_t norm_weights;    /* Config.norm_topk */
+    float rms_eps;           /* of RMSNorms */
+    float layer_eps;         /* of LayerNorms */
+    double linear_factor;    /* of RoPE's scaling: the older key */
+    double factor;           /* of RoPE's scaling */
     double yarn_attn_factor; /* 1: the default */
     /* divides YaRN's amplitude by that of this multiplier; 0: not used */
     double log_multiplier;
     double query_scale; /* of queries beyond the original context; 0: none */
-    String scaling;     /* of RoPE: none, linear, yarn or longrope */
+    String scaling;     /* RoPE's: none, linear, yarn or longrope */
 } Header;
+
+/* By the family's rule: whether a layer has RoPE, and whether it has the
+ * window, if there is one. `rotates`: it has RoPE. */
+bool family_rotates(const ModelFamily *f, const Header *h, int layer);
+bool family_windows(const ModelFamily *f, const Header *h, int layer,
+                    bool rotates);
+
+/* The RoPE of a layer that has it by the file or the family's rule. `window`:
+ * of the model; 0: none. `slides`: the layer has it. */
+RopeUse family_rope(const ModelFamily *f, int window, bool slides);
 
 /* The type of a key's field in Header. */
 typedef enum {
-    KEY_NO_FIELD, /* accepted, but not read with this table */
+    KEY_NO_FIELD, /* accepted; gguf.c reads it or checks it */
     KEY_SIZE,     /* int: an integer of at least 1 */
     KEY_INTEGER,  /* int64_t: any integer; read by hand from config.json */
     KEY_REAL,     /* double: a positive number */

@@ -126,50 +126,58 @@ static int read_window(Reader *r) {
     return get_int(r, "sliding_window", 1, r->family->window);
 }
 
-/* Whether the family gives a layer the window. */
-static bool is_windowed(const ModelFamily *f, int layer, int period, int first,
-                        bool rotates) {
-    switch (f->windowed) {
-    case ALL_LAYERS: return true;
-    case ALL_BUT_EVERY_PERIODTH: return (layer + 1) % period != 0;
-    case FROM_MAX_WINDOW_LAYERS: return layer >= first;
-    case EVEN_BELOW_MAX_WINDOW_LAYERS: return layer % 2 == 0 && layer < first;
-    case LAYERS_WITHOUT_ROPE: return !rotates;
-    }
-    return false;
+/* A list with an element for each layer. NULL and status -1: out of memory. */
+static bool *allocate_layers(Reader *r) {
+    bool *list = allocate(r->header.config.n_layers, sizeof *list);
+    if (!list)
+        r->origin.status = -1;
+    return list;
 }
 
-/* Which layers have the sliding window, and which have RoPE. */
-static void read_layers(Reader *r) {
-    const ModelFamily *f = r->family;
-    const Json *types = f->hf.layer_types ? get_list(r, "layer_types") : NULL;
-    const Json *ropes =
-        f->hf.no_rope_layers ? get_list(r, "no_rope_layers") : NULL;
-    bool some_rotate = f->rotating == ROPE_BUT_EVERY_PERIODTH;
-    bool from_option = f->windowed == FROM_MAX_WINDOW_LAYERS ||
-                       f->windowed == EVEN_BELOW_MAX_WINDOW_LAYERS;
-    int period = f->period;
-    if (!types && f->hf.sliding_window_pattern)
-        period = get_int(r, "sliding_window_pattern", 1, period);
-    if (!ropes && f->hf.no_rope_layers)
-        period = get_int(r, "no_rope_layer_interval", 1, period);
-    int first = from_option ? get_int(r, "max_window_layers", 0, 28) : 0;
-    int window = read_window(r);
-    EACH(Layer, layer, r->model->layers, r->header.config.n_layers) {
-        int l = layer->index;
-        int64_t rotates = !some_rotate || (l + 1) % period;
-        if (ropes && !json_integer(&ropes[l], &rotates))
-            refuse_key(r, "no_rope_layers", "whole numbers");
-        bool slides = is_windowed(f, l, period, first, rotates);
-        if (types)
-            slides = json_is(&types[l], "sliding_attention");
-        if (types && !slides && !json_is(&types[l], "full_attention"))
+/* Reads which layers have the window, as names of their kinds. */
+static void read_types(Reader *r, const Json *types) {
+    r->windowed = allocate_layers(r);
+    for (int l = 0; r->windowed && l < r->header.config.n_layers; l++) {
+        r->windowed[l] = json_is(&types[l], "sliding_attention");
+        if (!r->windowed[l] && !json_is(&types[l], "full_attention"))
             refuse_key(r, "layer_types",
                        "full_attention and sliding_attention");
-        if (slides && !window && (types || f->hf.needs_window))
-            refuse_key(r, "sliding_window", "a window in use, for some layers");
-        family_set_layer(f, window, slides, rotates, layer);
     }
+}
+
+/* Reads which layers have RoPE: their number is not 0. */
+static void read_rotating(Reader *r, const Json *ropes) {
+    r->rotating = allocate_layers(r);
+    for (int l = 0; r->rotating && l < r->header.config.n_layers; l++) {
+        int64_t rotates = 1;
+        if (!json_integer(&ropes[l], &rotates))
+            refuse_key(r, "no_rope_layers", "whole numbers");
+        r->rotating[l] = rotates != 0;
+    }
+}
+
+/* Reads which layers have the sliding window, and which have RoPE: lists, or
+ * the numbers of the family's rule. */
+static void read_layers(Reader *r) {
+    Header *h = &r->header;
+    const FolderFacts *f = &r->family->hf;
+    const WindowedLayers windowed = r->family->windowed;
+    const Json *types = f->layer_types ? get_list(r, "layer_types") : NULL;
+    const Json *ropes =
+        f->no_rope_layers ? get_list(r, "no_rope_layers") : NULL;
+    h->window = read_window(r);
+    if (types)
+        read_types(r, types);
+    else if (f->sliding_window_pattern)
+        h->period = get_int(r, "sliding_window_pattern", 1, h->period);
+    if (ropes)
+        read_rotating(r, ropes);
+    else if (f->no_rope_layers)
+        h->period = get_int(r, "no_rope_layer_interval", 1, h->period);
+    if (windowed == FROM_MAX_WINDOW_LAYERS ||
+        windowed == EVEN_BELOW_MAX_WINDOW_LAYERS)
+        h->max_window_layers = get_int(r, "max_window_layers", 0, 28);
+    r->needs_window = types || f->needs_window;
 }
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py  */
@@ -185,8 +193,9 @@ static double real_or(Reader *r, const char *key, double missing) {
 
 /* Llama 3.1: high frequencies are unchanged, low frequencies are divided by
  * `factor`, with a ramp between the two. */
-static void read_llama3(Reader *r, double context) {
+static void read_llama3(Reader *r) {
     const Rope *out = &r->header.config.rope;
+    const double context = r->header.original_context;
     double factor = get_real(r, "factor", NAN);
     double low = get_real(r, "low_freq_factor", NAN),
            high = get_real(r, "high_freq_factor", NAN);
@@ -200,23 +209,24 @@ static void read_llama3(Reader *r, double context) {
     }
 }
 
-static void read_yarn(Reader *r, double context) {
-    Rope *out = &r->header.config.rope;
-    Yarn *y = &out->yarn;
-    double mscale = real_or(r, "mscale", 0),
-           all_dim = real_or(r, "mscale_all_dim", 0);
-    *y = (Yarn){.context = context,
-                .fast = real_or(r, "beta_fast", 32),
-                .slow = real_or(r, "beta_slow", 1),
-                .fractional = !r->family->hf.rounds_yarn &&
-                              /* null: false */ !get_bool(
-                                  r, "truncate",
-                                  get(r, "truncate").kind == VALUE_MISSING)};
-    y->factor = get_real(r, "factor", r->header.config.context / y->context);
-    double amplitude = yarn_amplitude(y->factor, 1);
+static void read_yarn(Reader *r) {
+    Header *h = &r->header;
+    Rope *out = &h->config.rope;
+    const double mscale = real_or(r, "mscale", 0);
+    const double all_dim = real_or(r, "mscale_all_dim", 0);
+    /* null is false */
+    const bool missing = get(r, "truncate").kind == VALUE_MISSING;
+    const bool truncates = get_bool(r, "truncate", missing);
+    out->yarn = (Yarn){.fast = real_or(r, "beta_fast", 32),
+                       .slow = real_or(r, "beta_slow", 1),
+                       .fractional = !r->family->hf.rounds_yarn && !truncates};
+    h->scaling = (String){"yarn", 4};
+    h->factor =
+        get_real(r, "factor", (double)h->config.context / h->original_context);
+    double amplitude = yarn_amplitude(h->factor, 1);
     if (mscale > 0 && all_dim > 0)
-        amplitude = yarn_amplitude(y->factor, mscale) /
-                    yarn_amplitude(y->factor, all_dim);
+        amplitude = yarn_amplitude(h->factor, mscale) /
+                    yarn_amplitude(h->factor, all_dim);
     out->amplitude = get_real(r, "attention_factor", amplitude);
 }
 
@@ -235,20 +245,21 @@ static double *read_factors(Reader *r, const char *key) {
     return factors;
 }
 
-static void read_longrope(Reader *r, double original) {
+static void read_longrope(Reader *r) {
     Config *c = &r->header.config;
-    double factor = get_real(r, "factor", c->context / original);
-    c->rope.amplitude =
-        get_real(r, "attention_factor",
-                 factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
+    const double original = r->header.original_context;
+    const double factor = get_real(r, "factor", c->context / original);
+    const double amplitude =
+        factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1;
+    c->rope.amplitude = get_real(r, "attention_factor", amplitude);
     r->model->rope_factors = read_factors(r, "short_factor");
     if (c->context > original)
         r->model->long_factors = read_factors(r, "long_factor");
-    reader_end_context(r, original, BY_LONGROPE);
 }
 
-static void read_scaling(Reader *r, const Json *rope, double original) {
-    Config *c = &r->header.config;
+static void read_scaling(Reader *r, const Json *rope) {
+    Header *h = &r->header;
+    Config *c = &h->config;
     /* no tensor has the columns of `wo`; reader_end() fails */
     if ((size_t)c->rope.dims > r->widest)
         return;
@@ -261,21 +272,21 @@ static void read_scaling(Reader *r, const Json *rope, double original) {
     /* older names are accepted */
     if (string_is(type, "longrope") ||
         (longrope && (yarn || string_is(type, "su"))))
-        read_longrope(r, original);
+        read_longrope(r);
     else if (longrope)
         refuse_key(r, key, "default or longrope");
     else if (string_is(type, "llama3"))
-        read_llama3(r, original);
+        read_llama3(r);
     else if (yarn)
-        read_yarn(r, original);
+        read_yarn(r);
     else if (string_is(type, "linear"))
-        c->rope.scale = get_real(r, "factor", NAN);
+        h->factor = get_real(r, "factor", NAN);
     else if (string_is(type, "dynamic") && r->family->hf.dynamic_alpha)
         c->rope.base *=
             pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
-        c->context = (int)original;
+        c->context = h->original_context;
     else
         refuse_key(r, key,
                    "default, linear, dynamic, llama3, longrope or yarn");
@@ -340,7 +351,10 @@ static void read_rope(Reader *r) {
      * own */
     if (!is_given(get(r, key)) || (local && rope == full))
         r->inner = rope;
-    double original = fmin(fmax(1, get_real(r, key, context)), INT_MAX);
+    const double original = get_real(r, key, context);
+    if (original != floor(original) || original > INT_MAX)
+        refuse_key(r, key, "a whole number");
+    r->header.original_context = (int)fmin(original, INT_MAX);
     r->inner = rope;
     r->header.config.rope =
         (Rope){.base = get_real(r, "rope_theta", r->family->rope_base),
@@ -349,9 +363,8 @@ static void read_rope(Reader *r) {
                .dims = rotating_dims(r),
                .halves = !r->family->hf.neighbours};
     if (!r->origin.status)
-        read_scaling(r, rope, original);
-    if (is_given(get(r, "llama_4_scaling_beta")))
-        reader_end_context(r, original, BY_QUERIES);
+        read_scaling(r, rope);
+    r->header.query_scale = real_or(r, "llama_4_scaling_beta", 0);
     if (local)
         read_local_rope(r, sliding);
 }
@@ -445,12 +458,13 @@ static int read_model(Reader *r) {
         family_find(&r->origin, NAME_HF, "model_type", get(r, "model_type"));
     if (!f)
         return -1;
-    *h = (Header){.config = {.attention_scale = f->scales ? 1 : 0,
-                             .context = f->context,
-                             .head_size = f->head_size,
-                             .n_heads = f->n_heads,
-                             .n_kv_heads = f->n_heads / 2,
-                             .vocab_size = embedding ? embedding->dims[1] : 0}};
+    Config *c = &h->config;
+    c->attention_scale = f->scales ? 1 : 0;
+    c->context = f->context;
+    c->head_size = f->head_size;
+    c->n_heads = f->n_heads;
+    c->n_kv_heads = f->n_heads / 2;
+    c->vocab_size = embedding ? embedding->dims[1] : 0;
     /* by FALLBACK in KEYS also the eps of LayerNorms */
     const char *eps =
         f->norm_form == RMS_NORMS ? "rms_norm_eps" : "layer_norm_eps";
@@ -473,7 +487,7 @@ static int read_model(Reader *r) {
         return -1;
     if (f->hf.query_pre_attn_scalar) {
         static const char key[] = "query_pre_attn_scalar";
-        h->config.attention_scale =
+        c->attention_scale =
             1 / sqrtf(value_float(&r->origin, key, get(r, key), 256));
     }
     read_layers(r);
@@ -542,13 +556,15 @@ int folder_read_model(Model *m, const char *folder) {
                 .get = get,
                 .source = &options,
                 .tensors = weights.tensors,
-                .n_tensors = weights.n_tensors};
+                .n_tensors = weights.n_tensors,
+                .header = DEFAULTS};
     r.bare = !failed && reader_find(&r, "embed_tokens", ".weight");
     const Json *text = options.text = get_object(&r, "text_config");
     failed = failed || (text && select_text(&r)) || check_prefix(&r) ||
              read_model(&r);
     if (!failed && text)
         note("%s: only its text model is used", folder);
+    reader_close(&r);
     json_close(&json);
     safetensors_close(&weights);
     return -failed;

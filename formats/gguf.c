@@ -44,17 +44,6 @@ static const struct Neutral {
     {"residual_scale", 1},
 };
 
-static const Header DEFAULTS = {
-    .config = {.vocab_size = 1,
-               .rope = {.base = 10000,
-                        .scale = 1,
-                        .amplitude = 1,
-                        .yarn = {.fast = 32, .slow = 1}}},
-    .scaling = {"linear", 6},
-    .finetuned = 1,
-    .linear_factor = 1,
-    .yarn_attn_factor = 1};
-
 /* ---- keys --------------------------------------------------------------- */
 
 static StoredValue get(const Reader *r, const char *key) {
@@ -101,88 +90,76 @@ static void check_key(Reader *r, String key) {
                                 r->origin.path, r->origin.prefix, SHOWN(key));
 }
 
-/* Reads the scaling of RoPE. Without a type it is linear; the default factor is
- * 1. */
-static void read_rope(Reader *r) {
-    Header *h = &r->header;
-    Config *c = &h->config;
-    Rope *rope = &c->rope;
-    bool is_yarn = string_is(h->scaling, "yarn");
-    double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
-    StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
-    if (rope->dims % 2 || rope->dims > c->head_size)
+/* ---- RoPE and windows --------------------------------------------------- */
+
+/* Checks the keys of RoPE's scaling, and makes the amplitude one number.
+ * Without a type the scaling is linear. */
+static void translate_rope(Reader *r) {
+    const Header *h = &r->header;
+    Rope *rope = &r->header.config.rope;
+    const int head_size = h->config.head_size;
+    const bool is_yarn = string_is(h->scaling, "yarn");
+    const double amplitude = is_yarn ? yarn_amplitude(h->factor, 1) : 1;
+    const StoredValue extrapolates = get(r, "rope.scaling.yarn_ext_factor");
+    if (rope->dims % 2 || rope->dims > head_size)
         refuse_field(r, config.rope.dims,
-                     "an even number up to the head size %d", c->head_size);
+                     "an even number up to the head size %d", head_size);
     if (extrapolates.kind != VALUE_MISSING &&
         !(extrapolates.real < 0 || extrapolates.real == is_yarn))
         refuse_key(r, "rope.scaling.yarn_ext_factor", "%d", is_yarn);
     if (h->yarn_attn_factor != 1 &&
         !(fabs(h->yarn_attn_factor / amplitude - 1) < 1e-5))
         refuse_key(r, "rope.scaling.yarn_attn_factor", "%g", amplitude);
-    if (is_yarn) {
-        rope->yarn.factor = h->factor;
-        rope->yarn.context = h->yarn_context;
+    if (is_yarn)
         rope->amplitude *=
             amplitude / yarn_amplitude(h->factor, h->log_multiplier);
-    } else if (string_is(h->scaling, "linear") ||
-               string_is(h->scaling, "longrope"))
-        rope->scale = h->factor;
-    else if (!string_is(h->scaling, "none"))
-        refuse_key(r, "rope.scaling.type", "none, linear, yarn or longrope");
 }
 
-/* Reads the RoPE base of layers with a window, which norma never scales. Gemma
- * with an amplitude other than YaRN's is refused, because llama.cpp applies it
- * to these layers, too. */
-static void read_local_rope(Reader *r) {
+/* Refuses what llama.cpp applies to layers with a window, too, but norma does
+ * not: another base than the family's, and Gemma's amplitude, unless it is
+ * YaRN's. */
+static void check_local_rope(Reader *r) {
     const ModelFamily *f = r->family;
-    Config *c = &r->header.config;
-    double amplitude =
-        c->rope.amplitude / yarn_amplitude(c->rope.yarn.factor, 1);
-    if (c->local_base == 0)
-        c->local_base = f->local_base > 0 ? f->local_base : c->rope.base;
-    if (f->local_base == 0 && c->local_base != c->rope.base)
+    const Config *c = &r->header.config;
+    const bool is_local = f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS;
+    double amplitude = c->rope.amplitude;
+    if (string_is(r->header.scaling, "yarn"))
+        amplitude /= yarn_amplitude(r->header.factor, 1);
+    if (f->local_base == 0 && c->local_base != 0 &&
+        c->local_base != c->rope.base)
         refuse_key(r, "rope.freq_base_swa", "%g", c->rope.base);
-    if (f->rotating == ROPE_LOCAL_IN_WINDOWED_LAYERS && r->header.window > 0 &&
-        f->local_base > 0 && amplitude != 1)
+    if (is_local && r->header.window > 0 && f->local_base > 0 && amplitude != 1)
         refuse_stored(&r->origin, "rope.scaling.attn_factor",
                       (StoredValue){.real = amplitude}, "1");
 }
 
-/* ---- layers ------------------------------------------------------------- */
-
-/* Sets the window and the kind of RoPE of each layer. The pattern, or without
- * the key the family's period, says which layers have the window or, if that
- * is the same for all layers, RoPE. */
-static void read_layers(Reader *r) {
+/* Reads which layers have the window, if the file says it. */
+static void translate_windows(Reader *r) {
     static const char key[] = "attention.sliding_window_pattern";
-    const ModelFamily *f = r->family;
-    const Header *h = &r->header;
-    const Config *c = &h->config;
-    int window = h->window < 0            ? 0
-                 : h->window < c->context ? (int)h->window
-                                          : c->context;
+    Header *h = &r->header;
+    const int n = h->config.n_layers;
     char name[GGUF_KEY_NAME];
+    /* Within the window all layers are the same: it ends the context if the
+     * file cannot say which layers have it. */
+    if (r->family->gguf.window == WINDOW_ENDS_CONTEXT && h->window > 0) {
+        if (h->window < h->config.context)
+            h->config.context = (int)h->window;
+        h->window = 0;
+    }
     snprintf(name, sizeof name, "%s%s", r->origin.prefix, key);
-    const GgufValue *pattern = window ? gguf_find_value(r->source, name) : NULL;
-    if (pattern &&
-        (!pattern->is_array || pattern->count != (uint64_t)c->n_layers ||
-         gguf_element(pattern, 0).kind != VALUE_INTEGER)) {
-        refuse_key(r, key, "an array of %d integers, one for each layer",
-                   c->n_layers);
+    const GgufValue *pattern = gguf_find_value(r->source, name);
+    if (!pattern || h->window <= 0)
+        return;
+    if (!pattern->is_array || pattern->count != (uint64_t)n ||
+        gguf_element(pattern, 0).kind != VALUE_INTEGER) {
+        refuse_key(r, key, "an array of %d integers, one for each layer", n);
         return;
     }
-    bool periodic = f->windowed == ALL_BUT_EVERY_PERIODTH;
-    bool some_rotate = f->rotating == ROPE_BUT_EVERY_PERIODTH;
-    bool all = f->gguf.window != WINDOW_ENDS_CONTEXT;
-    EACH(Layer, layer, r->model->layers, c->n_layers) {
-        bool usual = pattern ? gguf_element(pattern, layer->index).integer
-                             : !f->period || (layer->index + 1) % f->period;
-        family_set_layer(f, window, periodic ? usual : all,
-                         !some_rotate || usual, layer);
-        if (f->gguf.finetuned && !h->finetuned)
-            layer->rope = ROPE_NONE;
-    }
+    r->windowed = allocate(n, sizeof *r->windowed);
+    if (!r->windowed)
+        r->origin.status = -1;
+    for (int l = 0; r->windowed && l < n; l++)
+        r->windowed[l] = gguf_element(pattern, l).integer;
 }
 
 static double *read_factors(Reader *r, const char *name, bool needed) {
@@ -211,6 +188,7 @@ static int read_model(Reader *r) {
         h->window = f->window;
     h->norm_weights = !f->gguf.raw_topk;
     h->config.rope.halves = !f->gguf.neighbours;
+    h->config.vocab_size = 1; /* the key may be missing */
     size_t n = strlen(o->prefix);
     EACH(const GgufValue, v, g->values, g->n_values)
         if (v->key.n > n && !memcmp(v->key.text, o->prefix, n))
@@ -226,24 +204,15 @@ static int read_model(Reader *r) {
         const int width = h->config.dim / h->config.n_heads;
         h->config.attention_scale = 1 / sqrtf((float)width);
     }
-    read_rope(r);
-    read_local_rope(r);
-    if (h->query_scale != 0)
-        reader_end_context(r, h->yarn_context, BY_QUERIES);
-    /* the file does not say which layers have the window; within the window,
-     * all layers are the same */
-    if (f->gguf.window == WINDOW_ENDS_CONTEXT && h->window > 0 &&
-        h->window < h->config.context)
-        h->config.context = (int)h->window;
-    read_layers(r);
-    if (h->config.rope.yarn.factor == 0) {
+    translate_rope(r);
+    check_local_rope(r);
+    translate_windows(r);
+    if (!string_is(h->scaling, "yarn")) {
         Model *m = r->model;
         m->long_factors = read_factors(r, "rope_factors_long", false);
         m->rope_factors = read_factors(
             r, m->long_factors ? "rope_factors_short" : "rope_freqs",
             m->long_factors);
-        if (m->long_factors)
-            reader_end_context(r, h->yarn_context, BY_LONGROPE);
     }
     return reader_end(r);
 }
@@ -339,6 +308,7 @@ int gguf_read_model(Model *m, const char *path) {
     if (type.kind == VALUE_INTEGER && type.integer >= 0 &&
         type.integer < (int64_t)COUNT(FILE_TYPES))
         snprintf(m->type, sizeof m->type, "%s", FILE_TYPES[type.integer]);
+    reader_close(&r);
     gguf_close(&g);
     return -failed;
 }

@@ -86,13 +86,13 @@ static Header header_of(const Model *model, const ModelFamily *a) {
     if (!h.window && a->gguf.default_window)
         h.window = c->context;
     if (model->long_factors) {
-        h.yarn_context = model->config.context;
+        h.original_context = model->config.context;
         c->context = model->long_context;
     }
     if (model->rope_factors && a->gguf.factors == NO_FACTOR_TENSORS) {
         h.scaling = (String){"yarn", 4};
         h.factor = rope->yarn.factor;
-        h.yarn_context = (int)rope->yarn.context;
+        h.original_context = (int)rope->yarn.context;
         rope->amplitude /= yarn_amplitude(h.factor, 1);
     } else if (rope->scale != 1) {
         h.scaling = (String){"linear", 6};

@@ -1,8 +1,8 @@
 /* reader.c: builds a Model from keys and tensors, with the tables of families,
  * keys and parts.
  *
- * gguf.c and folder.c read what differs between the formats: the kinds of
- * layers and the scaling of RoPE.
+ * gguf.c and folder.c translate what differs between the formats into the
+ * header and lists of layers. What they mean is decided here, once.
  * Tests: families, gguf, folder.
  */
 #include "formats/reader.h"
@@ -14,7 +14,17 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+const Header DEFAULTS = {.config = {.rope = {.base = 10000,
+                                             .scale = 1,
+                                             .amplitude = 1,
+                                             .yarn = {.fast = 32, .slow = 1}}},
+                         .scaling = {"linear", 6},
+                         .finetuned = 1,
+                         .linear_factor = 1,
+                         .yarn_attn_factor = 1};
 
 /* ---- the header --------------------------------------------------------- */
 
@@ -69,6 +79,8 @@ void reader_keys(Reader *r) {
             !(key->kind == KEY_INTEGER && r->naming == NAME_HF))
             read_key(r, key, name, header + key->field);
     }
+    if (!r->header.period)
+        r->header.period = f->period;
     if (!c->head_size && c->dim % c->n_heads == 0)
         c->head_size = c->dim / c->n_heads;
     KEY_EACH(key)
@@ -195,13 +207,59 @@ double *reader_factors(Reader *r) {
     return factors;
 }
 
-void reader_end_context(Reader *r, double original, const char *why) {
+/* ---- RoPE and windows --------------------------------------------------- */
+
+/* Ends the context at the original one. */
+static void end_context(Reader *r, const char *why) {
     Config *c = &r->header.config;
     r->model->long_context = c->context;
-    if (original >= c->context)
+    if (r->header.original_context >= c->context)
         return;
-    c->context = (int)original;
+    c->context = r->header.original_context;
     r->model->ended_by = why;
+}
+
+/* Sets RoPE's scaling and the base of local layers, which norma never scales.
+ * With LongRoPE (Ding et al. 2024) the short factors apply up to the original
+ * context; a session can choose a longer one, with the long factors. */
+static void set_rope(Reader *r) {
+    const Header *h = &r->header;
+    Config *c = &r->header.config;
+    const double local_base = r->family->local_base;
+    if (string_is(h->scaling, "yarn")) {
+        c->rope.yarn.factor = h->factor;
+        c->rope.yarn.context = h->original_context;
+    } else if (string_is(h->scaling, "linear") ||
+               string_is(h->scaling, "longrope"))
+        c->rope.scale = h->factor;
+    else if (!string_is(h->scaling, "none"))
+        refuse_field(r, scaling, "none, linear, yarn or longrope");
+    if (c->local_base == 0)
+        c->local_base = local_base > 0 ? local_base : c->rope.base;
+    if (h->query_scale != 0)
+        end_context(r, "beyond it queries are scaled");
+    if (r->model->long_factors)
+        end_context(r, "-c chooses a longer one, with LongRoPE's long factors");
+}
+
+/* Sets the window and the kind of RoPE of each layer. */
+static void set_layers(Reader *r) {
+    const ModelFamily *f = r->family;
+    const Header *h = &r->header;
+    int window = 0;
+    if (h->window > 0)
+        window = h->window < INT_MAX ? (int)h->window : INT_MAX;
+    EACH(Layer, layer, r->model->layers, h->config.n_layers) {
+        const int l = layer->index;
+        const bool rotates =
+            r->rotating ? r->rotating[l] : family_rotates(f, h, l);
+        const bool slides =
+            r->windowed ? r->windowed[l] : family_windows(f, h, l, rotates);
+        if (slides && !window && r->needs_window)
+            refuse_field(r, window, "a window in use, for some layers");
+        layer->window = slides ? window : 0;
+        layer->rope = rotates ? family_rope(f, window, slides) : ROPE_NONE;
+    }
 }
 
 /* ---- parts -------------------------------------------------------------- */
@@ -340,6 +398,10 @@ static void confirm(Model *m) {
 
 int reader_end(Reader *r) {
     Model *m = r->model;
+    if (!r->origin.status)
+        set_rope(r);
+    if (!r->origin.status)
+        set_layers(r);
     m->config = r->header.config;
     for (PartAt at = parts_of(m); !r->origin.status && next_slot(&at);)
         read_part(r, &at);
@@ -348,9 +410,8 @@ int reader_end(Reader *r) {
     confirm(m);
     if (m->tied)
         m->output = m->embedding;
-    const Rope *rope = &m->config.rope;
-    if (rope->yarn.factor > 0) {
-        m->rope_factors = yarn_factors(rope);
+    if (m->config.rope.yarn.factor > 0) {
+        m->rope_factors = yarn_factors(&m->config.rope);
         if (!m->rope_factors)
             return -1;
     }
@@ -367,4 +428,9 @@ int reader_end(Reader *r) {
         note("%s: %d norms have no weights, the first is %s: their gamma is 1",
              r->path, r->n_folded, r->first_folded);
     return 0;
+}
+
+void reader_close(Reader *r) {
+    free(r->windowed);
+    free(r->rotating);
 }

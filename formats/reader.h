@@ -22,15 +22,20 @@ struct Reader {
     const void *inner; /* an object whose keys come before those of `source` */
     Stored *tensors;   /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
-    bool bare; /* their names lack "model.", as a base model's do */
-    Header header;
+    bool bare;     /* their names lack "model.", as a base model's do */
+    Header header; /* in the units of GGUF's keys */
     /* of config.json: bits of the groups with biases. In GGUF files any weight
      * may have one. */
     int biases;
-    size_t widest;  /* max columns of a tensor; a head is not larger */
-    float *vectors; /* where the next norm or bias goes */
-    float *ones;    /* [widest], gamma of norms without stored parameters */
-    int n_folded;   /* RMSNorms without weights in a folder */
+    /* [n_layers], owned: which layers have the window, and which have RoPE, if
+     * the file lists them; NULL: the family's rule says it */
+    bool *windowed, *rotating;
+    bool
+        needs_window; /* refuses a layer that has the window if there is none */
+    size_t widest;    /* max columns of a tensor; a head is not larger */
+    float *vectors;   /* where the next norm or bias goes */
+    float *ones;      /* [widest], gamma of norms without stored parameters */
+    int n_folded;     /* RMSNorms without weights in a folder */
     char first_folded[PART_NAME];
     bool has_doubles; /* a weight is float64 in the file */
 };
@@ -43,7 +48,11 @@ struct Reader {
 #define refuse_field(r, field, ...)                                            \
     refuse_key(r, key_of((r)->naming, offsetof(Header, field)), __VA_ARGS__)
 
+/* The values of keys that a file lacks, unless its family gives them. */
+extern const Header DEFAULTS;
+
 /* The steps, in this order. Each does nothing after a failure (origin.status).
+ * Between 2 and 3 the formats translate what they say of layers and RoPE.
  * 1. Reads all keys of the family into the header, over the family's
  * defaults. */
 void reader_keys(Reader *r);
@@ -64,13 +73,10 @@ float *reader_vector(Reader *r, const char *name, const char *suffix,
  * memory. */
 double *reader_factors(Reader *r);
 
-/* Ends the context at the original one. With LongRoPE (Ding et al. 2024) the
- * short factors apply up to it; a session can choose a longer context, with the
- * long factors. */
-#define BY_LONGROPE "-c chooses a longer one, with LongRoPE's long factors"
-#define BY_QUERIES  "beyond it queries are scaled"
-void reader_end_context(Reader *r, double original, const char *why);
-
-/* 3. Fills in all norms and weights, computes YaRN's factors, and refuses
- * unused tensors. Returns origin.status. */
+/* 3. Sets windows and RoPE by the header and the lists of layers; factors of
+ * RoPE are in the model. Fills in all norms and weights, and refuses unused
+ * tensors. Returns origin.status. */
 int reader_end(Reader *r);
+
+/* Frees the lists of layers. */
+void reader_close(Reader *r);

@@ -43,7 +43,7 @@ TOKEN = re.compile(  # of C without comments: strings, characters, numbers, name
     re.DOTALL,
 )
 PUNCTUATION = set("const static inline struct enum union typedef restrict { } ( ) [ ] , ; # :".split())  # are no words
-COMPILER = re.compile(r"\b__(?:builtin_\w+|attribute__|asm__)")
+COMPILER = re.compile(r"\b__(?:builtin_\w+|attribute__(?!\(\(noreturn\)\))|asm__)")
 PRINTS = re.compile(r"(?<!fflush\()(?<!ferror\()\bstdout\b|(?<![.>\w])(?:v?printf|puts|putchar)(?=\s*\()")
 BANNER = re.compile(r"/\* ---- [^*]*\n\s*\*/")
 ENDS = re.compile(r"(?<![.>\w])(?:exit|abort|quick_exit)(?=\s*\()")

@@ -1069,7 +1069,8 @@ static void windows_of_llama_and_qwen2(void) {
         CHECK(!gguf_write(&file, path) && !model_open(&model, path),
               "window %d does not open", given);
         gguf_free(&file);
-        int window = i < N && given > 0 ? end : 0, context = i < N ? 40 : end;
+        const int window = i < N && given > 0 ? given : 0;
+        const int context = i < N ? 40 : end;
         CHECK(model.config.context == context, "window %d: context %d", given,
               model.config.context);
         for (int l = 0; l < 2; l++)
