@@ -13,6 +13,8 @@
 #define IN_LAYER "model.layers.%d."
 /* A list of names. */
 #define NAMES(...) ((const OtherName[]){__VA_ARGS__, {NULL, NULL, false}})
+/* GGUF architectures, in the order of preference. */
+#define OTHERS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static const OtherName GEMMA_NAMES[] = {
     {"mlp_norm", IN_LAYER "pre_feedforward_layernorm", false},
@@ -27,7 +29,7 @@ const ModelFamily FAMILIES[] = {
         .rope_base = 10000,
         .eps = 1e-5f,
         .context = 2048,
-        .gguf = {.name = "olmo", .neighbours = true},
+        .gguf = {.name = "olmo", .others = OTHERS("llama"), .neighbours = true},
         .hf = {.name = "olmo", .attention_bias = BIAS_OF_ATTENTION},
     },
     /* StableLM */
@@ -48,6 +50,7 @@ const ModelFamily FAMILIES[] = {
         .eps = 1e-6f,
         .context = 2048,
         .gguf = {.name = "llama",
+                 .others = OTHERS("qwen3", "qwen3moe"),
                  .neighbours = true,
                  .window = WINDOW_READ,
                  .layer_norms = true,
@@ -66,7 +69,10 @@ const ModelFamily FAMILIES[] = {
         .eps = 1e-6f,
         .context = 32768,
         .window = 4096,
-        .gguf = {.name = "qwen2", .layer_norms = true, .odd_heads = true},
+        .gguf = {.name = "qwen2",
+                 .others = OTHERS("llama", "phi3"),
+                 .layer_norms = true,
+                 .odd_heads = true},
         .hf = {.name = "qwen2",
                .qkv_biases = true,
                .window = WINDOW_IF_USED,
@@ -305,7 +311,10 @@ const ModelFamily FAMILIES[] = {
         .eps = 1e-5f,
         .context = 131072,
         .head_size = 128,
-        .gguf = {.name = "ernie4_5", .neighbours = true, .odd_heads = true},
+        .gguf = {.name = "ernie4_5",
+                 .others = OTHERS("llama"),
+                 .neighbours = true,
+                 .odd_heads = true},
         .hf = {.name = "ernie4_5",
                .tied_by_default = true,
                .neighbours = true,
@@ -363,6 +372,7 @@ const ModelFamily FAMILIES[] = {
         .context = 262144,
         .head_size = 128,
         .gguf = {.name = "mistral3",
+                 .others = OTHERS("llama"),
                  .neighbours = true,
                  .odd_heads = true,
                  .scaled_queries = true},
@@ -375,6 +385,7 @@ const ModelFamily FAMILIES[] = {
         .context = 524288,
         .head_size = 128,
         .gguf = {.name = "seed_oss",
+                 .others = OTHERS("llama"),
                  .names =
                      NAMES({"mlp_norm", "blk.%d.post_attention_norm", false}),
                  .biases = true,
@@ -645,6 +656,13 @@ const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
             o->status = fail("%s: %s is %s and not supported: it has %s",
                              o->path, key, u->name, u->has);
     refuse_stored(o, key, name, "one of the families in docs/models.md");
+    return NULL;
+}
+
+const ModelFamily *family_of_gguf(const char *architecture) {
+    FAMILY_EACH(f)
+    if (f->gguf.name && !strcmp(f->gguf.name, architecture))
+        return f;
     return NULL;
 }
 

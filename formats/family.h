@@ -106,6 +106,11 @@ typedef struct {
 typedef struct {
     const char *name; /* general.architecture; NULL: none of its own */
     const OtherName *names;
+    /* Architectures that store some models which this one cannot, then NULL; or
+     * NULL. A llama has LayerNorms, RMSNorms, biases and factors of RoPE, which
+     * --norm, --center or an option may give a relative; a qwen3 has head norms,
+     * a phi3 partial RoPE. */
+    const char *const *others;
     bool neighbours; /* RoPE pairs neighbours; else halves of a head */
     GgufWindow window;
     bool default_window; /* a file without the key has the family's window */
@@ -221,6 +226,9 @@ extern const int N_FAMILIES;
  * unknown. */
 const ModelFamily *family_find(Origin *o, Naming naming, const char *key,
                                StoredValue name);
+
+/* The family with this architecture in GGUF files; NULL if there is none. */
+const ModelFamily *family_of_gguf(const char *architecture);
 
 /* Whether models of the family have the parts, or files the keys, with this
  * condition. Of HEAD_NORMS_IF_STORED some models have the norms. A mixture of

@@ -992,24 +992,21 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
 }
 
 /* Writes the head for the model's own architecture or, if that cannot store the
- * model, for the first one that can. Returns -1 and a message if there is
- * none. */
+ * model, for the first of its row's others that can. Returns -1 and a message if
+ * there is none. */
 static int choose_family(Writer *w) {
     const char *name = w->model->family ? w->model->family : "llama";
-    const ModelFamily *own = NULL;
+    const ModelFamily *own = family_of_gguf(name);
     char path[PATH_MAX];
-    FAMILY_EACH(f)
-    if (f->gguf.name && !strcmp(f->gguf.name, name))
-        own = f;
-    snprintf(path, sizeof path, "%s: no GGUF architecture can store it; %s",
-             w->source, name);
     if (!own)
         return fail("%s: GGUF has no architecture %s", w->source, name);
+    snprintf(path, sizeof path, "%s: GGUF cannot store it; %s", w->source,
+             name);
     hold_messages(true);
     int status = write_head(w, own, path);
-    FAMILY_EACH(f)
-    if (status && f->gguf.name)
-        status = write_head(w, f, path);
+    const char *const *other = own->gguf.others;
+    for (; status && other && *other; other++)
+        status = write_head(w, family_of_gguf(*other), path);
     hold_messages(false);
     return status ? write_head(w, own, path) : 0;
 }

@@ -18,6 +18,7 @@
 #include "tokenizer.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/family_writer.h"
 #include "tests/support/folder_writer.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/hashmodel.h"
@@ -445,6 +446,56 @@ static void partial_rope_becomes_phi3(void) {
     unlink(inside("out/a.gguf"));
 }
 
+/* A row names the architectures that store what its own cannot: LayerNorms and
+ * RMSNorms of --norm, and MiniMind's head norms, for which GGUF has no name. */
+static void other_architectures_store_what_a_row_lacks(void) {
+    static const struct {
+        const char *family, *norms, *architecture;
+    } cases[] = {{"ernie4_5", "layer", "llama"},
+                 {"ministral3", "layer", "llama"},
+                 {"seed_oss", "layer", "llama"},
+                 {"olmo", "rms", "llama"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Family f;
+        char changed[64];
+        CHECK(
+            !family_open(&f, cases[i].family) &&
+                !family_write(&f, inside("f"), &(FolderForm){.type = TYPE_F32}),
+            "no %s", cases[i].family);
+        family_close(&f);
+        snprintf(changed, sizeof changed, "f --norm %s", cases[i].norms);
+        CHECK_RUN("%s -m convert -q f32 -o out/a.gguf", changed);
+        CHECK(is_architecture("out/a.gguf", cases[i].architecture),
+              "%s becomes another", cases[i].family);
+        double found = difference(changed, "out/a.gguf");
+        CHECK(found <= 4e-6, "%s: %g of the largest logit away",
+              cases[i].family, found);
+        unlink(inside("out/a.gguf"));
+    }
+}
+
+static void minimind_becomes_a_qwen3(void) {
+    for (int experts = 0; experts <= 4; experts += 4) {
+        const char *architecture = experts ? "qwen3moe" : "qwen3";
+        Relative r = {.architecture = architecture,
+                      .n_experts = experts,
+                      .n_experts_used = experts / 2,
+                      .expert_dim = experts ? 32 : 0};
+        Model m;
+        CHECK(!write_relative("m.gguf", &MANY_LAYERS, &r) &&
+                  !model_open(&m, inside("m.gguf")) &&
+                  !folder_write(&m, inside("minimind"),
+                                &(FolderForm){.model_type = "minimind"}),
+              "cannot write");
+        model_close(&m);
+        CHECK_RUN("minimind -m convert -q f32 -o out/a.gguf");
+        CHECK(is_architecture("out/a.gguf", architecture), "not a %s",
+              architecture);
+        CHECK(difference("minimind", "out/a.gguf") == 0, "other logits");
+        unlink(inside("out/a.gguf"));
+    }
+}
+
 /* Other programs ignore a llama's window, so the context is cut to it. */
 static void the_context_is_cut_to_a_llama_s_window(void) {
     Model m;
@@ -687,8 +738,8 @@ static void a_tokenizer_that_changes_is_refused(void) {
                                       "m.bin", inside("out/a.gguf"));
         CHECK(stderr_show() == 1 && result == -i, "case %d: %d, %s", i, result,
               stderr_text());
-        CHECK(!i || strstr(stderr_text(), "m.bin: no GGUF architecture can "
-                                          "store it; llama differs in: the "
+        CHECK(!i || strstr(stderr_text(), "m.bin: GGUF cannot store it; "
+                                          "llama differs in: the "
                                           "pieces of its tokenizer"),
               "%s", stderr_text());
     }
@@ -1028,6 +1079,8 @@ void suite_convert(void) {
     TEST(families_are_kept);
     TEST(a_granite_without_rope_is_kept);
     TEST(partial_rope_becomes_phi3);
+    TEST(other_architectures_store_what_a_row_lacks);
+    TEST(minimind_becomes_a_qwen3);
     TEST(the_context_is_cut_to_a_llama_s_window);
     TEST(families_that_gguf_cannot_represent_are_refused);
     TEST(models_that_gguf_cannot_represent_are_refused);
