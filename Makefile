@@ -87,7 +87,7 @@ $(BINARY): $(OBJECTS)
 
 # Functions that tests/support/wrap.c and oracle.c (guesser_guess) replace in the tests and in the program under test.
 WRAPPED := mmap munmap malloc calloc realloc aligned_alloc strdup strndup realpath fopen fdopen asprintf nanoseconds lost_processors limits_of \
-    guesser_guess session_open family_find $(if $(MPI),MPI_Waitall MPI_Recv)
+    guesser_guess session_open family_find family_of_gguf $(if $(MPI),MPI_Waitall MPI_Recv)
 PROGRAM := $(BUILD)/tests/run
 $(RUNNER): $(TESTED) $(LIBRARY)
 $(BUILD)/tests/growth: $(filter %/test_growth.o $(BUILD)/tests/support/%,$(TESTED)) $(COUNTED) $(filter-out $(READERS),$(LIBRARY))

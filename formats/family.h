@@ -107,9 +107,9 @@ typedef struct {
     const char *name; /* general.architecture; NULL: none of its own */
     const OtherName *names;
     /* Architectures that store some models which this one cannot, then NULL; or
-     * NULL. A llama has LayerNorms, RMSNorms, biases and factors of RoPE, which
-     * --norm, --center or an option may give a relative; a qwen3 has head norms,
-     * a phi3 partial RoPE. */
+     * NULL. A llama has LayerNorms, RMSNorms, biases and factors of RoPE,
+     * which --norm, --center or an option may give a relative; a qwen3 has head
+     * norms, a phi3 partial RoPE. */
     const char *const *others;
     bool neighbours; /* RoPE pairs neighbours; else halves of a head */
     GgufWindow window;

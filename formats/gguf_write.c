@@ -992,8 +992,8 @@ static int write_head(Writer *w, const ModelFamily *family, const char *path) {
 }
 
 /* Writes the head for the model's own architecture or, if that cannot store the
- * model, for the first of its row's others that can. Returns -1 and a message if
- * there is none. */
+ * model, for the first of its row's others that can. Returns -1 and a message
+ * if there is none. */
 static int choose_family(Writer *w) {
     const char *name = w->model->family ? w->model->family : "llama";
     const ModelFamily *own = family_of_gguf(name);

@@ -4,9 +4,9 @@
  * a copy of the record in which one fact that it states is changed. Some model
  * of the family must then be refused, or have other layers or logits. LLaMA's
  * closest relatives have no such models: suites golden and folder test them.
- * Facts that only gguf_write.c reads are tested by test_convert.c and
- * test_families.c.
+ * Without a fact of the writer, the GGUF file must be another one, or refused.
  */
+#include "base/file.h"
 #include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/open.h"
@@ -106,10 +106,21 @@ static const struct Fact {
 };
 /* clang-format on */
 /* NOLINTEND(bugprone-sizeof-expression) */
-enum { N_FACTS = sizeof FACTS / sizeof *FACTS, MAX_FAMILIES = 64 };
+/* Facts of the writer. */
+static const struct Fact WRITTEN[] = {
+    {FACT(gguf.biases), NULL, NULL},    {FACT(gguf.experts), NULL, NULL},
+    {FACT(gguf.factors), NULL, NULL},   {FACT(gguf.partial_rope), NULL, NULL},
+    {FACT(gguf.odd_heads), NULL, NULL}, {FACT(gguf.output), NULL, NULL},
+};
+enum {
+    N_FACTS = sizeof FACTS / sizeof *FACTS,
+    N_WRITTEN = sizeof WRITTEN / sizeof *WRITTEN,
+    MAX_FAMILIES = 64
+};
 
 /* [family][fact]: a model has shown it. */
 static bool shown[MAX_FAMILIES][N_FACTS], tried[MAX_FAMILIES];
+static bool shown_written[MAX_FAMILIES][N_WRITTEN], written[MAX_FAMILIES];
 
 static Family golden;
 static const ModelFamily *found;   /* by the last opening */
@@ -235,6 +246,67 @@ static const ModelFamily *look_at_file(const char *path) {
     return row;
 }
 
+/* The GGUF file of a model, as a number; 0: it is refused. */
+static uint64_t look_at_written(const Model *m, const char *folder,
+                                const char *path) {
+    uint64_t hash = 1;
+    size_t n = 0;
+    stderr_hide();
+    int status_ =
+        gguf_write_model(m, NULL, (GgufForm){.type = TYPE_F32}, folder, path);
+    stderr_show();
+    char *bytes = status_ ? NULL : file_read(path, &n);
+    for (size_t i = 0; bytes && i < n; i++)
+        hash = (hash ^ (unsigned char)bytes[i]) * 1099511628211U;
+    free(bytes);
+    return status_ ? 0 : hash;
+}
+
+/* Marks the facts that a written file shows. */
+static void write_each(const Model *m, const char *folder, const char *path) {
+    changed = NULL;
+    uint64_t before = look_at_written(m, folder, path);
+    const ModelFamily *row = found;
+    for (int i = 0; before && i < N_WRITTEN; i++) {
+        changed = &WRITTEN[i];
+        written[row - FAMILIES] = true;
+        if (states(row, changed) && !shown_written[row - FAMILIES][i])
+            shown_written[row - FAMILIES][i] =
+                look_at_written(m, folder, path) != before;
+    }
+    changed = NULL;
+}
+
+/* Writes the model as it is, and with what some models of its family have: a
+ * tied output, partial RoPE, factors of RoPE, biases. */
+static void write_variants(const Model *m, const char *folder,
+                           const char *path) {
+    static double factors[64];
+    static float biases[512];
+    Model tied = *m, partial = *m, scaled = *m;
+    Layer *layers = malloc((size_t)m->config.n_layers * sizeof *layers);
+    CHECK(layers && m->config.head_size <= 128 && m->config.dim <= 512,
+          "larger than expected");
+    write_each(m, folder, path);
+    tied.tied = true;
+    tied.output = tied.embedding;
+    write_each(&tied, folder, path);
+    partial.config.rope.dims /= 2;
+    write_each(&partial, folder, path);
+    for (int i = 0; i < 64; i++)
+        factors[i] = 1.5;
+    if (!m->rope_factors) {
+        scaled.rope_factors = factors;
+        write_each(&scaled, folder, path);
+    }
+    memcpy(layers, m->layers, (size_t)m->config.n_layers * sizeof *layers);
+    for (int l = 0; l < m->config.n_layers; l++)
+        m->layers[l].wo.bias = biases;
+    write_each(m, folder, path);
+    memcpy(m->layers, layers, (size_t)m->config.n_layers * sizeof *layers);
+    free(layers);
+}
+
 static void look_at(const char *name) {
     char path[512], folder[512];
     Model m;
@@ -245,14 +317,13 @@ static void look_at(const char *name) {
           "no %s", name);
     stderr_hide();
     int opened = !model_open(&m, folder);
-    int written =
-        opened &&
-        !gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, folder, path);
     stderr_show();
     CHECK(opened, "%s does not open", name);
     usual = m.config;
+    write_variants(&m, folder, path);
+    uint64_t is_written = look_at_written(&m, folder, path);
     model_close(&m);
-    if (written)
+    if (is_written)
         look_at_file(path);
     const ModelFamily *row = look_at_file(folder);
     tried[row - FAMILIES] = true;
@@ -288,6 +359,10 @@ static const struct {
     {"ministral3", "rope_base"},
     {"ministral3", "context"},
     {"ministral3", "gguf.scaled_queries"},
+    {"llama", "gguf.odd_heads"},
+    {"smollm3", "gguf.odd_heads"},
+    {"granite", "gguf.odd_heads"},
+    {"granitemoe", "gguf.odd_heads"},
 };
 
 static bool is_unshown(const ModelFamily *f, const struct Fact *fact) {
@@ -313,6 +388,12 @@ static void every_stated_fact_matters(void) {
     }
     closedir(all);
     replaced_family = NULL;
+    for (int f = 0; f < N_FAMILIES; f++)
+        for (int i = 0; written[f] && i < N_WRITTEN; i++)
+            CHECK(!states(&FAMILIES[f], &WRITTEN[i]) || shown_written[f][i] ||
+                      is_unshown(&FAMILIES[f], &WRITTEN[i]),
+                  "%s: %s changes nothing", FAMILIES[f].hf.name,
+                  WRITTEN[i].name);
     for (int f = 0; f < N_FAMILIES; f++)
         for (int i = 0; tried[f] && i < N_FACTS; i++)
             CHECK(!states(&FAMILIES[f], &FACTS[i]) || shown[f][i] ||

@@ -82,6 +82,11 @@ WRAP(const ModelFamily *, family_find, Origin *o, Naming naming,
     return f && replaced_family ? replaced_family(f) : f;
 }
 
+WRAP(const ModelFamily *, family_of_gguf, const char *architecture) {
+    const ModelFamily *f = __real_family_of_gguf(architecture);
+    return f && replaced_family ? replaced_family(f) : f;
+}
+
 long processors_lost = -1;
 
 WRAP(long, lost_processors, void) {

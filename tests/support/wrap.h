@@ -15,7 +15,8 @@ extern uint64_t (*virtual_clock)(void);
  * number. */
 extern long processors_lost;
 
-/* Replaces the ModelFamily that a reader has found, if not NULL. */
+/* Replaces the ModelFamily that a reader or the writer has found, if not
+ * NULL. */
 extern const void *(*replaced_family)(const void *found);
 
 /* Replace the available memory, in bytes, and the processors that limits
