@@ -16,7 +16,12 @@ from pathlib import Path
 import squeezed
 
 FUNCTION_LINES, COLUMNS = 80, 80  # of C; a page's C may have 100 columns
-GENERATED = {"text/clusters.h", "text/nfc.h", "text/unicode.h", "text/width.h"}  # tables; their words and columns are not counted
+GENERATED = {
+    "text/clusters.h",
+    "text/nfc.h",
+    "text/unicode.h",
+    "text/width.h",
+}  # tables; their words and columns are not counted
 PLAIN, PLAIN_LINES = "plain.c", 400  # the formulas: a text of one evening
 EDGES = re.compile(r"(?:formats|modes|cluster)/")
 NAMED_IN = ["README.md", "docs/architecture.md"]  # documents that must name existing files and functions

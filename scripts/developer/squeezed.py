@@ -96,7 +96,9 @@ def in_expressions(code):
                 yield line, f"choices: more than {MAX_CHOICES} ?: in a statement"
         elif token in ASSIGNS and not may_assign(stack):
             yield line, "assigned: an assignment inside an argument or a condition"
-        if (token == ";" and not (around and around.kind == "(")) or (stack and stack[-1].kind == "block" and token in "{}"):
+        if (token == ";" and not (around and around.kind == "(")) or (
+            stack and stack[-1].kind == "block" and token in "{}"
+        ):
             choices = 0
         before = token
 

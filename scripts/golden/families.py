@@ -21,6 +21,7 @@ A family also lists options that must matter: with the given other value, the lo
 
 import contextlib
 import json
+import re
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -712,8 +713,14 @@ FAMILIES = {
             "sliding_window": None,
             "tie_word_embeddings": True,
         },
-        {"rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default", "llama_4_scaling_beta": 0.1,
-                             "original_max_position_embeddings": 64}},
+        {
+            "rope_parameters": {
+                "rope_theta": 1000000.0,
+                "rope_type": "default",
+                "llama_4_scaling_beta": 0.1,
+                "original_max_position_embeddings": 64,
+            }
+        },
     ),
     "seed_oss": Family(
         56,
@@ -876,28 +883,50 @@ def row(name):
 # ---- weights ---------------------------------------------------------------------------------
 
 
-STORED = {  # experts in published files: block, router, and gate, up and down (fused gate and up: two names)
-    "mixtral": ("block_sparse_moe", "gate", ("w1", "w3", "w2")),
-    "olmoe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
-    "qwen2_moe": ("mlp", "gate", ("gate_proj", "up_proj", "down_proj")),
-    "granitemoe": ("block_sparse_moe", "router.layer", ("input_linear", "output_linear")),
+@dataclass(frozen=True)
+class Experts:
+    """Names in published files. transformers has the experts of a layer as two stacks, gate_up_proj and down_proj."""
+
+    block: str  # in which the layer has its experts and their router
+    router: str
+    stacks: dict = field(default_factory=dict)  # their names; empty: each expert has three tensors of its own
+    gate: str = "gate_proj"
+    up: str = "up_proj"
+    down: str = "down_proj"
+
+
+EXPERTS = {
+    "mixtral": Experts("block_sparse_moe", "gate", gate="w1", up="w3", down="w2"),
+    "olmoe": Experts("mlp", "gate"),
+    "qwen2_moe": Experts("mlp", "gate"),
+    "granitemoe": Experts(
+        "block_sparse_moe", "router.layer", stacks={"gate_up_proj": "input_linear", "down_proj": "output_linear"}
+    ),
 }
+
+
+def stored_experts(experts, block, stack, shape):
+    """The names and shapes in published files for the stack of a layer's experts; block: the name before them."""
+    if experts.stacks:
+        return [(f"{block}.{experts.stacks[stack]}.weight", list(shape))]
+    n, rows, cols = shape
+    parts = [(experts.down, rows)]
+    if stack == "gate_up_proj":
+        parts = [(experts.gate, rows // 2), (experts.up, rows // 2)]
+    return [(f"{block}.experts.{e}.{part}.weight", [part_rows, cols]) for e in range(n) for part, part_rows in parts]
 
 
 def as_stored(model_type, name, shape):
     """The names and shapes in published files for a tensor of the model: several if experts are stored separately."""
-    if model_type not in STORED or not (".experts." in name or ".gate.weight" in name or ".router." in name):
+    is_router = ".gate.weight" in name or ".router." in name
+    if model_type not in EXPERTS or not (is_router or ".experts." in name):
         return [(name, list(shape))]
-    block, router, parts = STORED[model_type]
-    layer = name[: name.index(".", len("model.layers.")) + 1]
-    if ".experts." not in name:
-        return [(f"{layer}{block}.{router}.weight", list(shape))]
-    n, rows, cols = shape
-    down = name.endswith("down_proj")
-    if len(parts) == 2:
-        return [(f"{layer}{block}.{parts[down]}.weight", list(shape))]
-    split = [(parts[2], rows)] if down else [(parts[0], rows // 2), (parts[1], rows // 2)]
-    return [(f"{layer}{block}.experts.{e}.{w}.weight", [r, cols]) for e in range(n) for w, r in split]
+    experts = EXPERTS[model_type]
+    layer = re.match(r"model\.layers\.\d+", name)[0]
+    block = f"{layer}.{experts.block}"
+    if is_router:
+        return [(f"{block}.{experts.router}.weight", list(shape))]
+    return stored_experts(experts, block, name.rsplit(".", 1)[1], shape)
 
 
 def stored_tensors(model):
