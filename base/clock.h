@@ -3,5 +3,6 @@
 
 #include <stdint.h>
 
+/* The time since some moment in the past. */
 uint64_t nanoseconds(void);
-double clock_seconds(void); /* in seconds */
+double clock_seconds(void);

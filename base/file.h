@@ -70,8 +70,9 @@ void inputs_end(void);
  * is written at a time (temporary_file in process.h). */
 typedef struct {
     FILE *stream;
-    const char *path;       /* for messages */
-    char *real, *temporary; /* both owned; NULL: written directly */
+    const char *path; /* for messages */
+    char *real;       /* where symbolic links lead, owned */
+    char *temporary;  /* owned; NULL: written directly */
 } OutputFile;
 
 /* Checks that a file can be written, and that it is no terminal: names of files

@@ -29,9 +29,9 @@ typedef enum {
 /* Norms of queries and keys. */
 typedef enum {
     NO_HEAD_NORMS,
-    HEAD_NORMS,      /* of each head, before RoPE */
-    HEAD_NORMS_LATE, /* of each head, after RoPE */
-    HEAD_NORMS_WIDE, /* of all heads jointly, before RoPE */
+    HEAD_NORMS,      /* each head has a norm, before RoPE */
+    HEAD_NORMS_LATE, /* each head has a norm, after RoPE */
+    HEAD_NORMS_WIDE, /* one norm of all heads jointly, before RoPE */
     HEAD_NORMS_IF_STORED
 } HeadNorms;
 
@@ -118,7 +118,7 @@ typedef struct {
     /* a token's routing weights are not divided by their sum, unless a key
      * says so */
     bool raw_topk;
-    bool biases; /* of attention's output and of the MLP */
+    bool biases; /* attention's output and the MLP may have biases */
     bool experts;
     GgufFactors factors;
     bool partial_rope;   /* RoPE may rotate less than a head */
@@ -169,11 +169,12 @@ typedef struct {
         no_score_cap; /* attn_logit_softcapping is read, but norma refuses it */
 
     ExpertLayers experts;
-    bool wide_experts;             /* their width is intermediate_size */
-    bool stacked_experts;          /* the experts of a layer are one tensor */
-    int n_experts, n_experts_used; /* defaults; 0: none */
-    bool normalizes_topk;          /* default of norm_topk_prob */
-    bool norm_topk_prob;           /* the option counts */
+    bool wide_experts;    /* the width of an expert is intermediate_size */
+    bool stacked_experts; /* the experts of a layer are one tensor */
+    int n_experts;        /* default; 0: none */
+    int n_experts_used;   /* default; 0: none */
+    bool normalizes_topk; /* default of norm_topk_prob */
+    bool norm_topk_prob;  /* the option counts */
     /* options of dense layers, and qkv_bias, are refused unless they have the
      * usual value */
     bool no_dense_layers;
@@ -186,20 +187,22 @@ typedef struct {
     HeadNorms head_norms;
     WindowedLayers windowed;
     RotatingLayers rotating;
-    int period;            /* of layers without a window, or without RoPE */
-    Activation activation; /* of its GGUF files; a folder may name another */
+    int period;            /* each period-th layer has no window, or no RoPE */
+    Activation activation; /* its GGUF files'; a folder may name another */
     /* the MLP is down(activation(up x)); `up` is called gate here, and Mlp.up
      * is absent */
     bool ungated;
     /* a mixture has one more expert for all tokens, with its own weight */
     bool shared_expert;
-    bool fused_qkv, fused_gate_up; /* one tensor */
-    bool tied; /* the output is always the embedding; else it may be */
+    bool fused_qkv;     /* wq, wk and wv are one tensor */
+    bool fused_gate_up; /* gate and up are one tensor */
+    bool tied;          /* the output is always the embedding; else it may be */
     /* scales of embeddings, scores, residuals and logits are given by keys */
     bool scales;
-    bool scales_logits;            /* the key logit_scale alone */
-    bool scales_by_dim;            /* embeddings are multiplied by sqrt(dim) */
-    bool caps_scores, caps_logits; /* keys give the caps */
+    bool scales_logits; /* the key logit_scale alone */
+    bool scales_by_dim; /* embeddings are multiplied by sqrt(dim) */
+    bool caps_scores;   /* a key gives the cap of scores */
+    bool caps_logits;   /* a key gives the cap of logits */
 
     /* Numbers of files that lack them */
     double rope_base;
@@ -258,15 +261,16 @@ typedef struct {
     int max_window_layers;   /* see WindowedLayers */
     int64_t finetuned;       /* 0: see GgufFacts.finetuned */
     int64_t norm_weights;    /* Config.norm_topk */
-    float rms_eps;           /* of RMSNorms */
-    float layer_eps;         /* of LayerNorms */
+    float rms_eps;           /* eps of RMSNorms */
+    float layer_eps;         /* eps of LayerNorms */
     double linear_factor;    /* of RoPE's scaling: the older key */
     double factor;           /* of RoPE's scaling */
     double yarn_attn_factor; /* 1: the default */
     /* divides YaRN's amplitude by that of this multiplier; 0: not used */
     double log_multiplier;
-    double query_scale; /* of queries beyond the original context; 0: none */
-    String scaling;     /* RoPE's: none, linear, yarn or longrope */
+    /* growth of queries beyond the original context; 0: none */
+    double query_scale;
+    String scaling; /* RoPE's: none, linear, yarn or longrope */
 } Header;
 
 /* By the family's rule: whether a layer has RoPE, and whether it has the
@@ -291,16 +295,17 @@ typedef enum {
 
 typedef struct {
     KeyKind kind;
-    size_t field, bytes; /* offset in Header; size */
-    const char *gguf,
-        *hf; /* without the architecture's name; NULL: not in this format */
+    size_t field; /* offset in Header */
+    size_t bytes; /* size of the field */
+    /* names without the architecture's; NULL: not in this format */
+    const char *gguf, *hf;
     /* offset of an earlier field whose value is the default if the family has
      * none; 0: none */
     size_t fallback;
     bool required;       /* if the family has no default */
     bool divides;        /* the field is 1 / value */
     bool is_cap;         /* null is 0, no cap */
-    Condition condition; /* of the families that have the key */
+    Condition condition; /* which families have the key */
 } Key;
 
 /* In the order of reading and writing; the last row is empty. A GGUF file with

@@ -35,7 +35,7 @@ int model_center(Model *model, const char *path);
 
 /* How a model is written. */
 typedef struct {
-    Type type; /* of the weights; norma writes it (type_from_name) */
+    Type type; /* the weights' type, which norma writes (type_from_name) */
     bool pure; /* q4_0: embedding and output, too, else they are q8_0 */
     /* multiply the gamma of norms into the columns of the next weights if that
      * is algebraically exact, and write 1 for it; notes name the other norms */

@@ -27,17 +27,18 @@ enum {
 
 typedef struct {
     String key;
-    GgufType type; /* of the elements, if it is an array */
+    GgufType type; /* the elements' type, if it is an array */
     bool is_array;
     uint64_t count;    /* elements; 1 if not an array */
     const uint8_t *at; /* the value, or the first element */
-    size_t bytes;      /* of all elements */
+    size_t bytes;      /* bytes of all elements */
 } GgufValue;
 
 typedef struct {
     const char *path;
     const uint8_t *data;
-    size_t size, at;   /* bytes of the file; bytes read so far */
+    size_t size;       /* bytes of the file */
+    size_t at;         /* bytes read so far */
     GgufValue *values; /* [n_values], sorted by key, owned */
     size_t n_values;
     Stored *tensors; /* [n_tensors], owned */

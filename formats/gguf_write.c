@@ -41,15 +41,15 @@ typedef struct {
     Buffer dropped;   /* names of keys that are not; owned */
     int status;       /* -1 after a message */
     MergeRule *rules; /* the tokenizer's, by rank; owned */
-    float *scores;    /* of pieces, owned */
+    float *scores;    /* the pieces' scores, owned */
     FILE *out;   /* NULL in the first pass, which fills `head`; then the file */
     Buffer head; /* metadata and tensor table */
     struct {
         uint32_t magic, version;
         uint64_t n_tensors, n_keys;
-    } start;          /* of the file */
-    uint64_t end;     /* of the last tensor in the data, aligned */
-    uint64_t written; /* bytes of the file */
+    } start;          /* the file's first bytes */
+    uint64_t end;     /* where the last tensor ends in the data, aligned */
+    uint64_t written; /* bytes written to the file */
     int noted;        /* weights that become f16 */
     float *row;       /* [widest row] */
     uint8_t *packed;  /* a row in its new type; follows `row` */

@@ -15,17 +15,18 @@ typedef struct {
     char *text;
     bool *marks; /* [n] */
     size_t n;
-    const char *role; /* of a message, not owned */
+    const char *role; /* a message's role, not owned */
 } JinjaText;
 
 /* A conversation, and the variables of its template. Nothing is owned. */
 typedef struct {
-    const char *path, *template; /* `path` is for messages */
+    const char *path; /* for messages */
+    const char *template;
     struct {
         const char *text; /* [n]; NULL: undefined */
         int n;
     } tokens[N_TOKEN_NAMES];   /* in the order of TOKEN_NAMES */
-    const Tokenizer *names;    /* of whose `variables`; NULL: none */
+    const Tokenizer *names;    /* has the template's variables; NULL: none */
     const char *system;        /* the system prompt; NULL: none */
     const JinjaText *messages; /* [n] */
     int n;

@@ -29,15 +29,15 @@ typedef struct Value {
     Kind kind;
     uint32_t n; /* bytes of a string, items of a list */
     union {
-        int64_t number;     /* of a boolean or an integer, which has 32 bits */
-        double real;        /* of a FLOAT */
-        const char *text;   /* of a string: [n] */
-        struct Item *items; /* of a list: [n] */
-        struct Value *map;  /* of a MAP, NAMESPACE: its items, a list */
+        int64_t number;     /* a boolean, or an integer of 32 bits */
+        double real;        /* a FLOAT */
+        const char *text;   /* a string: [n] */
+        struct Item *items; /* a list: [n] */
+        struct Value *map;  /* a MAP or NAMESPACE: its items, a list */
         const struct Macro *macro;
         const struct Function *function; /* jinja_functions.c */
     };
-    size_t room; /* of a list that is being built: the capacity of `items` */
+    size_t room; /* the capacity of `items` in a list that is being built */
 } Value;
 
 typedef struct Item {
@@ -62,14 +62,15 @@ enum { OUTPUT = JINJA_OUTPUT / 2, MEMORY = OUTPUT + JINJA_MEMORY / 2 };
 
 /* Marks of a byte. */
 enum {
-    MARK_OWN = 1, /* of the template or the program; else of a message */
-    MARK_LAST = 2 /* of the content of the last message */
+    MARK_OWN = 1, /* it is the template's or the program's, not a message's */
+    MARK_LAST = 2 /* it is of the last message's content */
 };
 
 typedef struct Jinja {
     jmp_buf stopped; /* where jinja_stop() returns to */
     const char *path;
-    const char *source, *cursor; /* the template, zero-terminated */
+    const char *source; /* the template, zero-terminated */
+    const char *cursor; /* what is read next in it */
     /* [2 * MEMORY], owned. The output and the strings that are being built:
      * [n_text]. From OUTPUT to n_bytes: the values. text[MEMORY + i] is the
      * mark of text[i]. */

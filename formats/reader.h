@@ -11,25 +11,26 @@
 
 typedef struct Reader Reader;
 struct Reader {
-    const char *path; /* of the file or the folder */
-    Origin origin;    /* of the keys */
+    const char *path; /* the file or the folder */
+    Origin origin;    /* the source of the keys, for messages */
     Naming naming;    /* NAME_GGUF or NAME_HF */
     Model *model;
     const ModelFamily *family;
     StoredValue (*get)(const Reader *r,
                        const char *key); /* the value of one of KEYS */
-    const void *source;                  /* of get() */
+    const void *source;                  /* what get() reads */
     const void *inner; /* an object whose keys come before those of `source` */
     Stored *tensors;   /* [n_tensors], not owned, sorted by name */
     size_t n_tensors;
     bool bare;     /* their names lack "model.", as a base model's do */
     Header header; /* in the units of GGUF's keys */
-    /* of config.json: bits of the groups with biases. In GGUF files any weight
-     * may have one. */
+    /* bits of the groups with biases in a folder. In GGUF files any weight may
+     * have one. */
     int biases;
     /* [n_layers], owned: which layers have the window, and which have RoPE, if
      * the file lists them; NULL: the family's rule says it */
-    bool *windowed, *rotating;
+    bool *windowed;
+    bool *rotating;
     bool
         needs_window; /* refuses a layer that has the window if there is none */
     size_t widest;    /* max columns of a tensor; a head is not larger */

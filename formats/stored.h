@@ -28,9 +28,9 @@ typedef enum {
 
 typedef struct {
     ValueKind kind;
-    int64_t integer; /* of an integer or a bool */
-    double real;     /* of an integer or a real number */
-    /* of a string; for other values, their text for messages, or NULL */
+    int64_t integer; /* an integer, or a bool as 0 or 1 */
+    double real;     /* an integer or a real number */
+    /* a string; other values as text for messages, or NULL */
     String string;
 } StoredValue;
 
@@ -42,7 +42,7 @@ static inline bool is_given(StoredValue v) {
 /* The source of values, for messages. */
 typedef struct {
     const char *path;
-    char prefix[32]; /* of keys in messages */
+    char prefix[32]; /* what messages put before keys */
     int status; /* -1 after the first message; later ones are not printed */
     char expected[512]; /* refuse_stored()'s text after "expected" */
 } Origin;
@@ -70,7 +70,7 @@ String value_string(Origin *o, const char *key,
 /* A tensor in a file. */
 typedef struct {
     String name;
-    const char *path; /* of its file */
+    const char *path; /* its file */
     Type type;
     /* the name of a type that norma does not read; no text: it reads it */
     String other_type;
@@ -78,7 +78,7 @@ typedef struct {
      * zeros with other_type */
     int dims[3];
     const uint8_t *data;
-    uint64_t offset; /* of data in the file */
+    uint64_t offset; /* where data begins in the file */
     size_t bytes;
     bool used;    /* initially false */
     bool doubles; /* float64 in the file */

@@ -28,8 +28,8 @@ typedef struct {
     /* [pieces.mask + 1], owned: hash table of the names of pieces of all kinds;
      * -1 = free slot */
     int32_t *names;
-    int64_t next_id;  /* of a token that the vocabulary lacks */
-    const char *path; /* of the file being read */
+    int64_t next_id;  /* the id of the next token that the vocabulary lacks */
+    const char *path; /* the file being read */
     JsonFile json;    /* its contents */
     /* config.json: transformers takes tokenizer.json word for word, whatever
      * the class of the tokenizer is */

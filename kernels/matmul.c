@@ -29,10 +29,10 @@ typedef struct {
     float *y;
     size_t stride; /* floats from a token of y to the next */
     const Tensor *w;
-    const Kernels *kernels; /* of w's type */
+    const Kernels *kernels; /* the inner loops of w's type */
     int row, n_rows;
     const Input *in;
-    int n;
+    int n; /* tokens */
     bool add;
     /* this thread's scratch: panels that are packed or unpacked during the
      * product */

@@ -6,9 +6,9 @@
 
 typedef struct {
     Session *session;
-    int max_threads; /* of decode: one, or the session's */
+    int max_threads; /* threads of decode: one, or the session's */
     int tried;       /* index of the next trial */
-    /* min seconds per token with one thread, with all; 0: not measured */
+    /* min seconds per token, with one thread and with all; 0: not measured */
     double seconds[2];
 } Tuning;
 
