@@ -54,9 +54,12 @@ static StoredValue get(const Reader *r, const char *key) {
     return value_of(find(r, key));
 }
 
-static int get_int(Reader *r, const char *key, int min, int64_t missing) {
-    return (int)value_integer(&r->origin, key, get(r, key), min, INT_MAX,
-                              missing);
+static int required_int(Reader *r, const char *key, int min) {
+    return (int)value_integer(&r->origin, key, get(r, key), min, INT_MAX);
+}
+
+static int get_int(Reader *r, const char *key, int min, int missing) {
+    return is_given(get(r, key)) ? required_int(r, key, min) : missing;
 }
 
 static bool get_bool(Reader *r, const char *key, bool missing) {
@@ -97,19 +100,21 @@ static void read_experts(Reader *r) {
         return;
     const char *count =
         is_given(get(r, "num_experts")) ? "num_experts" : "num_local_experts";
+    const char *used = "num_experts_per_tok";
     const char *width =
         f->wide_experts ? "intermediate_size" : "moe_intermediate_size";
     int min = f->experts == EXPERTS_IF_ROUTER ? 0 : 1;
-    h->n_experts =
-        value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS,
-                      f->n_experts ? f->n_experts : REQUIRED);
+    h->n_experts = f->n_experts;
+    if (!f->n_experts || is_given(get(r, count)))
+        h->n_experts =
+            value_integer(&r->origin, count, get(r, count), min, MAX_EXPERTS);
     if (!h->n_experts)
         return;
-    h->n_experts_used =
-        get_int(r, "num_experts_per_tok", 1,
-                f->n_experts_used ? f->n_experts_used : REQUIRED);
-    h->config.expert_dim =
-        get_int(r, width, 1, switched ? h->config.hidden_dim : REQUIRED);
+    h->n_experts_used = f->n_experts_used;
+    if (!f->n_experts_used || is_given(get(r, used)))
+        h->n_experts_used = required_int(r, used, 1);
+    h->config.expert_dim = switched ? get_int(r, width, 1, h->config.hidden_dim)
+                                    : required_int(r, width, 1);
     h->norm_weights = f->normalizes_topk;
     if (f->norm_topk_prob)
         h->norm_weights = get_bool(r, "norm_topk_prob", f->normalizes_topk);
@@ -182,8 +187,17 @@ static void read_layers(Reader *r) {
 
 /* ---- RoPE: the formulas are those of transformers' modeling_rope_utils.py  */
 
+static double required_real(Reader *r, const char *key) {
+    return value_real(&r->origin, key, get(r, key));
+}
+
 static double get_real(Reader *r, const char *key, double missing) {
-    return value_real(&r->origin, key, get(r, key), missing);
+    return is_given(get(r, key)) ? required_real(r, key) : missing;
+}
+
+static float get_float(Reader *r, const char *key, float missing) {
+    const StoredValue v = get(r, key);
+    return is_given(v) ? value_float(&r->origin, key, v) : missing;
 }
 
 /* The same; 0 means that the key is missing, as for transformers. */
@@ -196,9 +210,9 @@ static double real_or(Reader *r, const char *key, double missing) {
 static void read_llama3(Reader *r) {
     const Rope *out = &r->header.config.rope;
     const double context = r->header.original_context;
-    double factor = get_real(r, "factor", NAN);
-    double low = get_real(r, "low_freq_factor", NAN),
-           high = get_real(r, "high_freq_factor", NAN);
+    double factor = required_real(r, "factor");
+    double low = required_real(r, "low_freq_factor"),
+           high = required_real(r, "high_freq_factor");
     if (high <= low)
         refuse_key(r, "high_freq_factor", "more than low_freq_factor");
     double *factors = r->model->rope_factors = reader_factors(r);
@@ -280,10 +294,10 @@ static void read_scaling(Reader *r, const Json *rope) {
     else if (yarn)
         read_yarn(r);
     else if (string_is(type, "linear"))
-        h->factor = get_real(r, "factor", NAN);
+        h->factor = required_real(r, "factor");
     else if (string_is(type, "dynamic") && r->family->hf.dynamic_alpha)
         c->rope.base *=
-            pow(get_real(r, "alpha", NAN), c->rope.dims / (c->rope.dims - 2.0));
+            pow(required_real(r, "alpha"), c->rope.dims / (c->rope.dims - 2.0));
     /* changes only positions after the original context: end there */
     else if (string_is(type, "dynamic"))
         c->context = h->original_context;
@@ -470,7 +484,7 @@ static int read_model(Reader *r) {
         f->norm_form == RMS_NORMS ? "rms_norm_eps" : "layer_norm_eps";
     h->rms_eps = f->eps;
     if (f->norm_form != LAYER_NORMS_BARE)
-        h->rms_eps = value_float(&r->origin, eps, get(r, eps), h->rms_eps);
+        h->rms_eps = get_float(r, eps, h->rms_eps);
     read_biases(r);
     check_options(r);
     reader_keys(r);
@@ -485,11 +499,9 @@ static int read_model(Reader *r) {
     reader_begin(r);
     if (r->origin.status)
         return -1;
-    if (f->hf.query_pre_attn_scalar) {
-        static const char key[] = "query_pre_attn_scalar";
+    if (f->hf.query_pre_attn_scalar)
         c->attention_scale =
-            1 / sqrtf(value_float(&r->origin, key, get(r, key), 256));
-    }
+            1 / sqrtf(get_float(r, "query_pre_attn_scalar", 256));
     read_layers(r);
     read_rope(r);
     return reader_end(r);

@@ -240,8 +240,11 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
     }; /* bytes of "-00001-of-00003.gguf" */
     Origin o = {.path = path};
     char name[PATH_MAX];
-    int count = (int)value_integer(&o, "split.count",
-                                   gguf_get(g, "split.count"), 0, MAX_PARTS, 0);
+    const StoredValue parts = gguf_get(g, "split.count");
+    if (!is_given(parts))
+        return 0;
+    const int count =
+        (int)value_integer(&o, "split.count", parts, 0, MAX_PARTS);
     if (count < 2)
         return o.status;
     size_t n = strlen(path);
@@ -261,10 +264,9 @@ static int open_parts(Gguf *g, Model *m, const char *path) {
         if (model_map(m, name))
             return -1;
         o.status = gguf_open(&part, name, &m->files[i]);
-        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i,
-                      REQUIRED);
+        value_integer(&o, "split.no", gguf_get(&part, "split.no"), i, i);
         value_integer(&o, "split.count", gguf_get(&part, "split.count"), count,
-                      count, REQUIRED);
+                      count);
         if (i > 0) {
             free(part.values);
             part.values = g->values;

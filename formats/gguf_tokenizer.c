@@ -78,8 +78,9 @@ static int fill_merges(Pieces *p, const Gguf *g) {
 /* Reads an integer, or a bool as an integer. */
 static int64_t get_integer(Loader *l, const char *key, int64_t min,
                            int64_t missing) {
-    return value_integer(&l->origin, key, gguf_get(l->g, key), min, INT64_MAX,
-                         missing);
+    const StoredValue v = gguf_get(l->g, key);
+    return is_given(v) ? value_integer(&l->origin, key, v, min, INT64_MAX)
+                       : missing;
 }
 
 /* Reads a token id. `missing`: the result if the key is missing. Published

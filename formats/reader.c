@@ -28,36 +28,39 @@ const Header DEFAULTS = {.config = {.rope = {.base = 10000,
 
 /* ---- the header --------------------------------------------------------- */
 
+static bool is_zero(const void *field, size_t bytes) {
+    static const char zeros[sizeof(String)];
+    return !memcmp(field, zeros, bytes);
+}
+
+/* Reads a key into its field, which holds the default. */
 static void read_key(Reader *r, const Key *key, const char *name, void *field) {
     Origin *o = &r->origin;
-    StoredValue v = r->get(r, name);
-    bool no_cap = v.kind == VALUE_NULL && key->is_cap;
+    const StoredValue v = r->get(r, name);
     int *size = field;
     int64_t *integer = field;
     double *real = field;
     float *number = field;
+    String *text = field;
+    if (key->is_cap && v.kind == VALUE_NULL) {
+        *number = 0;
+        return;
+    }
+    const bool has_default = !key->required || !is_zero(field, key->bytes);
+    if (!is_given(v) && has_default)
+        return;
     switch (key->kind) {
-    case KEY_SIZE:
-        *size = (int)value_integer(o, name, v, 1, INT_MAX,
-                                   key->required && !*size ? REQUIRED : *size);
-        break;
+    case KEY_SIZE: *size = (int)value_integer(o, name, v, 1, INT_MAX); break;
     case KEY_INTEGER:
-        *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX, *integer);
+        *integer = value_integer(o, name, v, INT64_MIN, INT64_MAX);
         break;
-    case KEY_REAL: *real = value_real(o, name, v, *real); break;
+    case KEY_REAL: *real = value_real(o, name, v); break;
     case KEY_FLOAT:
-        *number = no_cap ? 0
-                         : value_float(o, name, v,
-                                       key->required && *number == 0
-                                           ? NAN
-                                           : (double)*number);
+        *number = value_float(o, name, v);
         if (key->divides)
             *number = 1 / *number;
         break;
-    case KEY_STRING:
-        if (is_given(v))
-            *(String *)field = value_string(o, name, v);
-        break;
+    case KEY_STRING: *text = value_string(o, name, v); break;
     case KEY_NO_FIELD: break;
     }
 }
@@ -84,8 +87,7 @@ void reader_keys(Reader *r) {
     if (!c->head_size && c->dim % c->n_heads == 0)
         c->head_size = c->dim / c->n_heads;
     KEY_EACH(key)
-        if (key->fallback &&
-            !memcmp(header + key->field, (char[sizeof(double)]){0}, key->bytes))
+        if (key->fallback && is_zero(header + key->field, key->bytes))
             memcpy(header + key->field, header + key->fallback, key->bytes);
 }
 

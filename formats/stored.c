@@ -54,9 +54,7 @@ void refuse_value(Origin *o, const char *key, StoredValue v) {
 }
 
 int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
-                      int64_t max, int64_t missing) {
-    if (!is_given(v) && missing != REQUIRED)
-        return missing;
+                      int64_t max) {
     if (v.kind == VALUE_INTEGER && v.integer >= min && v.integer <= max)
         return v.integer;
     refuse_stored(o, key, v, "a whole number from %" PRId64 " to %" PRId64, min,
@@ -64,9 +62,7 @@ int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
     return min;
 }
 
-double value_real(Origin *o, const char *key, StoredValue v, double missing) {
-    if (!is_given(v) && !isnan(missing))
-        return missing;
+double value_real(Origin *o, const char *key, StoredValue v) {
     if ((v.kind == VALUE_INTEGER || v.kind == VALUE_REAL) && v.real > 0 &&
         isfinite(v.real))
         return v.real;
@@ -74,9 +70,9 @@ double value_real(Origin *o, const char *key, StoredValue v, double missing) {
     return 1;
 }
 
-float value_float(Origin *o, const char *key, StoredValue v, double missing) {
-    double real = value_real(o, key, v, missing);
-    if (!isnormal((float)real) && is_given(v))
+float value_float(Origin *o, const char *key, StoredValue v) {
+    const double real = value_real(o, key, v);
+    if (!isnormal((float)real))
         refuse_stored(o, key, v, "a positive number in float32");
     return (float)real;
 }

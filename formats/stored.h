@@ -53,19 +53,17 @@ typedef struct {
      refuse_value(origin, key, v))
 void refuse_value(Origin *o, const char *key, StoredValue v);
 
-#define REQUIRED                                                               \
-    INT64_MIN /* `missing` of a required value; NAN for real numbers */
-
-/* Checks a value. Returns it, or `missing` if it is missing or null; after a
- * refusal, a value within the limits. */
+/* Checks a value, which a missing one and null fail. Returns it, or after a
+ * refusal a value within the limits. */
 int64_t value_integer(Origin *o, const char *key, StoredValue v, int64_t min,
-                      int64_t max, int64_t missing);
-double value_real(Origin *o, const char *key, StoredValue v,
-                  double missing); /* finite and positive */
+                      int64_t max);
+/* finite and positive */
+double value_real(Origin *o, const char *key, StoredValue v);
 /* positive and normal in float32 */
-float value_float(Origin *o, const char *key, StoredValue v, double missing);
-String value_string(Origin *o, const char *key,
-                    StoredValue v); /* empty if missing */
+float value_float(Origin *o, const char *key, StoredValue v);
+
+/* The same for a string; an empty one if it is missing or null. */
+String value_string(Origin *o, const char *key, StoredValue v);
 
 /* A tensor in a file. */
 typedef struct {
