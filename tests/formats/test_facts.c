@@ -284,8 +284,9 @@ static void write_variants(const Model *m, const char *folder,
     static double factors[64];
     static float biases[512];
     Model tied = *m, partial = *m, scaled = *m;
-    Layer *layers = malloc((size_t)m->config.n_layers * sizeof *layers);
-    CHECK(layers && m->config.head_size <= 128 && m->config.dim <= 512,
+    static Layer layers[16];
+    CHECK(m->config.n_layers <= 16 && m->config.head_size <= 128 &&
+              m->config.dim <= 512,
           "larger than expected");
     write_each(m, folder, path);
     tied.tied = true;
@@ -304,7 +305,6 @@ static void write_variants(const Model *m, const char *folder,
         m->layers[l].wo.bias = biases;
     write_each(m, folder, path);
     memcpy(m->layers, layers, (size_t)m->config.n_layers * sizeof *layers);
-    free(layers);
 }
 
 static void look_at(const char *name) {
