@@ -407,7 +407,7 @@ static void splitting_grows_with_the_text(void) {
                 taken[k] = steps_taken - before;
                 bytes = n;
             }
-            check_growth(p->names, 2048, taken[0], taken[1]);
+            check_growth(p->names[0], 2048, taken[0], taken[1]);
         }
 }
 
