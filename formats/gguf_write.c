@@ -71,10 +71,13 @@ static Header header_of(const Model *model, const ModelFamily *a) {
                 .n_experts_used = model->config.n_experts_used};
     Config *c = &h.config;
     Rope *rope = &c->rope;
-    PART_EACH(at, model)
-        if (part_norm(&at))
-            *(part_norm(&at)->kind == NORM_LAYER ? &h.layer_eps : &h.rms_eps) =
-                part_norm(&at)->eps;
+    PART_EACH(at, model) {
+        const Norm *norm = part_norm(&at);
+        if (norm && norm->kind == NORM_LAYER)
+            h.layer_eps = norm->eps;
+        else if (norm)
+            h.rms_eps = norm->eps;
+    }
     if (h.rms_eps == 0)
         h.rms_eps = h.layer_eps;
     EACH(const Layer, layer, model->layers, c->n_layers) {
@@ -260,10 +263,12 @@ static const char *changed_in_gguf(const Writer *w) {
         return "U+2581, which is a space in GGUF";
     for (int id = 0; id < p->n && !byte_level; id++) {
         const Piece *piece = &p->list[id];
-        bool spaces = is_spaces(piece), merges = w->scores[id] > -(float)n;
-        bool follows_space =
+        const bool spaces = is_spaces(piece);
+        const bool merges = w->scores[id] > -(float)n;
+        const bool has_prefix = t->space_prefix != SPACE_NEVER;
+        const bool follows_space =
             piece->kind == PIECE_USER && (!piece->raw || spaces);
-        if (t->space_prefix == SPACE_NEVER ? spaces && !merges : follows_space)
+        if ((has_prefix && follows_space) || (!has_prefix && spaces && !merges))
             return "text next to an added token";
     }
     while (!byte_level && first < n &&
@@ -464,9 +469,11 @@ int model_center(Model *m, const char *path) {
     PART_EACH(at, m) {
         const Tensor *w = part_weight(&at);
         Norm *norm = at.part->cols == SIZE_DIM ? part_norm(&at) : NULL;
-        bool is_added = at.part->feed == NO_FEED;
-        if (norm ? is_added || norm->kind != NORM_LAYER || norm->beta
-                 : w && is_added && w->bias)
+        /* what the part computes is added to the residual stream */
+        const bool is_added = at.part->feed == NO_FEED;
+        const bool is_other_norm =
+            norm && (is_added || norm->kind != NORM_LAYER || norm->beta);
+        if (is_other_norm || (w && is_added && w->bias))
             return fail(
                 "%s: --center cannot change %s; it needs LayerNorms without beta and no biases in the residual stream",
                 path, part_name(name, &at, NAME_NORMA));

@@ -79,9 +79,12 @@ static void complete(Model *m) {
         m->decode_bytes += vectors * sizeof(float);
         if (!w)
             continue;
-        /* one row of the embedding */
-        *(at.part->owner == OF_EXPERT ? &expert_bytes : &m->decode_bytes) +=
-            tensor_bytes(w, w == &m->embedding && !m->tied ? 1 : w->rows);
+        const bool is_looked_up = w == &m->embedding && !m->tied;
+        const size_t bytes = tensor_bytes(w, is_looked_up ? 1 : w->rows);
+        if (at.part->owner == OF_EXPERT)
+            expert_bytes += bytes;
+        else
+            m->decode_bytes += bytes;
     }
     if (expert_bytes)
         m->decode_bytes += expert_bytes / c->n_experts * c->n_experts_used;

@@ -158,6 +158,7 @@ PLANTED = [
         "return (x ? fail : note)(",
         "model.c:8: chosen: a function that ?: chooses, in its call",
     ),
+    ("model.c", "    return", "    *(x ? &a : &b) += 1;\n    return", "model.c:8: chosen: a place that ?: chooses, in"),
     ("model.h", ";", ";\nenum { FIRST = 0x1, EIGHTH = 0x80 };", "model.h:3: mask: EIGHTH is a bit, written as 0x80"),
     (
         "model.h",

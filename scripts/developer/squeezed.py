@@ -5,7 +5,7 @@ Owns the forms, all of them mechanical:
     comma       a comma operator outside for (;;)
     assigned    an assignment inside an argument or a condition; while ((x = next())) is an idiom, and allowed
     choices     more than two ?: in a statement, or in an element of a list
-    chosen      a function that ?: chooses, in its call
+    chosen      a function that ?: chooses, in its call; a place that ?: chooses, in an assignment
     mask        an enumerator that is one bit, written as a hexadecimal number
     order       < or > with an enumerator whose declaration does not say that its order means something
     state       a variable of a file, which its functions leave for each other
@@ -28,6 +28,7 @@ MAX_CHOICES = 2
 ENUM = re.compile(r"(/\*(?:[^*]|\*(?!/))*\*/\s*)?(?:typedef )?enum\s*\w*\s*\{([^}]*)\}")
 STATE = re.compile(r"^static (?!inline\b)([^;{}()=]*)[=;]|^static struct\b[^;{}]*\{[^}]*\} (\w+)", re.MULTILINE)
 CHOSEN = re.compile(r"\(((?:[^()]|\([^()]*\))*\?(?:[^()]|\([^()]*\))*)\)\s*\(")
+TARGET = re.compile(r"\*\((?:[^()]|\([^()]*\))*\?(?:[^()]|\([^()]*\))*\)\s*[-+*/|&]?=(?!=)")
 CHANGE = r"(?:[\w.\[\]]|->|\*(?=\w))+(?:\+\+|--| [-+*/|&]?= [^;{}()]*?)"  # x++, x.y = 1
 CHANGES = re.compile(rf"(?<=[;{{}})])\n\s+({CHANGE}), [^;{{}}]*;")
 
@@ -107,6 +108,8 @@ def in_text(code):
     """Yields (line, what) for forms that a pattern finds."""
     for match in CHOSEN.finditer(code):
         yield code[: match.start()].count("\n") + 1, "chosen: a function that ?: chooses, in its call"
+    for match in TARGET.finditer(code):
+        yield code[: match.start()].count("\n") + 1, "chosen: a place that ?: chooses, in an assignment"
     for match in CHANGES.finditer(code):
         if not re.match(r"(?:const |static |unsigned |struct |enum )?\w+ \*?\w", match[1]):  # else a declaration
             yield code[: match.start(1)].count("\n") + 1, "comma: a comma operator"
