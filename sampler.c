@@ -15,13 +15,12 @@
 int sampler_open(Sampler *s, const Sampling *options, int vocab_size) {
     *s = (Sampler){
         .options = *options, .state = options->seed, .vocab_size = vocab_size};
-    s->p = allocate_zeroed(vocab_size, sizeof *s->p + sizeof *s->seen +
-                                           sizeof *s->candidates);
+    s->p = allocate_zeroed(vocab_size,
+                           sizeof *s->p + sizeof *s->seen + 2 * sizeof(float));
     if (!s->p)
         return -1;
-    void *const rest = s->p + vocab_size;
-    s->candidates = rest;
-    s->seen = (int *)(s->candidates + vocab_size);
+    s->room = s->p + vocab_size;
+    s->seen = (int *)s->room + 2 * (size_t)vocab_size;
     return 0;
 }
 
@@ -118,75 +117,118 @@ static int draw(const float *p, int n, float coin) {
     return n - 1; /* rounding: the probabilities sum to less than coin */
 }
 
-/* Collects the k most likely of n tokens, in any order. While they are
- * collected, they are a heap with the least likely at the top, by negative
- * values and ids. Few tokens enter it: in random order about k log(n / k). */
-static void collect_top_k(HeapItem *candidates, const float *p, int n, int k) {
-    for (int i = 0; i < n; i++) {
-        const HeapItem item = {-p[i], -i};
-        if (i < k) {
-            heap_push(candidates, i, item);
-        } else if (item.value < candidates->value) {
-            *candidates = item;
-            heap_sift_down(candidates, k, 0);
-        }
-    }
-    EACH(HeapItem, item, candidates, k)
-        *item = (HeapItem){-item->value, -item->id};
+/* ---- which tokens are kept ----------------------------------------------- */
+
+/* Probabilities are not negative: their bits ascend with them. */
+static uint32_t bits_of(float p) {
+    uint32_t bits;
+    memcpy(&bits, &p, sizeof bits);
+    return bits;
 }
 
-/* Collects the tokens with at least this probability. Returns their number. */
-static int collect_above(HeapItem *candidates, const float *p, int n,
-                         float min) {
-    int n_candidates = 0;
+/* A bound that the k most likely of n tokens reach, and few others unless many
+ * are about equally likely. O(n) whatever their order. */
+static float bound_of_top(const float *p, int n, int k) {
+    enum { SHIFT = 19, N_RANGES = 1 << (32 - SHIFT) }; /* each 2^(1/16) wide */
+    int counts[N_RANGES] = {0}, range = N_RANGES - 1;
     for (int i = 0; i < n; i++)
-        if (p[i] >= min)
-            candidates[n_candidates++] = (HeapItem){p[i], i};
-    return n_candidates;
+        counts[bits_of(p[i]) >> SHIFT]++;
+    for (int above = counts[range]; above < k && range > 0;)
+        above += counts[--range];
+    const uint32_t bits = (uint32_t)range << SHIFT;
+    float bound;
+    memcpy(&bound, &bits, sizeof bound);
+    return bound;
+}
+
+/* Collects the probabilities that reach a bound. Returns their number. */
+static int collect_above(float *to, const float *p, int n, float bound) {
+    int n_collected = 0;
+    for (int i = 0; i < n; i++) {
+        to[n_collected] = p[i];
+        n_collected += p[i] >= bound;
+    }
+    return n_collected;
+}
+
+/* Sorts p[n] in descending order. A radix sort: O(n) whatever the order and
+ * the values. room[n] is its other array. Returns the one of both that has the
+ * result. */
+static const float *sort_descending(float *p, float *room, int n,
+                                    float largest) {
+    enum { DIGIT = 11, N_DIGITS = 1 << DIGIT };
+    const uint32_t top = bits_of(largest);
+    uint32_t distance = 0; /* the largest one from `top` */
+    for (int i = 0; i < n; i++) {
+        const uint32_t d = top - bits_of(p[i]);
+        distance = d > distance ? d : distance;
+    }
+    for (int shift = 0; shift < 32 && distance >> shift; shift += DIGIT) {
+        int places[N_DIGITS] = {0}, next = 0;
+        for (int i = 0; i < n; i++)
+            places[(top - bits_of(p[i])) >> shift & (N_DIGITS - 1)]++;
+        EACH(int, place, places, N_DIGITS) {
+            const int count = *place;
+            *place = next;
+            next += count;
+        }
+        for (int i = 0; i < n; i++) {
+            const uint32_t digit = (top - bits_of(p[i])) >> shift;
+            room[places[digit & (N_DIGITS - 1)]++] = p[i];
+        }
+        float *const sorted = room;
+        room = p;
+        p = sorted;
+    }
+    return p;
+}
+
+/* The token at place i of the sorted probabilities: of tokens with the same one
+ * the smaller id comes first. */
+static int token_at(const float *sorted, int i, const float *p) {
+    int skipped = 0, id = 0;
+    while (skipped < i && sorted[i - skipped - 1] == sorted[i])
+        skipped++;
+    for (; p[id] != sorted[i] || skipped > 0; id++)
+        skipped -= p[id] == sorted[i];
+    return id;
 }
 
 /* Draws from the tokens that top-k, top-p and min-p keep. */
 static int draw_kept(Sampler *s, float coin) {
     const Sampling *o = &s->options;
-    float *p = s->p;
+    const float *p = s->p;
     const int n = s->vocab_size;
     const bool has_k = o->top_k > 0 && o->top_k < n;
     const bool has_nucleus = o->top_p > 0 && o->top_p < 1;
     if (o->top_k == 0 && !has_nucleus && o->min_p == 0) /* all are kept */
         return draw(p, n, coin);
     const int best = argmax(p, n);
-    int n_candidates = o->top_k;
-    if (has_k) {
-        collect_top_k(s->candidates, p, n, o->top_k);
-    } else {
-        /* less likely tokens are not in the nucleus of all tokens, or min-p
-         * removes them: they need not be sorted */
-        const float outside = has_nucleus ? (1 - o->top_p) / (float)(n - 1) : 0;
-        n_candidates = collect_above(s->candidates, p, n,
-                                     fmaxf(outside, o->min_p * p[best]));
-    }
+    /* less likely tokens are not in the nucleus of all tokens, or min-p removes
+     * them: they need not be sorted */
+    const float outside = has_nucleus ? (1 - o->top_p) / (float)(n - 1) : 0;
+    const float bound = has_k ? bound_of_top(p, n, o->top_k)
+                              : fmaxf(outside, o->min_p * p[best]);
+    float *const candidates = s->room;
+    int n_sorted = collect_above(candidates, p, n, bound);
     /* top_p < 1 / n and all are about equally likely */
-    if (n_candidates == 0)
+    if (n_sorted == 0)
         return best;
+    const float *sorted =
+        sort_descending(candidates, candidates + n, n_sorted, p[best]);
+    if (has_k)
+        n_sorted = min_int(n_sorted, o->top_k);
 
-    /* pop the candidates of top-k, or of the nucleus; heap_pop moves them to
-     * the end of the array */
-    /* in descending order: top[0], top[-1], ... */
-    const HeapItem *top = s->candidates + n_candidates - 1;
-    float popped = 0, sum = 0;
-    int n_popped = 0, kept = 0;
-    heap_make(s->candidates, n_candidates);
-    while (n_popped < n_candidates &&
-           !(has_nucleus && !has_k && popped > o->top_p))
-        popped += heap_pop(s->candidates, n_candidates - n_popped++).value;
-    /* of these, keep the ones that pass min-p and, with top-k, the nucleus */
-    float enough = has_k && has_nucleus ? o->top_p * popped : INFINITY;
-    while (kept < n_popped && !(sum > enough) &&
-           !(kept && top[-kept].value < o->min_p * top->value)) {
-        p[kept] = top[-kept].value;
-        sum += p[kept++];
-    }
-    return top[-draw(p, kept, coin * sum)].id;
+    /* with top-k the nucleus is that of the k tokens */
+    float total = has_k ? 0 : 1, sum = 0;
+    for (int i = 0; has_k && i < n_sorted; i++)
+        total += sorted[i];
+    const float enough = has_nucleus ? o->top_p * total : INFINITY;
+    int kept = 0;
+    while (kept < n_sorted && !(sum > enough) &&
+           !(kept && sorted[kept] < o->min_p * *sorted))
+        sum += sorted[kept++];
+    return token_at(sorted, draw(sorted, kept, coin * sum), p);
 }
 
 int sampler_next(Sampler *s, const float *logits) {

@@ -1,7 +1,6 @@
 /* sampler.h: chooses the next token from logits. */
 #pragma once
 
-#include "base/order.h"
 #include <stdint.h>
 
 typedef struct {
@@ -18,10 +17,10 @@ typedef struct {
     Sampling options;
     uint64_t state; /* xorshift64* */
     int vocab_size;
-    float *p;             /* [vocab_size]: logits, then probabilities */
-    HeapItem *candidates; /* [vocab_size] */
-    int *seen;            /* [vocab_size]: n_seen when last seen; 0: never */
-    int n_seen;           /* tokens seen so far */
+    float *p;   /* [vocab_size]: logits, then probabilities */
+    void *room; /* two floats per token; its content lasts a call */
+    int *seen;  /* [vocab_size]: n_seen when last seen; 0: never */
+    int n_seen; /* tokens seen so far */
 } Sampler;
 
 /* The seed of sample i of a prompt: `seed` if i is 0, else a hash of both from

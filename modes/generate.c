@@ -203,8 +203,9 @@ static int choose_parallel(const Run *run, bool answers) {
     /* plain.c's cache has doubles */
     double cache = (s->plain ? sizeof(double) / sizeof(float) : 1) *
                    kv_bytes(&s->sequences->kv, max, s->context);
-    double each = cache + (double)run->model.config.vocab_size *
-                              (sizeof(HeapItem) + 3 * sizeof(float));
+    /* logits, and what a Sampler has */
+    double each =
+        cache + (double)run->model.config.vocab_size * 5 * sizeof(float);
     double left = 0.875 * (double)limits_of("").memory / n_ranks_here - cache;
     double max_parallel = fmin(o->parallel ? o->parallel : DEFAULT_PARALLEL,
                                s->plain ? MAX_PARALLEL : s->batch);

@@ -96,7 +96,7 @@ static int add_logprobs(const Run *run, Text *t, const float *logits) {
     fputs(ftell(to) > 0 ? ", {" : "{\"logprobs\": [{", to);
     double logprob = logits[id] - sum;
     write_json_token(run, to, id, &logprob);
-    HeapItem *heap = t->sampler.candidates;
+    HeapItem *heap = t->sampler.room;
     for (int i = 0; i < vocab_size; i++)
         heap[i] = (HeapItem){logits[i], i};
     heap_make(heap, vocab_size);

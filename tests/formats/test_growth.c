@@ -649,48 +649,65 @@ static void keys_take_bounded_steps(void) {
 
 enum { VOCABULARY = 1 << 16 };
 
-/* Steps of choosing one token of a vocabulary. `spread` is the standard
- * deviation of the logits. */
-static uint64_t sampling_steps(const Sampling *options, double spread) {
-    float *logits = allocate(VOCABULARY, sizeof *logits);
-    Sampler s;
-    if (!logits || sampler_open(&s, options, VOCABULARY))
-        abort();
+/* Logits in the order in which they are hardest to choose from. */
+typedef enum { EQUAL, ASCENDING, NORMAL, N_SHAPES } LogitShape;
+
+/* `spread` is the standard deviation of normal logits, the range of ascending
+ * ones. */
+static void set_logits(float *logits, LogitShape shape, double spread) {
     for (unsigned i = 0; i < VOCABULARY; i++) {
         /* Box-Muller; the order of the tokens is not that of the logits */
         const double u = (i * 40503 % VOCABULARY + 0.5) / VOCABULARY,
-                     v = fmod(0.618034 * (double)i, 1);
-        logits[i] = (float)(spread * sqrt(-2 * log(u)) * cos(2 * M_PI * v));
+                     v = fmod(0.618034 * (double)i, 1),
+                     normal = sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+        logits[i] =
+            (float)(spread * (shape == NORMAL      ? normal
+                              : shape == ASCENDING ? (double)i / VOCABULARY
+                                                   : 0));
     }
+}
+
+/* Steps of choosing one token. */
+static uint64_t sampling_steps(const Sampling *options, const float *logits) {
+    Sampler s;
+    if (sampler_open(&s, options, VOCABULARY))
+        abort();
     const uint64_t before = steps_taken;
     sampler_next(&s, logits);
     const uint64_t after = steps_taken;
     sampler_close(&s);
-    free(logits);
     return after - before;
 }
 
-/* No combination of sampling options sorts the vocabulary to keep a few of its
- * tokens. (A nucleus of almost all tokens is sorted, as in llama2.c.) */
+/* Whatever the logits and the options, a token takes a bounded number of steps
+ * per entry of the vocabulary: nothing is sorted by comparisons. */
 static void sampling_takes_few_steps(void) {
-    static const double spreads[] = {0.01, 1, 4};
-    enum { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8 };
-    for (size_t i = 0; i < COUNT(spreads); i++)
-        for (int set = 0; set < 2 * PENALTY; set++) {
-            /* with about equal logits, 0.05 would keep all */
-            const float min_p = spreads[i] < 1 ? 0.99f : 0.05f;
+    static const double spreads[] = {1e-4, 0.01, 1, 4};
+    static const int ks[] = {0, 40, VOCABULARY / 3};
+    static const float ps[] = {0, 0.9f, 0.9999f}, mins[] = {0, 1e-4f, 0.99f};
+    float *logits = allocate(VOCABULARY, sizeof *logits);
+    if (!logits)
+        abort();
+    for (int i = 0; i < N_SHAPES * (int)COUNT(spreads); i++) {
+        const LogitShape shape = i % N_SHAPES;
+        const double spread = spreads[i / N_SHAPES];
+        set_logits(logits, shape, spread);
+        for (int set = 0; set < 27; set++) {
             const Sampling options = {.temperature = 1,
-                                      .top_k = set & TOP_K ? 40 : 0,
-                                      .top_p = set & TOP_P ? 0.9f : 0,
-                                      .min_p = set & MIN_P ? min_p : 0,
-                                      .repeat_penalty = set & PENALTY ? 2 : 1,
+                                      .top_k = ks[set % 3],
+                                      .top_p = ps[set / 3 % 3],
+                                      .min_p = mins[set / 9 % 3],
+                                      .repeat_penalty = set % 2 ? 1 : 2,
                                       .seed = 7};
-            const bool keeps_most = spreads[i] < 4 && (set & ~PENALTY) == TOP_P;
-            const uint64_t steps = sampling_steps(&options, spreads[i]);
-            CHECK(steps <= 12 * VOCABULARY || keeps_most,
-                  "logits spread by %g, options %d: %llu steps", spreads[i],
-                  set, (unsigned long long)steps);
+            const uint64_t steps = sampling_steps(&options, logits);
+            CHECK(
+                steps <= 20 * VOCABULARY,
+                "logits of shape %d, spread %g; top-k %d, top-p %g, min-p %g: %g steps per token of the vocabulary",
+                (int)shape, spread, options.top_k, options.top_p, options.min_p,
+                (double)steps / VOCABULARY);
         }
+    }
+    free(logits);
 }
 
 /* ---- the keyboard -------------------------------------------------------- */
