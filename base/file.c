@@ -109,7 +109,7 @@ static FileId id_of(const char *path) {
 static bool is_in(const FileId *list, int n, FileId file) {
     while (n && memcmp(&list[n - 1], &file, sizeof file))
         n--;
-    return n && file.inode;
+    return n > 0;
 }
 
 void outputs_announce(const char *first, const char *second) {

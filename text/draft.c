@@ -70,17 +70,22 @@ static void note_change(Draft *d, Change change, const char *removed) {
     }
     if (change.n_removed)
         buffer_append(&d->removed, removed, change.n_removed);
-    d->changes[d->n_changes++] = change;
+    if (change.n_removed && d->removed.failed)
+        forget_changes(d);
+    else
+        d->changes[d->n_changes++] = change;
 }
 
 /* Replaces [from, to) by s[n], which is not part of the text, and moves after
- * it. */
+ * it. Without memory nothing changes, and nothing can be undone. */
 static bool splice(Draft *d, size_t from, size_t to, const char *s, size_t n) {
     Buffer *t = &d->text;
     const size_t rest = t->n - to;
     buffer_append(t, s, n); /* makes room */
-    if (t->failed)
+    if (t->failed) {
+        forget_changes(d);
         return false;
+    }
     memmove(t->bytes + from + n, t->bytes + to, rest);
     memcpy(t->bytes + from, s, n);
     t->n = from + n + rest;

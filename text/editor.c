@@ -212,10 +212,10 @@ static void accept_found(Editor *e) {
 static bool search(Editor *e, Key key) {
     Buffer *query = &e->query;
     if (key == KEY_SEARCH && !e->searching) {
-        e->searching = true;
         e->found = e->history.n;
         query->n = 0;
         buffer_append(query, "", 0);
+        e->searching = !query->failed;
     } else if (!e->searching) {
         return false;
     } else if (key == KEY_TEXT) {
@@ -407,7 +407,7 @@ static View view_of(Editor *e) {
     buffer_append(prompt, before, strlen(before));
     buffer_append(prompt, e->query.bytes, e->query.n);
     buffer_append(prompt, ") ", 2);
-    v.prompt = prompt->bytes;
+    v.prompt = prompt->failed ? before : prompt->bytes;
     if (has_found(e)) {
         v.text = e->history.entries[e->found];
         v.n = strlen(v.text);

@@ -674,6 +674,31 @@ static void a_failed_output_leaves_no_file(void) {
           files_in_folder("failed"));
 }
 
+/* Names of any length: all files are counted, and as many named as fit. */
+static void files_of_a_folder_are_listed(void) {
+    struct {
+        char paths[PATH_MAX], after[PATH_MAX];
+    } found;
+    char name[256], path[PATH_MAX];
+    make_folder("many");
+    snprintf(path, sizeof path, "%s", temporary("many"));
+    for (int n = 0; n < 40; n++) {
+        memset(&found, '#', sizeof found);
+        CHECK(list_files(path, "a*.x", found.paths) == (size_t)n, "of %d files",
+              n);
+        CHECK(!n || (strlen(found.paths) < PATH_MAX &&
+                     !strncmp(found.paths, path, strlen(path))),
+              "%d files: '%s'", n, found.paths);
+        for (size_t i = 0; i < sizeof found.after; i++)
+            CHECK(found.after[i] == '#', "%d files: byte %zu after the paths",
+                  n, i);
+        snprintf(name, sizeof name, "many/a%0*d.x", 195 + n, n);
+        write_bytes(name);
+        snprintf(name, sizeof name, "many/b%d.x", n);
+        write_bytes(name);
+    }
+}
+
 /* ---- the running program ------------------------------------------------ */
 
 static void files_of_the_program_s_folder_are_found(void) {
@@ -950,6 +975,7 @@ void suite_base(void) {
     TEST(a_failed_output_leaves_no_file);
     TEST(an_output_follows_links_to_missing_files);
     TEST(inputs_are_remembered);
+    TEST(files_of_a_folder_are_listed);
     TEST(deadly_signals_leave_no_temporary_file);
     TEST(signals_end_pid_1);
     TEST(a_file_that_shrinks_is_an_error);

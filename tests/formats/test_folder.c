@@ -985,6 +985,17 @@ static void headers_are_checked(void) {
          "a: shape is a list, expected a list of at most 5"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1]}}",
          "a: shape has -1 in it"},
+        /* a size of 0 hides no other one */
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0, -1]}}",
+         "a: shape has -1 in it"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-2, 0]}}",
+         "a: shape has -2 in it"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0, 2147483648]}}",
+         "a: shape has 2147483648 in it"},
+        {"{\"a\": {\"dtype\": \"I8\", \"shape\": [4294967297, 0]}}",
+         "a: shape has 4294967297 in it"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0, 2147483647]}}",
+         "a: data_offsets is missing"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2147483647, 2147483647, 2147483647]}}",
          "a: shape has 2147483647 in it"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4]}}",
@@ -1047,16 +1058,26 @@ static void headers_are_checked(void) {
         !open_with_header("{}", 0) &&
             strstr(stderr_text(), "expected at most 0 (number of tensors: 0)"),
         "%s", stderr_text());
-    static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7, 0};
-    for (int i = 0; i < 4; i++) {
+    static const uint64_t sizes[] = {9, UINT64_MAX, UINT64_MAX - 7};
+    for (int i = 0; i < 3; i++) {
         Model m;
         uint8_t bytes[16] = {0};
         memcpy(bytes, &sizes[i], 8);
-        save(in_folder("model.safetensors"), bytes, i == 3 ? 7 : sizeof bytes);
+        save(in_folder("model.safetensors"), bytes, sizeof bytes);
         stderr_hide();
         int status = model_open(&m, folder());
         CHECK(stderr_show() == 1 && status, "a header of %llu bytes: %s",
               (unsigned long long)sizes[i], stderr_text());
+    }
+    for (int n = 1; n < 8; n++) { /* not even the header's size */
+        Model m;
+        char message[64];
+        sprintf(message, "has %d bytes, its header needs", n);
+        save(in_folder("model.safetensors"), (uint8_t[8]){0}, (size_t)n);
+        stderr_hide();
+        int status = model_open(&m, folder());
+        CHECK(stderr_show() == 1 && status && strstr(stderr_text(), message),
+              "a file of %d bytes: %s", n, stderr_text());
     }
     remove_folder();
 }

@@ -2242,6 +2242,45 @@ static void a_file_may_end_with_its_header(void) {
     }
 }
 
+/* A list of equal numbers counts as one number, as some writers store it; no
+ * other list does, an empty one and one of strings neither. */
+static void a_list_is_one_value_if_all_are_equal(void) {
+    static const int sizes[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4,
+                                            1, 8, 0, 8, 8, 8};
+    const char *path = temporary("lists.gguf");
+    for (int type = 0; type < GGUF_N_TYPES; type++)
+        for (int n = 0; n < 4; n++)
+            for (int other = 0; other <= n && type != GGUF_ARRAY; other++) {
+                /* `other` < n: this value differs in its last byte */
+                uint8_t value[4 + 8 + 3 * 8] = {0};
+                memcpy(value, &(uint32_t){(uint32_t)type}, 4);
+                memcpy(value + 4, &(uint64_t){(uint64_t)n}, 8);
+                const int size = sizes[type];
+                if (other < n && type != GGUF_STRING)
+                    value[12 + other * size + size - 1] = 1;
+                gguf_make(&file, &SPEAKING, 0);
+                gguf_set(&file, "x.list", GGUF_ARRAY, value,
+                         (size_t)(12 + n * size));
+                CHECK(!gguf_write(&file, path), "cannot write");
+                gguf_free(&file);
+                Gguf g = {0};
+                File map;
+                CHECK(!file_map(&map, path) && !gguf_open(&g, path, &map),
+                      "type %d, %d values: does not open", type, n);
+                const StoredValue v = gguf_get(&g, "x.list");
+                const bool equal = n == 1 || other == n;
+                const bool is_one = n && equal && type != GGUF_STRING;
+                const bool is_real = type == GGUF_F32 || type == GGUF_F64;
+                CHECK(v.kind == (!is_one   ? VALUE_LIST
+                                 : is_real ? VALUE_REAL
+                                           : VALUE_INTEGER),
+                      "type %d, %d values, other %d: kind %d", type, n, other,
+                      (int)v.kind);
+                gguf_close(&g);
+                file_unmap(&map);
+            }
+}
+
 void suite_gguf(void) {
     TEST(same_bits_as_a_checkpoint);
     TEST(config_matches_the_file);
@@ -2289,4 +2328,5 @@ void suite_gguf(void) {
     TEST(unused_tokenizers_are_ignored);
     TEST(experts_in_no_layer_are_ignored);
     TEST(a_file_may_end_with_its_header);
+    TEST(a_list_is_one_value_if_all_are_equal);
 }

@@ -297,6 +297,45 @@ static void messages_contain_no_markers(void) {
         }
 }
 
+/* BOS, EOS and the end of a turn are markers whatever their piece is, like
+ * special, control and user-defined pieces: the template's is one token, the
+ * message's is text. */
+static void markers_are_those_of_the_template(void) {
+    enum { MARKER = FIRST_MARKER + 2 };
+    static const PieceKind kinds[] = {PIECE_TEXT, PIECE_USER, PIECE_SPECIAL,
+                                      PIECE_CONTROL};
+    for (int kind = 0; kind < 4; kind++)
+        for (int role = 0; role < 4; role++) {
+            Opened o;
+            ChatTemplate chat;
+            Tokens tokens;
+            int n = 0;
+            CHECK(
+                open_chat(
+                    &o,
+                    "{% for m in messages %}<|system|>{{ m.content }}{% endfor %}",
+                    CONTROL),
+                "does not open");
+            o.t.pieces.list[MARKER].kind = kinds[kind];
+            if (role)
+                *(role == 1   ? &o.t.bos
+                  : role == 2 ? &o.t.eos
+                              : &o.t.eot) = MARKER;
+            CHECK(open_template(&o, &chat, NULL), "does not open");
+            CHECK(!chat_tokens(&chat, &o.t, NULL,
+                               &(Exchange){"a<|system|>b", NULL}, 1, &tokens),
+                  "does not render");
+            for (int i = 0; i < tokens.n; i++)
+                n += tokens.ids[i] == MARKER;
+            /* no other pieces merge to a piece of text of this name */
+            const bool is_text = kinds[kind] == PIECE_TEXT && !role;
+            CHECK(n == !is_text, "kind %d, role %d: %d markers in %s",
+                  (int)kinds[kind], role, n, list_of(&tokens));
+            free(tokens.ids);
+            close_chat(&o, &chat);
+        }
+}
+
 /* An added token absorbs the white space next to it, as Hugging Face's
  * tokenizers do for Phi 3's markers. */
 static void markers_absorb_white_space(void) {
@@ -791,6 +830,7 @@ void suite_template(void) {
     TEST(a_typed_bos_replaces_no_bos);
     TEST(an_empty_prompt_is_refused);
     TEST(conversations_have_parts_and_roles);
+    TEST(markers_are_those_of_the_template);
     TEST(markers_absorb_white_space);
     TEST(special_tokens_of_an_answer_are_kept);
     TEST(messages_contain_no_end_tokens);

@@ -10,6 +10,7 @@
 
 #include "tests/support/hashmodel.h"
 #include "tests/support/test.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static uint64_t state;
 
@@ -630,7 +632,8 @@ static void unknown_keys_do_nothing(void) {
         "\xc0\xaf",     "\xed\xa0\x80",
         "\xe2\x80\xa8", "\xc2\x9b",
         "\0333",        "\033[1111111111111111111111;2D",
-        "\033O5P",      "\033[I"};
+        "\033O5P",      "\033[I",
+        "\033[ q",      "\033[2 ~"};
     Editor e = {0};
     CHECK(!editor_begin(&e), "no memory");
     take(&e, "ab\033[D");
@@ -677,6 +680,28 @@ static void keys_end_a_message(void) {
     editor_close(&e);
 }
 
+/* Three quotes at the begin are open until three others are at the end. */
+static void quotes_are_open_until_others_close_them(void) {
+    static const char *const inside[] = {"", "a", "ab", "abc"};
+    for (int before = 0; before <= 8; before++)
+        for (int after = 0; after <= 4; after++)
+            for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+                char text[16];
+                sprintf(text, "%.*s%s%.*s", before, "\"\"\"\"\"\"\"\"",
+                        inside[i], after, "\"\"\"\"");
+                const int n = (int)strlen(text),
+                          quotes = *inside[i] ? after : before + after;
+                const bool begins = (*inside[i] ? before : quotes) >= 3,
+                           ends = n >= 6 && quotes >= 3;
+                Editor e = {0};
+                CHECK(!editor_begin(&e), "no memory");
+                take(&e, text);
+                CHECK((take(&e, "\r") == SENT) == (n && !(begins && !ends)),
+                      "'%s'", text);
+                editor_close(&e);
+            }
+}
+
 /* What keys leave in the text: | is the cursor. */
 static const char *edited(Editor *e, const char *typed_keys) {
     static char shown[256];
@@ -694,7 +719,7 @@ static const char *edited(Editor *e, const char *typed_keys) {
 /* Each case begins with an empty message and the kills of the ones before. */
 static void kills_come_back(void) {
     static const char *const cases[][2] = {
-        {"\031", "|"},
+        {"\031\033y", "|"},                  /* nothing was killed */
         {"one two\027\027\031", "one two|"}, /* together one kill */
         {"a b\033b\013\001\031", "b|a "},    /* to the end */
         {"x\025y\025\031", "y|"},            /* the newest */
@@ -732,6 +757,102 @@ static void kills_do_not_grow_without_end(void) {
     editor_close(&e);
 }
 
+/* A kill comes back if the message then has at most 2^16 bytes. */
+static void a_yank_fills_a_message(void) {
+    Editor e = {0};
+    enum { HALF = 1 << 15 };
+    CHECK(!editor_begin(&e), "no memory");
+    for (int i = 0; i < HALF; i++)
+        take(&e, "x");
+    for (int i = 0; i < 3; i++) { /* bytes typed before */
+        take(&e, "\025");
+        CHECK(!editor_begin(&e), "no memory");
+        take(&e, i == 0 ? "" : i == 1 ? "a" : "ab");
+        take(&e, "\031\031");
+        const size_t n = editor_text(&e)->n;
+        CHECK(n == (size_t)(i ? HALF + i : 2 * HALF), "%d and two kills: %zu",
+              i, n);
+        CHECK(!editor_begin(&e), "no memory");
+        take(&e, "\031");
+        CHECK(editor_text(&e)->n == HALF, "%zu bytes", editor_text(&e)->n);
+    }
+    editor_close(&e);
+}
+
+/* Removals of 4 MB together can be undone; one more byte, and only the last one
+ * can. */
+static void what_is_kept_for_undo_is_limited(void) {
+    enum { LIMIT = 1 << 22, FIRST = 1 << 20 };
+    char *const text = malloc(LIMIT);
+    CHECK(text, "no memory");
+    memset(text, 'a', LIMIT);
+    for (size_t more = 0; more < 2; more++) {
+        const size_t n = LIMIT - FIRST + more;
+        Draft d = {0};
+        draft_set(&d, text, FIRST);
+        draft_remove(&d, 0, FIRST);
+        draft_insert_whole(&d, text, n);
+        draft_remove(&d, 0, n);
+        draft_undo(&d);
+        CHECK(draft_text(&d)->n == n, "%zu bytes, expected %zu",
+              draft_text(&d)->n, n);
+        draft_undo(&d);
+        draft_undo(&d);
+        CHECK(draft_text(&d)->n == (more ? n : FIRST),
+              "%zu more: %zu bytes at last", more, draft_text(&d)->n);
+        draft_close(&d);
+    }
+    free(text);
+}
+
+static size_t complete_colors(const char *text, size_t n, Buffer *candidates) {
+    static const char *const colors[] = {"/green ", "/grey ", "/gr\xc3\xa9",
+                                         "/gr\xc3\xa8", "/blue "};
+    for (size_t i = 0; i < sizeof colors / sizeof *colors; i++)
+        if (!strncmp(colors[i], text, n))
+            buffer_append(candidates, colors[i], strlen(colors[i]) + 1);
+    return 0;
+}
+
+static int allocations_left;
+
+static void fail_later(void) {
+    if (!allocations_left--)
+        setenv("NORMA_FAIL_ALLOCATION", "1+", 1);
+}
+
+/* From the n-th allocation on there is no memory. What the keys do then is
+ * lost, but text and cursor stay those of a text. */
+static void without_memory_a_text_stays_a_text(void) {
+    static const char keys_of_all[] =
+        "one two\rthree \027\031\033[A\033[A\033[Bfour\001\013\031\037\037"
+        "\022tw\001x\022zz\177\007\027\027\031\033y\t/b\t\025/b\t\"\"\"";
+    for (int n = 0; n < 60; n++) {
+        Editor e = {.completer = complete_colors};
+        Buffer out = {0};
+        history_add(&e.history, "one");
+        history_add(&e.history, "two");
+        bool begun = !editor_begin(&e);
+        stderr_hide();
+        allocations_left = n;
+        before_allocation = fail_later;
+        for (const char *key = keys_of_all; *key && begun; key++) {
+            editor_take(&e, *key);
+            editor_draw(&e, (Screen){5, 20}, false, &out);
+            out.n = 0;
+            const Buffer *t = editor_text(&e);
+            if (strlen(t->bytes) != t->n || e.draft.cursor > t->n)
+                begun = false;
+        }
+        before_allocation = NULL;
+        unsetenv("NORMA_FAIL_ALLOCATION");
+        stderr_show();
+        CHECK(begun, "%d allocations: not a text", n);
+        free(out.bytes);
+        editor_close(&e);
+    }
+}
+
 static void changes_are_undone(void) {
     static const char *const cases[][2] = {
         {"\037", "|"},
@@ -746,6 +867,8 @@ static void changes_are_undone(void) {
         {"one\025\031\037", "|"},
         {"one\027ab\031x\037", "abone|"},
         {"one\027ab\031x\037\037", "ab|"},
+        {"x\001ab\033[3~\037", "abx|"}, /* a removal where typing ended */
+        {"abc\002x\037", "ab|c"},       /* another place, another change */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Editor e = {0};
@@ -799,11 +922,17 @@ static void search_finds_messages(void) {
               "%zu: '%s', expected '%s'", i, text, cases[i].text);
         editor_close(&e);
     }
-    /* what is drawn while it searches */
+    /* what is drawn while it searches, also before a query */
     Editor e = {0};
     Buffer out = {0};
     history_add(&e.history, "one two");
-    CHECK(!editor_begin(&e) && take(&e, "x\022tw") == EDITED, "no memory");
+    CHECK(!editor_begin(&e) && take(&e, "x\022") == EDITED, "no memory");
+    open_screen(10, 40);
+    editor_draw(&e, (Screen){10, 40}, false, &out);
+    show(&out);
+    CHECK(!strncmp(text_on_screen(), "(search: ) x", 12), "'%s'",
+          text_on_screen());
+    take(&e, "tw");
     open_screen(10, 40);
     editor_draw(&e, (Screen){10, 40}, false, &out);
     show(&out);
@@ -814,13 +943,48 @@ static void search_finds_messages(void) {
     editor_close(&e);
 }
 
-static size_t complete_colors(const char *text, size_t n, Buffer *candidates) {
-    static const char *const colors[] = {"/green ", "/grey ", "/gr\xc3\xa9",
-                                         "/gr\xc3\xa8", "/blue "};
-    for (size_t i = 0; i < sizeof colors / sizeof *colors; i++)
-        if (!strncmp(colors[i], text, n))
-            buffer_append(candidates, colors[i], strlen(colors[i]) + 1);
+/* A search that ends in the entry that is shown changes nothing: what was
+ * edited there stays, and is undone. */
+static void a_search_keeps_what_was_edited(void) {
+    Editor e = {0};
+    history_add(&e.history, "one two");
+    CHECK(!editor_begin(&e) && take(&e, "\033[A x") == EDITED, "no memory");
+    CHECK(take(&e, "\022one\005") == EDITED &&
+              !strcmp(edited(&e, ""), "one two x|"),
+          "'%s'", edited(&e, ""));
+    CHECK(!strcmp(edited(&e, "\037"), "one two|"), "undone: '%s'",
+          edited(&e, ""));
+    editor_close(&e);
+    /* as many messages as the history keeps */
+    Editor full = {0};
+    Buffer out = {0};
+    for (int i = 0; i < MAX_HISTORY; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", i);
+        history_add(&full.history, text);
+    }
+    CHECK(!editor_begin(&full) && take(&full, "a\022") == EDITED, "no memory");
+    editor_draw(&full, (Screen){10, 40}, false, &out);
+    CHECK(take(&full, "\005") == EDITED && !strcmp(edited(&full, ""), "a|"),
+          "'%s'", edited(&full, ""));
+    free(out.bytes);
+    editor_close(&full);
+}
+
+/* Corrects a word of the same length. */
+static size_t correct(const char *text, size_t n, Buffer *candidates) {
+    (void)text;
+    if (n == 5)
+        buffer_append(candidates, "/blue", 6);
     return 0;
+}
+
+static void a_completion_replaces_what_was_typed(void) {
+    Editor e = {.completer = correct};
+    CHECK(!editor_begin(&e) && take(&e, "/bleu\t") == EDITED &&
+              !strcmp(edited(&e, ""), "/blue|"),
+          "'%s'", edited(&e, ""));
+    editor_close(&e);
 }
 
 static void tab_completes(void) {
@@ -968,14 +1132,124 @@ static void history_lasts(void) {
     unsetenv("XDG_STATE_HOME");
 }
 
+/* Entries of all characters come back as they were; a session without a file
+ * says nothing. */
+static void any_entries_last(void) {
+    static const char *const parts[] = {"a",  "\\",       "n", "\n",
+                                        "\t", "\xc3\xa9", " "};
+    static char entries[40][32];
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", temporary("any"));
+    /* a path that is not absolute does not count */
+    setenv("XDG_STATE_HOME", "relative", 1);
+    const char *old_home = getenv("HOME");
+    char home[PATH_MAX] = "";
+    if (old_home)
+        snprintf(home, sizeof home, "%s", old_home);
+    setenv("HOME", path, 1);
+    static History h;
+    h = (History){0};
+    history_open(&h);
+    for (int i = 0; i < 40; i++) {
+        sprintf(entries[i], "%d", i);
+        for (int n = any(8); n > 0; n--)
+            strcat(entries[i], parts[any(7)]);
+        history_add(&h, entries[i]);
+    }
+    history_close(&h);
+    h = (History){0};
+    history_open(&h);
+    CHECK(h.n == 40, "%d entries", h.n);
+    for (int i = 0; i < 40; i++)
+        CHECK(!strcmp(h.entries[i], entries[i]), "'%s', expected '%s'",
+              h.entries[i], entries[i]);
+    history_close(&h);
+    strcat(path, "/.local/state/norma/history");
+    CHECK(!access(path, F_OK) && access("relative", F_OK), "no %s", path);
+    if (*home)
+        setenv("HOME", home, 1);
+    else
+        unsetenv("HOME");
+    unsetenv("XDG_STATE_HOME");
+    h = (History){0};
+    stderr_hide();
+    history_add(&h, "a");
+    CHECK(stderr_show() == 0 && h.n == 1, "%s", stderr_text());
+    history_close(&h);
+}
+
+/* Entries of up to 32 KB go to the file, lines of up to 64 KB are read; too
+ * long ones leave it as it is. */
+static void long_entries_do_not_last(void) {
+    enum { LONGEST = 1 << 15 };
+    static char text[2 * LONGEST + 2], path[PATH_MAX];
+    static History h;
+    snprintf(path, sizeof path, "%s", temporary("long"));
+    setenv("XDG_STATE_HOME", path, 1);
+    strcat(path, "/norma/history");
+    h = (History){0};
+    history_open(&h);
+    for (int i = 0; i < MAX_HISTORY; i++) {
+        memset(text, i ? '\\' : 'x', LONGEST); /* twice as long in the file */
+        text[i ? 10 : LONGEST] = '\0';
+        sprintf(text + strlen(text) - 4, "%04d", i);
+        history_add(&h, text);
+    }
+    memset(text, '\\', LONGEST + 1);
+    text[LONGEST + 1] = '\0';
+    history_add(&h, text);
+    history_close(&h);
+    h = (History){0};
+    history_open(&h);
+    CHECK(h.n == MAX_HISTORY && strlen(h.entries[0]) == LONGEST, "%d entries",
+          h.n);
+    text[LONGEST] = '\0';
+    history_add(&h, text);
+    history_close(&h);
+    FILE *file = fopen(path, "a");
+    for (int more = 0; more < 2; more++) {
+        memset(text, 'y', 2 * LONGEST + 1);
+        text[2 * LONGEST + more] = '\0';
+        fprintf(file, "%s\n", text);
+    }
+    fclose(file);
+    h = (History){0};
+    history_open(&h);
+    CHECK(h.n == MAX_HISTORY && strlen(h.entries[h.n - 1]) == 2 * LONGEST &&
+              strlen(h.entries[h.n - 2]) == LONGEST,
+          "%d entries, the last of %zu bytes", h.n, strlen(h.entries[h.n - 1]));
+    history_close(&h);
+    /* a file that is no text stays as it is */
+    file = fopen(path, "w");
+    fputs("\xff\xfez", file);
+    fclose(file);
+    h = (History){0};
+    stderr_hide();
+    history_open(&h);
+    history_add(&h, "a");
+    CHECK(stderr_show() == 1 && strstr(stderr_text(), "UTF-16"), "%s",
+          stderr_text());
+    history_close(&h);
+    struct stat st;
+    CHECK(!stat(path, &st) && st.st_size == 3, "%d bytes", (int)st.st_size);
+    unsetenv("XDG_STATE_HOME");
+}
+
 void suite_editor(void) {
     TEST(kills_come_back);
     TEST(kills_do_not_grow_without_end);
+    TEST(a_yank_fills_a_message);
+    TEST(what_is_kept_for_undo_is_limited);
+    TEST(without_memory_a_text_stays_a_text);
     TEST(changes_are_undone);
     TEST(search_finds_messages);
+    TEST(a_search_keeps_what_was_edited);
     TEST(tab_completes);
+    TEST(a_completion_replaces_what_was_typed);
     TEST(clusters_are_those_of_uax_29);
     TEST(history_lasts);
+    TEST(any_entries_last);
+    TEST(long_entries_do_not_last);
     TEST(any_keys_edit_what_is_shown);
     TEST(a_paste_is_text);
     TEST(a_paste_cannot_command);
@@ -984,4 +1258,5 @@ void suite_editor(void) {
     TEST(a_paste_is_no_command);
     TEST(unknown_keys_do_nothing);
     TEST(keys_end_a_message);
+    TEST(quotes_are_open_until_others_close_them);
 }

@@ -331,8 +331,20 @@ static void a_damaged_tokenizer_model_is_refused(void) {
         bool sound;
     } ends[] = {
         {"", 0, true},
-        {"\xf8\x07\x01", 3, true},       /* field 127: 1 */
-        {"\x22\x02\xff\xff", 4, true},   /* field 4: no message */
+        {"\xf8\x07\x01", 3, true},     /* field 127: 1 */
+        {"\x22\x02\xff\xff", 4, true}, /* field 4: no message */
+        {"\xf8\x07\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, true},
+        {"\xf8\x07" LONG "\x01", 13, false}, /* more than 64 bits */
+        {"\x1a\x02\x12\0", 4, true},         /* an empty precompiled_charsmap */
+        /* a tag of each storage, and nothing after it */
+        {"\x20", 1, false},
+        {"\x21", 1, false},
+        {"\x22", 1, false},
+        {"\x23", 1, false},
+        {"\x24", 1, false},
+        {"\x25", 1, false},
+        {"\x26", 1, false},
+        {"\x27", 1, false},
         {"\xf8\x07", 2, false},          /* without its value */
         {"\x22\x03xx", 4, false},        /* 3 bytes, 2 left */
         {"\x22" LONG "\x01", 12, false}, /* more than 64 bits */
@@ -386,8 +398,7 @@ static void a_damaged_tokenizer_model_is_refused(void) {
     CHECK(!truncate(temporary("tokenizer.model"), (1 << 28) + 1), "too large");
     stderr_hide();
     status = tokenizer_open_folder(&t, temporary("tokenizer.model"), n);
-    stderr_show();
-    CHECK(status < 0 &&
+    CHECK(stderr_show() == 1 && status < 0 &&
               strstr(stderr_text(), "268435457 bytes, expected at most"),
           "%s", stderr_text());
     tokenizer_close(&from);
