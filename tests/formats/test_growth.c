@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "cluster/share.h"
 #include "formats/folder.h"
+#include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/jinja.h"
 #include "formats/json.h"
 #include "formats/llama2c.h"
@@ -305,6 +307,72 @@ static void opening_grows_with_the_bytes(void) {
         }
         check_growth(inputs[i].name, 5, taken[0], taken[1]);
     }
+}
+
+/* ---- converting ----------------------------------------------------------- */
+
+/* Adds n keys that norma does not know, of 32 bytes each, to a GGUF file. */
+static void add_keys(const char *path, int n) {
+    enum { BEFORE_COUNT = 4 + 4 + 8, HEAD = BEFORE_COUNT + 8 };
+    size_t size;
+    uint64_t n_keys;
+    char *const file = file_read(path, &size);
+    if (!file)
+        abort();
+    memcpy(&n_keys, file + BEFORE_COUNT, sizeof n_keys);
+    n_keys += (uint64_t)n;
+    memcpy(file + BEFORE_COUNT, &n_keys, sizeof n_keys);
+    FILE *out = create("growth.gguf");
+    fwrite(file, 1, HEAD, out);
+    for (int i = 0; i < n; i++) {
+        fwrite(&(uint64_t){16}, 8, 1, out);
+        fprintf(out, "general.k%07d", i);
+        fwrite((uint32_t[]){GGUF_U32, 7}, 4, 2, out);
+    }
+    fwrite(file + HEAD, 1, size - HEAD, out);
+    free(file);
+    finish(out);
+}
+
+/* Converts a GGUF file with n more keys. Returns the steps. */
+static uint64_t convert(int n) {
+    Model m, back;
+    const char *path = temporary("growth.gguf"), *to = temporary("to.gguf");
+    if (hashmodel_write(&GQA_TIED, temporary("growth.bin"), 0, 0) ||
+        model_open(&m, temporary("growth.bin")))
+        abort();
+    stderr_hide();
+    int status =
+        gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, "m", path);
+    model_close(&m);
+    add_keys(path, n);
+    uint64_t before = steps_taken;
+    status |=
+        model_open(&m, path) ||
+        gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, path, to);
+    uint64_t after = steps_taken;
+    status |= model_open(&back, to);
+    stderr_show();
+    if (status)
+        return 0;
+    Gguf g = {0};
+    bool kept = !gguf_open(&g, to, back.files) &&
+                gguf_find_value(&g, "general.k0000000") &&
+                g.n_values >= (uint64_t)n;
+    gguf_close(&g);
+    model_close(&m);
+    model_close(&back);
+    return kept ? after - before : 0;
+}
+
+/* Keys are looked up, not searched: 80,000 of them once took 100 s. */
+static void converting_grows_with_the_keys(void) {
+    uint64_t taken[2];
+    for (int k = 0; k < 2; k++) {
+        bytes = 0;
+        taken[k] = convert((k + 1) * 20000);
+    }
+    check_growth("converting", 5, taken[0], taken[1]);
 }
 
 /* ---- texts --------------------------------------------------------------- */
@@ -814,6 +882,7 @@ void suite_growth(void) {
     TEST(reading_of_templates_is_counted);
     TEST(every_function_has_an_expression);
     TEST(opening_grows_with_the_bytes);
+    TEST(converting_grows_with_the_keys);
     TEST(encoding_grows_with_the_text);
     TEST(splitting_grows_with_the_text);
     TEST(no_rope_factors_before_the_weights_fit);

@@ -527,6 +527,46 @@ static void a_folder_is_a_model(void) {
     CHECK(files_in("hf") == 4, "%d files in hf", files_in("hf"));
 }
 
+/* The instrument on norms without weights: those of a model whose weights are
+ * ones. */
+static void norms_without_weights_are_measured(void) {
+    static const char *const ways[] = {
+        "-m info -v",
+        "-m norms --seconds 0.01",
+        "-m perplexity --norm-sweep -i 'aa ba ca'",
+        "-i 'aa ba' -n 6 -t 0 --profile",
+        "-i 'aa ba' -n 6 -t 0 --profile=out/p.csv",
+        "-i 'aa ba' -n 6 -t 0 --norm layer",
+        "-m bench --seconds 0.01"};
+    static const float ones[1024] = {[0 ... 1023] = 1};
+    static const FolderForm form = {.model_type = "llama", .n_files = 1};
+    static char expected[2][4096];
+    Model m;
+    for (int with = 0; with < 2; with++) {
+        CHECK(!model_open(&m, inside("bare/model.bin")), "no model");
+        for (int l = 0; l < m.config.n_layers; l++)
+            m.layers[l].attn_norm.gamma = m.layers[l].mlp_norm.gamma =
+                with ? ones : NULL;
+        m.final_norm.gamma = with ? ones : NULL;
+        const bool failed = folder_write(&m, inside("bare/gamma"), &form) != 0;
+        model_close(&m);
+        CHECK(!failed, "no folder");
+        for (size_t i = 0; i < COUNT(ways); i++) {
+            CHECK_RUN("bare/gamma -z m/tokenizer.bin %s", ways[i]);
+            CHECK((strstr(err, "norms have no weights") != NULL) == !with,
+                  "%s: stderr: %s", ways[i], err);
+            CHECK(n_out || strstr(ways[i], "norms"), "%s: no output", ways[i]);
+        }
+        CHECK_RUN(
+            "bare/gamma -z m/tokenizer.bin -m perplexity --norm-sweep -i 'aa ba ca'");
+        CHECK(n_out < sizeof expected[with], "%zu bytes", n_out);
+        memcpy(expected[with], out, n_out + 1);
+    }
+    CHECK(!strcmp(expected[0], expected[1]), "%s, expected %s", expected[0],
+          expected[1]);
+    unlink(inside("out/p.csv"));
+}
+
 /* With --tokens an invalid tokenizer is a note, not an error. */
 static void an_invalid_tokenizer_is_a_note_with_tokens(void) {
     write_file("hf/tokenizer.json", "{]");
@@ -2181,6 +2221,7 @@ void suite_cli(void) {
     TEST(text_is_independent_of_batch_and_threads);
     TEST(every_format_runs);
     TEST(a_folder_is_a_model);
+    TEST(norms_without_weights_are_measured);
     TEST(chat_answers_turn_by_turn);
     TEST(chat_has_a_system_prompt);
     TEST(chat_uses_the_template_of_the_file);
