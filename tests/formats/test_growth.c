@@ -309,7 +309,7 @@ static void opening_grows_with_the_bytes(void) {
     }
 }
 
-/* ---- converting ----------------------------------------------------------- */
+/* ---- converting --------------------------------------------------------- */
 
 /* Adds n keys that norma does not know, of 32 bytes each, to a GGUF file. */
 static void add_keys(const char *path, int n) {
