@@ -4,7 +4,9 @@
  * chunks, in half precision and as a GGUF file. Tests missing and refused
  * options of config.json. family_writer.c writes the models.
  */
+#include "formats/family.h"
 #include "formats/gguf.h"
+#include "formats/gguf_file.h"
 #include "formats/open.h"
 #include "kernels/tensor.h"
 #include "kv_cache.h"
@@ -35,7 +37,7 @@ static const struct {
     const char *name, *architectures; /* allowed in its GGUF file */
     /* llama.cpp does not run it completely: refused, or a shorter context */
     bool limited;
-} FAMILIES[] = {
+} MODELS[] = {
     {"gemma2", "gemma2", false},
     {"gemma2_caps", "gemma2", true}, /* scale of scores, kinds of layers */
     {"gemma3_270m", "gemma3", false},
@@ -70,7 +72,7 @@ static const struct {
     {"arcee", "arcee", false},
     {"arcee_biases", "arcee", true},
 };
-enum { N_FAMILIES = sizeof FAMILIES / sizeof *FAMILIES };
+enum { N_MODELS = sizeof MODELS / sizeof *MODELS };
 
 static Family family;
 static float logits[MAX_LOGITS], expected[MAX_LOGITS];
@@ -291,6 +293,85 @@ static void check_written(const char *name, const char *architectures,
           "%s: the GGUF file differs by %.3g", name, distance_of(n));
 }
 
+/* The rows of KEYS that some written file has. */
+static bool written[64];
+
+/* Converts the GGUF file again: every key of the first file is in the second
+ * one, with the same bytes, but for those of the layout. */
+static void check_written_again(const char *name, const char *path) {
+    char again[512];
+    Model m;
+    Gguf given = {0}, found = {0};
+    File files[2];
+    snprintf(again, sizeof again, "%s", temporary("again.gguf"));
+    CHECK(!model_open(&m, path), "%s: the GGUF file does not open", name);
+    stderr_hide();
+    const int status =
+        gguf_write_model(&m, NULL, (GgufForm){.type = TYPE_F32}, path, again);
+    stderr_show();
+    model_close(&m);
+    CHECK(!status && !file_map(&files[0], path) &&
+              !file_map(&files[1], again) &&
+              !gguf_open(&given, path, &files[0]) &&
+              !gguf_open(&found, again, &files[1]),
+          "%s: is not written again: %s", name, stderr_text());
+    CHECK(given.n_values == found.n_values, "%s: %llu keys, then %llu", name,
+          (unsigned long long)given.n_values,
+          (unsigned long long)found.n_values);
+    for (size_t i = 0; i < given.n_values; i++) {
+        const GgufValue *a = &given.values[i], *b = &found.values[i];
+        CHECK(a->key.n == b->key.n &&
+                  !memcmp(a->key.text, b->key.text, a->key.n) &&
+                  a->type == b->type && a->bytes == b->bytes &&
+                  !memcmp(a->at, b->at, a->bytes),
+              "%s: %.*s is lost or changed", name, SHOWN(a->key));
+    }
+    int row = 0;
+    KEY_EACH(key) {
+        char whole[128];
+        snprintf(whole, sizeof whole, "%s.%s", architecture_in(path),
+                 key->gguf ? key->gguf : "");
+        written[row++] |= gguf_find_value(&given, whole) != NULL;
+    }
+    gguf_close(&given);
+    gguf_close(&found);
+    file_unmap(&files[0]);
+    file_unmap(&files[1]);
+    unlink(again);
+}
+
+/* gguf_files_have_the_same_logits has seen every key of the table that norma
+ * writes survive: folder to GGUF by the logits, GGUF to GGUF by the bytes. */
+static void every_key_was_written(void) {
+    /* read only. A folder that needs one of them is refused, or its context
+     * ends where the key would matter; those of a GGUF file are copied */
+    static const char *const only_read[] = {"vocab_size",
+                                            "expert_weights_norm",
+                                            "attention.sliding_window_pattern",
+                                            "attention.temperature_scale",
+                                            "rope.scale_linear",
+                                            "rope.scaling.finetuned",
+                                            "rope.scaling.yarn_attn_factor",
+                                            "rope.scaling.yarn_beta_fast",
+                                            "rope.scaling.yarn_beta_slow",
+                                            "rope.scaling.yarn_ext_factor",
+                                            "rope.scaling.yarn_log_multiplier",
+                                            "tensor_data_layout"};
+    char missing[1024] = "";
+    int row = 0;
+    KEY_EACH(key) {
+        bool is_written = key->gguf != NULL;
+        for (size_t i = 0; i < sizeof only_read / sizeof *only_read; i++)
+            is_written &= !key->gguf || strcmp(key->gguf, only_read[i]) != 0;
+        if (is_written && !written[row])
+            snprintf(missing + strlen(missing),
+                     sizeof missing - strlen(missing), " %s", key->gguf);
+        row++;
+    }
+    CHECK(!*missing, "in no written file:%s", missing);
+    CHECK(row <= (int)(sizeof written / sizeof *written), "%d rows", row);
+}
+
 /* gamma multiplied into the weights that follow changes nothing but
  * rounding. */
 static void check_folded(const char *name, const char *path) {
@@ -333,8 +414,10 @@ static void check_gguf_of(const char *name, const char *architectures,
     CHECK(!status || limited, "%s is not written: %s", name, stderr_text());
     CHECK(!status || (lines == 1 && access(path, F_OK)),
           "%s is refused, with %d lines: %s", name, lines, stderr_text());
-    if (!status)
+    if (!status) {
         check_written(name, architectures, path, limited, halves, rounded);
+        check_written_again(name, path);
+    }
     check_folded(name, path);
     family_close(&family);
 }
@@ -961,21 +1044,21 @@ static void windows_of_qwen2_moe(void) {
 static int current;
 
 static void logits_match_transformers(void) {
-    check_logits_of(FAMILIES[current].name);
+    check_logits_of(MODELS[current].name);
 }
 static void half_precision_is_close_and_exact(void) {
-    check_halves_of(FAMILIES[current].name);
+    check_halves_of(MODELS[current].name);
 }
 static void bits_depend_only_on_tokens(void) {
-    check_bits_of(FAMILIES[current].name, current % 2 ? KV_F16 : KV_F32);
+    check_bits_of(MODELS[current].name, current % 2 ? KV_F16 : KV_F32);
 }
 static void gguf_files_have_the_same_logits(void) {
-    check_gguf_of(FAMILIES[current].name, FAMILIES[current].architectures,
-                  FAMILIES[current].limited);
+    check_gguf_of(MODELS[current].name, MODELS[current].architectures,
+                  MODELS[current].limited);
 }
 
 void suite_families(void) {
-    for (current = 0; current < N_FAMILIES; current++) {
+    for (current = 0; current < N_MODELS; current++) {
         TEST(logits_match_transformers);
         if (test_fast() && current % 3)
             continue;
@@ -983,6 +1066,8 @@ void suite_families(void) {
         TEST(bits_depend_only_on_tokens);
         TEST(gguf_files_have_the_same_logits);
     }
+    if (!test_fast())
+        TEST(every_key_was_written);
     TEST(gemma_options);
     TEST(beta_of_a_parallel_family_is_kept);
     TEST(a_centered_olmo_is_a_llama);
