@@ -784,44 +784,112 @@ static const char *shown(const char *messages, char **args) {
     return text;
 }
 
+/* A run on a terminal of its own. */
+typedef struct {
+    int terminal, screen; /* the side of the tests, the side of the run */
+    pid_t pid;
+} OnTerminal;
+
+/* Reads what the run shows until `text` is in it. Returns whether it is. */
+static bool is_shown(const OnTerminal *r, const char *text) {
+    static char shown_so_far[1 << 14];
+    size_t n = 0;
+    struct pollfd output = {.fd = r->terminal, .events = POLLIN};
+    memset(shown_so_far, 0, sizeof shown_so_far);
+    while (n < sizeof shown_so_far - 1 && !strstr(shown_so_far, text)) {
+        if (poll(&output, 1, 60000) <= 0)
+            return false;
+        const ssize_t more =
+            read(r->terminal, shown_so_far + n, sizeof shown_so_far - 1 - n);
+        if (more <= 0)
+            return false;
+        n += (size_t)more;
+    }
+    return true;
+}
+
+/* Starts a run, which an alarm ends if it hangs. Returns false on failure. */
+static bool start_on_terminal(OnTerminal *r, char **args) {
+    static char binary[PATH_MAX];
+    const char *given = getenv("NORMA_RUN");
+    r->terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (r->terminal < 0 || grantpt(r->terminal) || unlockpt(r->terminal) ||
+        !realpath(given ? given : "./run", binary))
+        return false;
+    r->screen = open(ptsname(r->terminal), O_RDWR | O_NOCTTY);
+    r->pid = fork();
+    if (!r->pid) {
+        alarm(120);
+        signal(SIGINT, SIG_DFL);
+        setenv("TERM", "xterm", 1);
+        close(r->terminal);
+        if (!chdir(folder) && dup2(r->screen, 0) == 0 &&
+            dup2(r->screen, 1) == 1 && dup2(r->screen, 2) == 2) {
+            close(r->screen);
+            execv(binary, args);
+        }
+        _exit(127);
+    }
+    return true;
+}
+
 /* The run's status after a signal while its terminal takes no output; -1 if it
  * does not start. */
 static int status_if_stopped(int signal_number, const char *shown_first,
                              char **args) {
-    static char text[1 << 14], binary[PATH_MAX];
-    const char *given = getenv("NORMA_RUN");
-    size_t n = 0;
-    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    if (terminal < 0 || grantpt(terminal) || unlockpt(terminal) ||
-        !realpath(given ? given : "./run", binary))
+    OnTerminal r;
+    if (!start_on_terminal(&r, args))
         return -1;
-    const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    const pid_t pid = fork();
-    if (!pid) {
-        alarm(120); /* ends a run that hangs, by another signal */
-        signal(SIGINT, SIG_DFL);
-        setenv("TERM", "xterm", 1);
-        if (!chdir(folder) && dup2(screen, 0) == 0 && dup2(screen, 1) == 1 &&
-            dup2(screen, 2) == 2)
-            execv(binary, args);
-        _exit(127);
-    }
-    memset(text, 0, sizeof text);
-    struct pollfd output = {.fd = terminal, .events = POLLIN};
-    while (n < sizeof text - 1 && !strstr(text, shown_first) &&
-           poll(&output, 1, 60000) > 0) {
-        const ssize_t more = read(terminal, text + n, sizeof text - 1 - n);
-        if (more <= 0)
-            break;
-        n += (size_t)more;
-    }
-    tcflow(screen, TCOOFF);
+    is_shown(&r, shown_first);
+    tcflow(r.screen, TCOOFF);
     usleep(300000); /* the next write waits */
-    kill(pid, signal_number);
-    waitpid(pid, &status, 0);
-    close(screen);
-    close(terminal);
+    kill(r.pid, signal_number);
+    waitpid(r.pid, &status, 0);
+    close(r.screen);
+    close(r.terminal);
     return status;
+}
+
+/* A chat ends when its terminal is gone, also without a signal (nohup). */
+static void a_chat_ends_with_its_terminal(void) {
+    static char path[PATH_MAX];
+    OnTerminal r;
+    CHECK(open_model() && realpath(model, path), "no model");
+    const char *args[] = {"run", path, "-m", "chat", NULL};
+    CHECK(start_on_terminal(&r, (char **)args) && is_shown(&r, "User: "),
+          "does not start");
+    close(r.screen);
+    close(r.terminal);
+    waitpid(r.pid, &status, 0);
+    CHECK(WIFEXITED(status), "status %x", (unsigned)status);
+}
+
+/* A paste is drawn at its end, however slowly it comes: not once per piece. */
+static void a_paste_is_drawn_once(void) {
+    static char path[PATH_MAX];
+    OnTerminal r;
+    CHECK(open_model() && realpath(model, path), "no model");
+    const char *args[] = {"run", path, "-m", "chat", NULL};
+    static const char *const pieces[] = {"\033[200~first ", "second "},
+                             end[] = "third\033[201~";
+    CHECK(start_on_terminal(&r, (char **)args) && is_shown(&r, "User: "),
+          "does not start");
+    struct pollfd output = {.fd = r.terminal, .events = POLLIN};
+    char rest[4096];
+    while (poll(&output, 1, 200) > 0 && read(r.terminal, rest, sizeof rest) > 0)
+        continue; /* the rest of the first drawing */
+    for (size_t i = 0; i < COUNT(pieces); i++) {
+        const size_t n = strlen(pieces[i]);
+        CHECK(write(r.terminal, pieces[i], n) == (ssize_t)n, "cannot type");
+        CHECK(poll(&output, 1, 300) == 0, "drawn after piece %zu", i);
+    }
+    CHECK(write(r.terminal, end, strlen(end)) > 0 &&
+              is_shown(&r, "first second third"),
+          "the paste is not drawn");
+    kill(r.pid, SIGTERM);
+    waitpid(r.pid, &status, 0);
+    close(r.screen);
+    close(r.terminal);
 }
 
 /* TERM, HUP and Ctrl-C from elsewhere end a run whose terminal was stopped, by
@@ -994,6 +1062,8 @@ void suite_chat(void) {
     TEST(a_begun_answer_goes_on);
     TEST(a_signal_restores_the_terminal);
     TEST(signals_end_a_run_with_a_stopped_terminal);
+    TEST(a_chat_ends_with_its_terminal);
+    TEST(a_paste_is_drawn_once);
     TEST(a_cut_line_is_reported);
     TEST(a_stop_string_is_no_part_of_an_answer);
     TEST(ctrl_z_suspends_a_chat);

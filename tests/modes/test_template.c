@@ -6,6 +6,7 @@
  * file. A message never becomes a special token.
  */
 #include "base/file.h"
+#include "formats/folder.h"
 #include "formats/open.h"
 #include "model.h"
 #include "modes/template.h"
@@ -316,6 +317,7 @@ static void markers_are_those_of_the_template(void) {
                     "{% for m in messages %}<|system|>{{ m.content }}{% endfor %}",
                     CONTROL),
                 "does not open");
+            o.t.n_before = 0;
             o.t.pieces.list[MARKER].kind = kinds[kind];
             if (role)
                 *(role == 1   ? &o.t.bos
@@ -469,6 +471,30 @@ static void user_defined_spaces_match_in_messages(void) {
     close_chat(&o, &chat);
 }
 
+/* The same in a byte-level tokenizer, whose pieces all match raw text. */
+static void user_defined_spaces_match_in_byte_level_messages(void) {
+    Tokenizer t;
+    ChatTemplate chat;
+    Tokens tokens;
+    int n = 0;
+    CHECK(!tokenizer_open_folder(&t, "tests/golden/bpe_qwen2.json", 911),
+          "does not open");
+    t.pieces.list[300].text = "\n\n";
+    t.pieces.list[300].length = 2;
+    t.pieces.list[300].kind = PIECE_USER;
+    CHECK(!chat_template_open(
+              &chat, &t, &(Options){.model = "model", .template = "chatml"}) &&
+              !chat_tokens(&chat, &t, NULL, &(Exchange){"a\n\nb", NULL}, 1,
+                           &tokens),
+          "does not render");
+    for (int i = 0; i < tokens.n; i++)
+        n += tokens.ids[i] == 300;
+    CHECK(n == 1, "%d of %s", n, list_of(&tokens));
+    free(tokens.ids);
+    chat_template_close(&chat);
+    tokenizer_close(&t);
+}
+
 /* A prompt that begins with a message has the tokenizer's BOS, whatever the
  * message says. */
 static void a_typed_bos_replaces_no_bos(void) {
@@ -490,6 +516,40 @@ static void a_typed_bos_replaces_no_bos(void) {
             n_bos += tokens.ids[k] == 1;
         CHECK(n_bos == 1 && tokens.ids[0] == 1 && tokens.n > 1, "'%s': %s",
               texts[i], list_of(&tokens));
+        free(tokens.ids);
+        close_chat(&o, &chat);
+    }
+}
+
+/* A template may write no message, and may fail for some messages: with one
+ * message on stderr. */
+static void any_template_is_rendered_or_refused(void) {
+    static const struct {
+        const char *template, *message, *text; /* NULL: refused */
+    } cases[] = {
+        {"x", "a", "x"},
+        {"<|im_end|>", "a", "<|im_end|>"},
+        {"{% if messages[0].content == 'no' %}{{ raise_exception('bad') }}{% endif %}{{ messages[0].content }}",
+         "yes", "yes"},
+        {"{% if messages[0].content == 'no' %}{{ raise_exception('bad') }}{% endif %}{{ messages[0].content }}",
+         "no", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Opened o;
+        ChatTemplate chat;
+        Tokens tokens = {0};
+        CHECK(open_plain(&o, &chat, cases[i].template, NULL),
+              "%zu does not open", i);
+        Conversation talk = {0};
+        conversation_add(&talk, cases[i].message, strlen(cases[i].message));
+        stderr_hide();
+        int status = chat_template_render(&chat, &o.t, &talk, &tokens);
+        int lines = stderr_show();
+        CHECK(!status == (cases[i].text != NULL) && lines == (status != 0),
+              "%zu: %d, %s", i, status, stderr_text());
+        CHECK(status || !strcmp(text_of(&o.t, &tokens), cases[i].text),
+              "%zu: '%s'", i, text_of(&o.t, &tokens));
+        conversation_close(&talk);
         free(tokens.ids);
         close_chat(&o, &chat);
     }
@@ -534,6 +594,11 @@ static void conversations_have_parts_and_roles(void) {
          "[user]a[user]b[assistant]"},
         {"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b c', 'continue': true}]",
          "[user]a[assistant]b c"},
+        /* only an answer is continued */
+        {"[{'role': 'user', 'content': 'a', 'continue': true}]",
+         "[user]a[assistant]"},
+        {"[{'role': 'tool', 'content': 'a', 'continue': true}]",
+         "[tool]a[assistant]"},
         {"[{'role': 'developer', 'content': 'a'}, {'role': 'system', 'content': 'b'}, {'role': 'x y', 'content': 'c'}]",
          "[developer]a[system]b[x y]c[assistant]"},
         {"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': ''}, {'role': 'tool', 'content': '3'}]",
@@ -827,7 +892,9 @@ void suite_template(void) {
     TEST(no_function_makes_a_special_token);
     TEST(user_defined_marks_match_in_templates);
     TEST(user_defined_spaces_match_in_messages);
+    TEST(user_defined_spaces_match_in_byte_level_messages);
     TEST(a_typed_bos_replaces_no_bos);
+    TEST(any_template_is_rendered_or_refused);
     TEST(an_empty_prompt_is_refused);
     TEST(conversations_have_parts_and_roles);
     TEST(markers_are_those_of_the_template);

@@ -395,6 +395,11 @@ static void a_damaged_tokenizer_model_is_refused(void) {
     stderr_show();
     CHECK(status < 0 && strstr(stderr_text(), "or damaged"), "%s",
           stderr_text());
+    CHECK(!truncate(temporary("tokenizer.model"), 0), "not empty");
+    stderr_hide();
+    status = tokenizer_open_folder(&t, temporary("tokenizer.model"), n);
+    CHECK(stderr_show() == 1 && status < 0 && strstr(stderr_text(), "is empty"),
+          "%s", stderr_text());
     CHECK(!truncate(temporary("tokenizer.model"), (1 << 28) + 1), "too large");
     stderr_hide();
     status = tokenizer_open_folder(&t, temporary("tokenizer.model"), n);
