@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -808,8 +809,10 @@ static bool is_shown(const OnTerminal *r, const char *text) {
     return true;
 }
 
-/* Starts a run, which an alarm ends if it hangs. Returns false on failure. */
-static bool start_on_terminal(OnTerminal *r, char **args) {
+/* Starts a run, which an alarm ends if it hangs. `owns`: as its terminal's
+ * session under nohup, which the terminal's end leaves alone. Returns false on
+ * failure. */
+static bool start_on_terminal(OnTerminal *r, bool owns, char **args) {
     static char binary[PATH_MAX];
     const char *given = getenv("NORMA_RUN");
     r->terminal = posix_openpt(O_RDWR | O_NOCTTY);
@@ -823,6 +826,8 @@ static bool start_on_terminal(OnTerminal *r, char **args) {
         signal(SIGINT, SIG_DFL);
         setenv("TERM", "xterm", 1);
         close(r->terminal);
+        if (owns && setsid() > 0 && !ioctl(r->screen, TIOCSCTTY, 0))
+            signal(SIGHUP, SIG_IGN);
         if (!chdir(folder) && dup2(r->screen, 0) == 0 &&
             dup2(r->screen, 1) == 1 && dup2(r->screen, 2) == 2) {
             close(r->screen);
@@ -838,7 +843,7 @@ static bool start_on_terminal(OnTerminal *r, char **args) {
 static int status_if_stopped(int signal_number, const char *shown_first,
                              char **args) {
     OnTerminal r;
-    if (!start_on_terminal(&r, args))
+    if (!start_on_terminal(&r, false, args))
         return -1;
     is_shown(&r, shown_first);
     tcflow(r.screen, TCOOFF);
@@ -850,18 +855,21 @@ static int status_if_stopped(int signal_number, const char *shown_first,
     return status;
 }
 
-/* A chat ends when its terminal is gone, also without a signal (nohup). */
+/* A chat ends when its terminal is gone, also under nohup. */
 static void a_chat_ends_with_its_terminal(void) {
     static char path[PATH_MAX];
-    OnTerminal r;
     CHECK(open_model() && realpath(model, path), "no model");
     const char *args[] = {"run", path, "-m", "chat", NULL};
-    CHECK(start_on_terminal(&r, (char **)args) && is_shown(&r, "User: "),
-          "does not start");
-    close(r.screen);
-    close(r.terminal);
-    waitpid(r.pid, &status, 0);
-    CHECK(WIFEXITED(status), "status %x", (unsigned)status);
+    for (int owns = 0; owns < 2; owns++) {
+        OnTerminal r;
+        CHECK(start_on_terminal(&r, owns, (char **)args) &&
+                  is_shown(&r, "User: "),
+              "does not start");
+        close(r.screen);
+        close(r.terminal);
+        waitpid(r.pid, &status, 0);
+        CHECK(WIFEXITED(status), "owns %d: status %x", owns, (unsigned)status);
+    }
 }
 
 /* A paste is drawn at its end, however slowly it comes: not once per piece. */
@@ -872,7 +880,7 @@ static void a_paste_is_drawn_once(void) {
     const char *args[] = {"run", path, "-m", "chat", NULL};
     static const char *const pieces[] = {"\033[200~first ", "second "},
                              end[] = "third\033[201~";
-    CHECK(start_on_terminal(&r, (char **)args) && is_shown(&r, "User: "),
+    CHECK(start_on_terminal(&r, false, (char **)args) && is_shown(&r, "User: "),
           "does not start");
     struct pollfd output = {.fd = r.terminal, .events = POLLIN};
     char rest[4096];
