@@ -1041,6 +1041,10 @@ static void headers_are_checked(void) {
          "a: shape is missing"},
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
          "expected at most 0 (number of tensors: 1)"},
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 2, 2], \"data_offsets\": [0, 16]}}",
+         "expected at most 0 (number of tensors: 1)"},
+        {"{\"a\": {\"dtype\": \"I8\", \"shape\": [1, 2, 2, 4], \"data_offsets\": [0, 16]}}",
+         "expected at most 0 (number of tensors: 1)"},
         /* empty tensors come first */
         {"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, "
          "\"b\": {\"dtype\": \"F32\", \"shape\": [4], \"data_offsets\": [0, 16]}}",
