@@ -19,6 +19,7 @@
 #include "tests/support/texts.h"
 #include "tests/support/wrap.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -89,6 +90,40 @@ static const GgufPiece USER_PIECES[] = {{"<|im_start|>", USER_DEFINED},
                                          NORMAL},
                                         {"<|control|>", CONTROL}};
 enum { N_USER_PIECES = COUNT(USER_PIECES) };
+
+/* Normal and user-defined pieces match. Unknown, unused and undefined ones, and
+ * those of types that no version has, match no text. */
+static void pieces_of_other_types_match_nothing(void) {
+    enum { NORMAL = 1, USER_DEFINED = 4, N_TYPES = 12, SIZE = 400 };
+    static const HashModel speaking = {16, 16, 1, 2, 1, SIZE, 16, false, 9};
+    static const int types[N_TYPES] = {0, 1,  2,  5,   7,   8,
+                                       4, 15, 63, 255, 256, INT_MAX};
+    static GgufFile file;
+    GgufPiece pieces[N_TYPES];
+    char names[N_TYPES][16];
+    Model model;
+    Tokenizer t;
+    for (int i = 0; i < N_TYPES; i++) {
+        sprintf(names[i], "~%c", 'A' + i);
+        pieces[i] = (GgufPiece){names[i], types[i]};
+    }
+    gguf_make(&file, &speaking, 0);
+    gguf_add_tokenizer(&file, SIZE, pieces, N_TYPES);
+    CHECK(!gguf_reopen(&file, &model, &t), "does not open");
+    for (int i = 0; i < N_TYPES; i++) {
+        Tokens tokens;
+        int n = 0;
+        CHECK(!tokenizer_encode(&t, names[i], strlen(names[i]), true, &tokens),
+              "no tokens");
+        for (int k = 0; k < tokens.n; k++)
+            n += tokens.ids[k] >= SIZE - N_TYPES;
+        const bool matches = types[i] == NORMAL || types[i] == USER_DEFINED;
+        CHECK(n == matches, "type %d: %d such tokens", types[i], n);
+        free(tokens.ids);
+    }
+    tokenizer_close(&t);
+    model_close(&model);
+}
 
 static void user_defined_pieces_match_as_in_the_library(void) {
     static const HashModel speaking = {16, 16, 1, 2, 1, 1600, 16, false, 9};
@@ -853,6 +888,7 @@ void suite_pieces(void) {
     TEST(stories_matches_the_library);
     TEST(llama_2_matches_the_library);
     TEST(user_defined_pieces_match_as_in_the_library);
+    TEST(pieces_of_other_types_match_nothing);
     TEST(texts_end_where_llama_cpp_ends_them);
     TEST(tokenizer_model_matches_the_library);
     TEST(a_damaged_tokenizer_model_is_refused);
