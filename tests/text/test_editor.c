@@ -783,8 +783,7 @@ static void a_yank_fills_a_message(void) {
  * can. */
 static void what_is_kept_for_undo_is_limited(void) {
     enum { LIMIT = 1 << 22, FIRST = 1 << 20 };
-    char *const text = malloc(LIMIT);
-    CHECK(text, "no memory");
+    static char text[LIMIT];
     memset(text, 'a', LIMIT);
     for (size_t more = 0; more < 2; more++) {
         const size_t n = LIMIT - FIRST + more;
@@ -802,7 +801,6 @@ static void what_is_kept_for_undo_is_limited(void) {
               "%zu more: %zu bytes at last", more, draft_text(&d)->n);
         draft_close(&d);
     }
-    free(text);
 }
 
 static size_t complete_colors(const char *text, size_t n, Buffer *candidates) {
