@@ -24,9 +24,12 @@ static int next_line(Messages *in) {
     line->n = 0;
     errno = 0;
     buffer_append(line, "", 0);
-    while (!interrupted && !line->failed && line->n <= MAX_LINE &&
-           (c = getc(stdin)) != EOF && c != '\n')
+    while (!interrupted && !line->failed && line->n <= MAX_LINE) {
+        c = getc(stdin);
+        if (c == EOF || c == '\n')
+            break;
         buffer_append(line, &(char){(char)c}, 1);
+    }
     if (line->failed)
         return -1;
     if (line->n > MAX_LINE)

@@ -31,6 +31,7 @@ STATE = {  # files whose variables are states of the process, or of the page
     "base/process.c": "what handlers of signals read",
     "base/ranks.c": "MPI's buffers",
     "kernels/team.c": "OpenMP has one team of threads",
+    "web/depth.c": "a page has one experiment, of fixed size",
     "web/page.c": "JavaScript hands no objects over: a page has one model and one text",
 }
 ISO_C = re.compile(  # and OpenMP's and getopt's, but not <signal.h>

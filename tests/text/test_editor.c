@@ -834,9 +834,10 @@ static void without_memory_a_text_stays_a_text(void) {
         stderr_hide();
         allocations_left = n;
         before_allocation = fail_later;
-        char keys[1024];
-        snprintf(keys, sizeof keys, "%s%0500d\037\037", keys_of_all, 0);
-        for (const char *key = keys; *key && begun; key++) {
+        char typed_keys[1024];
+        snprintf(typed_keys, sizeof typed_keys, "%s%0500d\037\037", keys_of_all,
+                 0);
+        for (const char *key = typed_keys; *key && begun; key++) {
             editor_take(&e, *key);
             if (*key != '0') /* of those only the last one */
                 editor_draw(&e, (Screen){5, 20}, false, &out);

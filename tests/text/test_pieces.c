@@ -94,29 +94,29 @@ enum { N_USER_PIECES = COUNT(USER_PIECES) };
 /* Normal and user-defined pieces match. Unknown, unused and undefined ones, and
  * those of types that no version has, match no text. */
 static void pieces_of_other_types_match_nothing(void) {
-    enum { NORMAL = 1, USER_DEFINED = 4, N_TYPES = 12, SIZE = 400 };
+    enum { N_NUMBERS = 12, SIZE = 400 };
     static const HashModel speaking = {16, 16, 1, 2, 1, SIZE, 16, false, 9};
-    static const int types[N_TYPES] = {0, 1,  2,  5,   7,   8,
-                                       4, 15, 63, 255, 256, INT_MAX};
+    static const int types[N_NUMBERS] = {0, 1,  2,  5,   7,   8,
+                                         4, 15, 63, 255, 256, INT_MAX};
     static GgufFile file;
-    GgufPiece pieces[N_TYPES];
-    char names[N_TYPES][16];
+    GgufPiece pieces[N_NUMBERS];
+    char names[N_NUMBERS][16];
     Model model;
     Tokenizer t;
-    for (int i = 0; i < N_TYPES; i++) {
+    for (int i = 0; i < N_NUMBERS; i++) {
         sprintf(names[i], "~%c", 'A' + i);
         pieces[i] = (GgufPiece){names[i], types[i]};
     }
     gguf_make(&file, &speaking, 0);
-    gguf_add_tokenizer(&file, SIZE, pieces, N_TYPES);
+    gguf_add_tokenizer(&file, SIZE, pieces, N_NUMBERS);
     CHECK(!gguf_reopen(&file, &model, &t), "does not open");
-    for (int i = 0; i < N_TYPES; i++) {
+    for (int i = 0; i < N_NUMBERS; i++) {
         Tokens tokens;
         int n = 0;
         CHECK(!tokenizer_encode(&t, names[i], strlen(names[i]), true, &tokens),
               "no tokens");
         for (int k = 0; k < tokens.n; k++)
-            n += tokens.ids[k] >= SIZE - N_TYPES;
+            n += tokens.ids[k] >= SIZE - N_NUMBERS;
         const bool matches = types[i] == NORMAL || types[i] == USER_DEFINED;
         CHECK(n == matches, "type %d: %d such tokens", types[i], n);
         free(tokens.ids);
