@@ -317,6 +317,9 @@ class Check:
 
     def chats(self, model=None):
         for (system, users), expected in zip(CHATS, self.expected["chats"]):
+            # a pipe after -i would belong to the first message; after --load each line is one
+            begun = self.folder / "begun.json"
+            begun.write_text(json.dumps([{"role": "user", "content": users[0]}]), encoding="utf-8")
             lines = "".join(f"{user}\n" for user in users[1:])
             args = [
                 "-m",
@@ -326,8 +329,8 @@ class Check:
                 "-n",
                 1,
                 "--verbose-prompt",
-                "-i",
-                users[0],
+                "--load",
+                begun,
                 *(["-y", system] if system else []),
             ]
             shown = self.start(*args, model=model, text=lines).stderr.splitlines()
