@@ -51,7 +51,7 @@ STILLS = {
     "space": ("A token in three dimensions, and both norms of it", "三维空间里的一个 token 和它的两种归一化"),
     "token": ("The vectors of a layer, and the lines that compute them", "一层里的各个向量，和算出它们的代码"),
 }
-SPLIT = {"norms_depth"}  # chapters with a page for each heading of level 1
+SPLIT = {"norms", "norms_depth"}  # chapters with a page for each heading of level 1
 # Chapters whose statements others mean by "statement 29"; batching.md has numbers of its own.
 NUMBERED = "norms", "norms_depth", "norms_published", "norms_exercises", "norms_appendix"
 
