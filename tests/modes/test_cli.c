@@ -1463,6 +1463,13 @@ static void a_template_is_chosen_by_its_marker(void) {
     }
 }
 
+/* Its output is only whole objects. */
+static void a_failed_answer_writes_no_json(void) {
+    run("m/nan.bin -m chat --template chatml -i aa --json");
+    CHECK(status == 1 && !n_out && strstr(err, "not finite"),
+          "status %d, '%s', %s", status, out, err);
+}
+
 static void think_needs_a_template_that_reads_it(void) {
     static const char note[] = "note: --think on changes nothing";
     write_file("think.jinja", "{{ messages[0].content }}{% if thinking %}t{% "
@@ -2254,6 +2261,7 @@ void suite_cli(void) {
     TEST(a_repository_is_fetched);
     TEST(a_line_of_a_chat_has_a_limit);
     TEST(a_template_is_chosen_by_its_marker);
+    TEST(a_failed_answer_writes_no_json);
     TEST(think_needs_a_template_that_reads_it);
     TEST(n_counts_the_same_tokens_everywhere);
     TEST(bad_options_are_refused);
