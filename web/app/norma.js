@@ -91,6 +91,7 @@ class Norma {
     const isFolder = (path) => Object.keys(this.files).some((f) => f.startsWith(`${path}/`));
     const status = (to, size, kind = 4) => {  // 4: a regular file, 3: a folder
       this.bytes.fill(0, to, to + 64);
+      this.view.setBigUint64(to + 8, 1n, true);  // an inode, so that no file is one without a number
       this.view.setUint8(to + 16, kind);
       this.view.setBigUint64(to + 32, BigInt(size), true);
       return 0;
