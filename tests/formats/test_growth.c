@@ -703,7 +703,7 @@ static void keys_take_bounded_steps(void) {
     } cases[] = {{"a paste before a text", paste_before_text},
                  {"any bytes", any_key},
                  {"marks and arrows", marks_and_arrows}};
-    size_t n = test_thorough() ? 2000000 : 200000;
+    size_t n = test_thorough() ? 2000000 : 50000;
     for (size_t i = 0; i < COUNT(cases); i++) {
         uint64_t few = type(cases[i].next, n / 8),
                  many = type(cases[i].next, n);
