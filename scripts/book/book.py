@@ -404,13 +404,13 @@ def tables():
             "note": [
                 "f: the branch. pre: x + f(norm(x)); post: norm(x + f(x)); inside: x + norm(f(x)); "
                 "sandwich: x + norm(f(norm(x))). 0: the stream before the first sublayer; 24: after the last.",
-                "f：支路。pre：x + f(norm(x))；post：norm(x + f(x))；inside：x + norm(f(x))；"
+                "f：残差分支。pre：x + f(norm(x))；post：norm(x + f(x))；inside：x + norm(f(x))；"
                 "sandwich：x + norm(f(norm(x)))。0：第一个子层之前的残差流；24：最后一个之后。",
             ],
             "trials": [
                 [
                     "Constant branches: only post-norm's gradient vanishes.",
-                    "常数支路：只有 post-norm 的梯度消失。",
+                    "常数分支：只有 post-norm 的梯度消失。",
                     {"group": "constant"},
                 ],
                 ["Attention: which place is the worst?", "注意力：哪个位置最差？", {"group": "attention"}],

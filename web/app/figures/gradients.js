@@ -70,7 +70,7 @@ async function gradients(box, settings, changed) {
   const controls = [
     control(
         settings, 'of', say('gradient of', '梯度，对'), 'select',
-        {stream: say('the stream', '残差流'), weights: say('W2 of each branch', '每条支路的 W2')},
+        {stream: say('the stream', '残差流'), weights: say('W2 of each branch', '每个分支的 W2')},
         update),
     control(
         settings, 'gain', say('weights', '权重'), 'range',
@@ -85,7 +85,7 @@ async function gradients(box, settings, changed) {
          say(`8 layers of two sublayers, dim 64, ${
                  DRAWS} draws of random weights, run forward and backward in this page with norma’s norms (norm.c) and their gradients (lab/norm_backward.c). A branch f is an MLP: norma has no backward pass of attention. `,
              `8 层，每层两个子层，dim 64，随机权重抽 ${
-                 DRAWS} 次；前向和反向都在本页里用 norma 的归一化（norm.c）及其梯度（lab/norm_backward.c）计算。支路 f 是 MLP：norma 没有注意力的反向。`),
+                 DRAWS} 次；前向和反向都在本页里用 norma 的归一化（norm.c）及其梯度（lab/norm_backward.c）计算。分支 f 是 MLP：norma 没有注意力的反向。`),
          say('pre: x + f(norm(x)); post: norm(x + f(x)); inside: x + norm(f(x)); sandwich: x + norm(f(norm(x))); peri: the same with a norm of the embedding.',
              'pre：x + f(norm(x))；post：norm(x + f(x))；inside：x + norm(f(x))；sandwich：x + norm(f(norm(x)))；peri：同 sandwich，嵌入也做归一化。')),
       trials(
