@@ -183,6 +183,7 @@ static const struct {
     {"final=layer", 0.0228765, 0.00345534},
     {"mlp=layer", 0.0781537, 0.005037},
     {"layer", 0.1064952, 0.00792654},
+    {"final=none", 0.1569733, 0.00788292},
     {"none", 3.4059385, 0.0223931},
 };
 static const double SAMPLED_NATS = 1.3015561, SAMPLED_NONE = 4.7074946;

@@ -217,6 +217,7 @@ def swaps(model, texts):
 
     kinds = {"0.attn=layer": swap(layer_norm, ("attn",), (0,))}
     kinds |= {f"{site}=layer": swap(layer_norm, (site,)) for site in PRE_SITES}
+    kinds["final=none"] = swap(no_norm, ("final",))
     for name, kind in (kinds | {"layer": swap(layer_norm), "none": swap(no_norm)}).items():
         print("  {:<12} {:+.4f} +- {:.4f} nats".format(name, *mean_and_error(price(kind))))
     ratios = table(model, texts)[1]
@@ -226,6 +227,15 @@ def swaps(model, texts):
     draws = np.random.default_rng(0).integers(0, len(texts), (2000, len(texts)))
     found = [np.corrcoef(means, prices[:, draw].mean(1))[0, 1] for draw in draws]
     print(f"  correlation {np.corrcoef(means, prices.mean(1))[0, 1]:+.3f} +- {np.std(found):.3f} (bootstrap)")
+
+
+def other_eps(model, texts, eps):
+    """Statement 28: the increase with another eps at every norm."""
+    trained = np.array([model.nll(text).mean() for text in texts])
+    own, model.eps = model.eps, eps
+    changed = np.array([model.nll(text).mean() for text in texts])
+    model.eps = own
+    print("  eps {:g} for {:g} {:+.6f} +- {:.6f} nats".format(eps, own, *mean_and_error(changed - trained)))
 
 
 def show(model, texts):
@@ -244,6 +254,7 @@ def main():
     parser.add_argument("--ids", help="lines of token ids instead of texts, such as tests/golden/stories260K_sampled.txt")
     parser.add_argument("--float32", action="store_true", help="half the time; statistics of norms remain float64")
     parser.add_argument("--swaps", action="store_true", help="also swap single norms")
+    parser.add_argument("--eps", type=float, help="only the increase with this eps at every norm")
     args = parser.parse_args()
     with open(args.ids or args.texts, encoding="utf-8") as file:
         lines = file.read().splitlines()
@@ -253,6 +264,9 @@ def main():
             texts = [[int(token) for token in line.split(",")] for line in lines]
         else:
             texts = [tokenize(path, json.loads(line)["prompt"]) for line in lines]
+        if args.eps is not None:
+            other_eps(model, texts, args.eps)
+            continue
         show(model, texts)
         if args.swaps:
             swaps(model, texts)
