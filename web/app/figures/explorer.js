@@ -159,9 +159,9 @@ async function explorer(box, settings, changed) {
       button.setAttribute('aria-pressed', String(hit));
     });
     about.replaceChildren(
-        say('The vector of ', ''), el('b', {}, `“${chosen.trim().split(/\s+/).at(-1)}”`),
-        say(' layer by layer: blue above 0, orange below; on the right its size (RMS). Press a word or a layer.',
-            ' 的向量逐层的样子：蓝大于 0，橙小于 0；右边是大小（RMS）。可以点一个词或一层。'));
+        say('The vector of ', '第一个故事里 '), el('b', {}, `“${chosen.trim().split(/\s+/).at(-1)}”`),
+        say(' in the first story: blue above 0, orange below; on the right its size (RMS, the root of the mean square). Press a word or a layer.',
+            ' 的向量逐层的样子：蓝大于 0，橙小于 0；右边是大小（RMS，均方根）。可以点一个词或一层。'));
     table.replaceChildren(normTable(now));
   }
 
@@ -196,14 +196,26 @@ async function explorer(box, settings, changed) {
     box.dataset.nats = String(nats.get(key));
     const one = settings.layer !== 'all', at = Math.min(where() ?? 0, now.length - 1);
     const reads = (list) => digits(list[at].readRms, 2);
+    const sizes = was.map((at) => at.readRms);
+    const span =
+        [Math.min(...sizes), Math.max(...sizes)].map((v) => digits(v, 2)).join(say(' to ', ' 到 '));
+    const error = [
+      `Error on a fixed text: ${is} nats per token, not ${were}; less is better.`,
+      `固定文本上的误差：每个 token ${is} nat，不是 ${were}（越小越好）。`
+    ];
+    const smaller = !one && now.at(-1).rms < was.at(-1).rms;
+    const why = smaller ?
+        [' A layer that reads small numbers adds little.', '读到的数小，层加上去的也少。'] :
+        ['', ''];
     const [bold, text] = !changedNow() ?
         [
-          say('RMSNorm divides the vector by its size before each layer reads it.',
-              'RMSNorm 在每一层读取之前把向量除以它的大小。'),
-          say(`The stream grows from ${digits(was[0].rms, 2)} to ${
-                  rms(was)}; every layer still reads numbers near 1, as in training.`,
-              `残差流从 ${digits(was[0].rms, 2)} 长到 ${
-                  rms(was)}，每一层读到的数仍在 1 附近，与训练时一样。`)
+          say('Before each layer reads the vector, RMSNorm divides it by its size, then multiplies each number by a learned weight, γ.',
+              '每一层读取向量之前，RMSNorm 先把它除以它的大小，再把每个数乘以学到的权重 γ。'),
+          say(`From layer to layer the vector (the stream) grows from ${digits(was[0].rms, 2)} to ${
+                  rms(was)}. What a layer reads has a size of ${
+                  span}, which γ sets, not the stream.`,
+              `逐层传递的向量（残差流）从 ${digits(was[0].rms, 2)} 长到 ${
+                  rms(was)}；各层读到的大小是 ${span}，由 γ 决定，与残差流的大小无关。`)
         ] :
         settings.kind === 'none' ?
         [
@@ -215,10 +227,10 @@ async function explorer(box, settings, changed) {
               say(`Every layer reads the vector as it is: layer 0 reads size ${reads(now)}, not ${
                       reads(was)}.`,
                   `每一层直接读原始向量：第 0 层读到的大小是 ${reads(now)}，不是 ${reads(was)}。`),
-          say(`It was not trained for that. The stream ends at ${rms(now)}, not ${
-                  rms(was)}. Error on a fixed text: ${is} nats per token, not ${were}.`,
-              `训练时从未见过这样的数。残差流最后是 ${rms(now)}，不是 ${
-                  rms(was)}。固定文本上的误差：每个 token ${is} nat，不是 ${were}。`)
+          say(`It was not trained for that.${why[0]} The stream ends at ${rms(now)}, not ${
+                  rms(was)}. ${error[0]}`,
+              `训练时从未见过这样的数。${why[1]}残差流最后是 ${rms(now)}，不是 ${rms(was)}。${
+                  error[1]}`)
         ] :
         [
           say('LayerNorm first subtracts the mean, then divides by the size.',
@@ -226,12 +238,12 @@ async function explorer(box, settings, changed) {
           say(`Here the mean is ${
                   digits(
                       100 * was[where() ?? 1]?.mean,
-                      2)} % of the size, so little changes. Error on a fixed text: ${is} nats per token, not ${
-                  were}.`,
+                      2)} % of the size, so the numbers hardly change; after its first other word a story goes its own way. ${
+                  error[0]}`,
               `这里均值是大小的 ${
                   digits(
                       100 * was[where() ?? 1]?.mean,
-                      2)} %，所以变化很小。固定文本上的误差：每个 token ${is} nat，不是 ${were}。`)
+                      2)} %，所以数值几乎不变；只要有一个词不同，故事就会走上另一条路。${error[1]}`)
         ];
     verdict.replaceChildren(el('b', {}, bold), text);
   }
@@ -301,8 +313,9 @@ async function explorer(box, settings, changed) {
       draw(now, was);
       judge(now, was);
       otherTitle.textContent = changedNow() ?
-          (settings.kind === 'none' ? say('Without', '去掉之后') :
-                                      say('With LayerNorm', '用 LayerNorm')) :
+          (settings.kind === 'none' ?
+               say('Without (red: other words)', '去掉之后（红：不同的词）') :
+               say('With LayerNorm (red: other words)', '用 LayerNorm（红：不同的词）')) :
           '';
       box.classList.toggle('changed', changedNow());
       other.textContent = '';
@@ -336,8 +349,8 @@ async function explorer(box, settings, changed) {
         c.layers * (2 * c.dim * c.headSize * (c.heads + c.kvHeads) + 3 * c.dim * c.hiddenDim);
     title.replaceChildren(
         el('b', {}, name),
-        say(` runs in this page: ${c.layers} layers, vectors of ${c.dim}.`,
-            ` 就在本页里运行：${c.layers} 层，向量有 ${c.dim} 个数。`),
+        say(` runs in this page: ${c.layers} layers and the output; a vector has ${c.dim} numbers.`,
+            ` 就在本页里运行：${c.layers} 层和输出，向量有 ${c.dim} 个数。`),
         norma.fused ? '' :
                       say(' This browser has no fused multiply-add: the last digits are its own.',
                           ' 此浏览器没有融合乘加：末几位数字与程序不同。'));
@@ -349,7 +362,7 @@ async function explorer(box, settings, changed) {
     prompt.value = settings.prompt;
     rows = Array.from({length: c.layers + 1}, (_, layer) => {
       const text =
-          layer < c.layers ? say(`layer ${layer}`, `第 ${layer} 层`) : say('words', '出词');
+          layer < c.layers ? say(`layer ${layer}`, `第 ${layer} 层`) : say('output', '输出');
       return layerRow(
           text,
           () => changedNow() && where() === layer ?
