@@ -132,8 +132,9 @@ static void parameters_counted(void) {
     const long long all =
         2 * vocab * dim + layers * (4 * dim * dim + 3 * dim * hidden) + gammas;
     CHECK(gammas == 266240 && all == 6738415616, "%lld of %lld", gammas, all);
-    HOLDS(2, 7, norms, (double)parameters, 100.0 * norms / (double)parameters,
-          (double)gammas, (double)all, 100 * (double)gammas / (double)all);
+    HOLDS(1, 2, 7, layers, dim, norms, (double)parameters,
+          100.0 * norms / (double)parameters, (double)gammas, (double)all,
+          100 * (double)gammas / (double)all);
 }
 
 /* ---- the table -------------------------------------------------------- */

@@ -175,6 +175,10 @@ static void where_eps_matters(void) {
         HOLDS(r, kept(r, eps), r / (r + eps));
     }
     HOLDS(eps);
+    /* the smallest embeddings of statement 29 */
+    const double smallest = 0.0185, own = 1e-6;
+    HOLDS(smallest, own,
+          100 * (smallest / (smallest + own) - kept(smallest, own)));
 }
 
 /* A gradient that is orthogonal to x passes with the factor 1 / sqrt(r^2 + eps)
@@ -299,7 +303,11 @@ static void sums_in_half_precision_fail(void) {
     rmsnorm_half(y, x, gamma, N, 1e-5f, TYPE_BF16, ROUND_THEN_SCALE);
     for (int i = 0; i < N; i++)
         CHECK(y[i] == f32_to_bf16(1), "y[%d] = %g", i, bf16_to_f32(y[i]));
-    HOLDS(65504, 256, 65536, 8, 1, 300, 4096, sqrt(4096.0 / 256));
+    const float lost = 1.72e-4f, found = 1.73e-4f;
+    CHECK(!f32_to_f16(lost * lost) && f32_to_f16(found * found),
+          "the smallest square is not that of sqrt(2^-25)");
+    HOLDS(65504, 256, 65536, 8, 1, 300, 4096, sqrt(4096.0 / 256), 0,
+          sqrt(0x1p-25), 0x1p-24);
 }
 
 static void squares_beyond_float32(void) {

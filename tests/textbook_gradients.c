@@ -140,6 +140,20 @@ static void backward(float *dx, NormKind kind, const float *dy,
 }
 
 /* PyTorch's numbers for the loss sum(w y) and x times s. */
+/* dx of s x with eps is dx of x with eps / s^2, divided by s. */
+static void dx_of_a_multiple(const float *dy) {
+    const float s = 0x1p-7f, eps = 1e-5f;
+    float x[DIM], dx[DIM], multiple[DIM], unused[DIM] = {0};
+    fill_random(x, 3, DIM, 4);
+    rmsnorm_backward(dx, unused, dy, x, ONES, DIM, eps / (s * s));
+    for (int i = 0; i < DIM; i++)
+        x[i] *= s;
+    rmsnorm_backward(multiple, unused, dy, x, ONES, DIM, eps);
+    for (int i = 0; i < DIM; i++)
+        CHECK(fabsf(multiple[i] - dx[i] / s) <= 1e-5f * fabsf(multiple[i]),
+              "s x: %.9g, expected %.9g", multiple[i], dx[i] / s);
+}
+
 static void the_gradient_shrinks_as_the_input_grows(void) {
     static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
     static const double sizes[] = {89.0727194,   81.5296238, 20.7274822,
@@ -166,6 +180,7 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
     for (int i = 0; i < DIM; i++)
         CHECK(half[i] == dx[i] / 2, "2 x: %.9g, expected %.9g", half[i],
               dx[i] / 2);
+    dx_of_a_multiple(dy);
 }
 
 typedef enum { MEAN_OF_Y, SUM_OF_SQUARES, WEIGHTED_SUM, N_LOSSES } Loss;

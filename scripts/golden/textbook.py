@@ -45,7 +45,8 @@ def float32():
 
 
 def rounding():
-    """Prints the bits of eight results, and how many of 4,096 depend on the order of rounding."""
+    """Prints the bits of eight results, how many of 4,096 depend on the order of rounding, and the error of a sum of
+    squares, a root and a product in bfloat16."""
     print("\n# half precision: bits of 8 results; how many of 4096 differ")
     for kind in torch.bfloat16, torch.float16:
         x, gamma = (4 * random(1, 4096)).to(kind), (1 + random(2, 4096)).to(kind)
@@ -57,6 +58,12 @@ def rounding():
         for name, y in ("round, times gamma", first), ("times gamma, round", last):
             print(f"{kind!s:<15} {name:<28}", *(f"{bits & 0xFFFF:04x}" for bits in y[:8].view(torch.int16).tolist()))
         row(f"{kind} differing", (first != last).sum())
+    x = (4 * random(3, 200, 4096)).bfloat16()
+    exact, own = rms_norm(x.double(), (4096,), eps=EPS), LlamaRMSNorm(4096, EPS)(x)
+    formula = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPS)
+    for name, y in ("with .float()", own.bfloat16()), ("without", formula):
+        row(f"RMSNorm in bfloat16, {name}: error in %", 100 * (y / exact - 1).pow(2).mean().sqrt())
+    row("differing, in %", 100 * (own.bfloat16() != formula).double().mean())
 
 
 def gradients():
