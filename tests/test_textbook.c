@@ -330,6 +330,7 @@ static void readme_measurements_match_the_pages(void) {
 
 void suite_textbook(void) {
     book_test(&BOOK);
+    TEST(the_opening_holds);
     TEST(twins_of_the_experiment);
     TEST(the_experiment_adds_up);
     TEST(steps_with_norms_take_longer);

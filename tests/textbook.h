@@ -34,6 +34,9 @@ typedef struct {
 int profile_of_story(StorySite *sites, int max_sites);
 void story_missing(void);
 
+/* A test: the commands at the beginning of docs/norms.md. */
+void the_opening_holds(void);
+
 /* The RMS of the residual before layer 1, at position 0 and elsewhere; -1: no
  * checkpoint. */
 int first_token_of_story(double *first, double *others);

@@ -147,6 +147,49 @@ double story_loss_converted(const char *type, bool fold) {
     return nats;
 }
 
+/* The first number after these words of a page; -1: they are not in it. */
+static double number_after(const char *page, const char *words) {
+    const char *at = strstr(page, words);
+    if (at)
+        at = strpbrk(at + strlen(words), "0123456789");
+    return at ? strtod(at, NULL) : -1;
+}
+
+/* The commands at the beginning of the chapter print what is said of them. */
+void the_opening_holds(void) {
+    static const struct {
+        const char *words, *norms;
+    } LOSSES[] = {{"-f story.txt  ", "rms"},
+                  {"-f story.txt --norm none", "none"},
+                  {"`--norm layer`", "layer"}};
+    static const char *const pages[] = {"docs/norms.md", "docs/norms.zh.md"};
+    const char *bundled = "models/stories.gguf";
+    size_t size;
+    char path[4096], options[8192];
+    snprintf(path, sizeof path, "%s", temporary("story.txt"));
+    CHECK(!run_model(bundled, "-s 1 -n 100", path, "/dev/null"), "no story");
+    char *story = file_read(path, &size);
+    CHECK(story && strchr(story, '.'), "the story has no sentence");
+    *strchr(story, '.') = '\0';
+    for (int k = 0; k < 3; k++) {
+        snprintf(options, sizeof options, "-m perplexity -f '%s' --norm %s",
+                 path, LOSSES[k].norms);
+        double nats = loss_of(bundled, options);
+        for (int c = 0; c < 2; c++) {
+            char *page = file_read(pages[c], &size);
+            CHECK(page && strstr(page, story), "%s: no story that begins: %s",
+                  pages[c], story);
+            double said = number_after(page, LOSSES[k].words);
+            CHECK(fabs(said - nats) < 0.0006,
+                  "%s: %g nats with --norm %s, not %g", pages[c], said,
+                  LOSSES[k].norms, nats);
+            free(page);
+        }
+    }
+    free(story);
+    remove(path);
+}
+
 enum { STORY_SITES = 11 };
 
 static void eps_and_the_size_of_embeddings(void) {
