@@ -84,7 +84,7 @@ async function massiveChannel(box, settings, changed) {
           [
             [
               say('Layer 0: no channel dominates, and the norms agree.',
-                  '第 0 层：没有哪个通道独大，两种归一化很接近。'),
+                  '第 0 层：没有哪个通道占主导，两种归一化很接近。'),
               {site: '0.attn', rotate: '0'}
             ],
             [
