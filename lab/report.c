@@ -100,7 +100,8 @@ static void write_headline(const Profile *p, Phase phase, int columns) {
     Work w = profile_work(p, phase);
     int n = snprintf(text, sizeof text, "norms: %.2f %% of the work of %s",
                      100 * w.share.value, PHASE_NAMES[phase]);
-    if (isfinite(w.share.low))
+    /* of few passes the interval may have no width, and says nothing */
+    if (isfinite(w.share.low) && w.share.high - w.share.low >= 1e-4)
         n += snprintf(text + n, sizeof text - n, " (95 %%: %.2f to %.2f)",
                       100 * w.share.low, 100 * w.share.high);
     snprintf(

@@ -234,10 +234,11 @@ static int answer(Chat *c) {
     else if (status >= 0 && text_write_json(run, &c->text, (talk->n + 1) / 2,
                                             user.text, user.n))
         status = -1;
+    const int closed = stream_close(&run->out); /* before notes about it */
     report_answer(c, status, start);
     if (on_terminal(stdin))
         interrupted = 0;
-    if (stream_close(&run->out) || status < 0)
+    if (closed || status < 0)
         return -1;
     return add_answer(c);
 }
@@ -311,26 +312,34 @@ static void save(const Chat *c, const char *path, bool replaces) {
         note("%s: saved; messages: %d", path, talk->n);
 }
 
-/* Shows messages from number `from` on, on stderr: stdout has answers only. Of
- * each, at most `max` bytes. */
+/* Shows a message on stderr: stdout has answers only. Of it, at most `max`
+ * bytes. */
+static void show_message(const char *name, const char *text, size_t n,
+                         size_t max) {
+    Stream out;
+    fputs(name, stderr);
+    stream_open(&out, stderr);
+    wrap_answer(&out, (int)strlen(name));
+    size_t shown = min_size(n, max);
+    while (shown < n && shown > 0 && utf8_is_continuation(text[shown]))
+        shown--;
+    stream_write(&out, text, (int)shown);
+    if (shown < n)
+        stream_write(&out, " ...", 4);
+    stream_write(&out, "\n", 1);
+    stream_close(&out);
+}
+
+/* Shows messages from number `from` on, before the first the system prompt. */
 static void show_messages(const Conversation *talk, int from, size_t max) {
     if (!talk->n)
         note("the conversation is empty");
+    if (talk->system && from == 0)
+        show_message("System: ", talk->system, strlen(talk->system), max);
     for (int i = from; i < talk->n; i++) {
-        Stream out;
         const JinjaText *m = &talk->messages[i];
-        const char *name = strcmp(m->role, "user") ? "Assistant: " : "User: ";
-        fputs(name, stderr);
-        stream_open(&out, stderr);
-        wrap_answer(&out, (int)strlen(name));
-        size_t n = min_size(m->n, max);
-        while (n < m->n && n > 0 && utf8_is_continuation(m->text[n]))
-            n--;
-        stream_write(&out, m->text, (int)n);
-        if (n < m->n)
-            stream_write(&out, " ...", 4);
-        stream_write(&out, "\n", 1);
-        stream_close(&out);
+        const bool is_user = !strcmp(m->role, "user");
+        show_message(is_user ? "User: " : "Assistant: ", m->text, m->n, max);
     }
 }
 
@@ -350,7 +359,8 @@ static int load_file(Chat *c, const char *path) {
     Conversation *talk = &c->talk;
     if (!load(c, talk, path))
         return 1;
-    note("%s: loaded; messages: %d", path, talk->n);
+    note("%s: loaded; messages: %d%s", path, talk->n,
+         talk->loaded ? "; its system prompt holds" : "");
     const int last = last_question(talk);
     if (on_terminal(stdin))
         show_messages(talk, last < 0 ? 0 : last, SHOWN_OF_LOADED);
@@ -382,7 +392,14 @@ static void check_think(const Chat *c) {
 static void set(Chat *c, char **argument) {
     Options *o = &c->options;
     if (!*argument) {
-        options_show(o);
+        Options shown = *o;
+        char prompt[200]; /* in force: also that of a loaded conversation */
+        if (c->talk.system) {
+            snprintf(prompt, sizeof prompt, "%s", c->talk.system);
+            make_printable(prompt);
+            shown.system = prompt;
+        }
+        options_show(&shown);
         return;
     }
     const uint64_t seed = o->sampling.seed;
@@ -498,6 +515,10 @@ static int take_first(Chat *c) {
     }
     while (size && strchr("\r\n", text[size - 1]))
         size--;
+    if (input != NO_INPUT && size)
+        note(
+            "the first message is -i and standard input (bytes: %zu); </dev/null: -i alone",
+            size);
     buffer_append(&message, prompt, strlen(prompt));
     buffer_append(&message, "\n\n", *prompt && size ? 2 : 0);
     buffer_append(&message, text, size);

@@ -231,11 +231,13 @@ static void show_statistics(const Generation *g) {
             g->n_written, g->n_sampled,
             (double)g->n_sampled / (end - g->start));
     else
-        fprintf(
-            stderr,
-            "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld, %.0f tokens/s",
-            g->n_read, (double)g->n_read / (prefilled - g->start), g->n_sampled,
-            (double)(g->n_ran - g->n_read) / fmax(end - prefilled, 1e-9));
+        fprintf(stderr,
+                "prompt tokens: %lld, %.0f tokens/s; generated tokens: %lld",
+                g->n_read, (double)g->n_read / (prefilled - g->start),
+                g->n_sampled);
+    if (!g->many && g->n_ran > g->n_read) /* else no pass was timed */
+        fprintf(stderr, ", %.0f tokens/s",
+                (double)(g->n_ran - g->n_read) / fmax(end - prefilled, 1e-9));
     if (g->many && g->n_cut)
         fprintf(stderr, "; cut by -n or the context: %d", g->n_cut);
     if (run->guesser.guessed)

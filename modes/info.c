@@ -237,7 +237,7 @@ int mode_info(Run *run) {
     gguf_close(&g);
     const bool is_advised = show_advice(t, json);
     if (!all && !is_advised)
-        fputs("sampling        not recommended", stdout);
+        fputs("sampling        the file recommends none", stdout);
     if (!json && (is_advised || !all))
         putchar('\n');
     if (all && t->pieces.n)

@@ -252,8 +252,17 @@ static const Mode *find_mode(const char *name) {
     EACH(const Mode, mode, MODE_TABLE, N_MODES)
         if (!name || !strcmp(mode->name, name))
             return mode;
-    fail("mode is '%s', expected one of %s; a model stands before the options",
-         name, mode_names(ALL));
+    const Mode *nearest = MODE_TABLE;
+    EACH(const Mode, mode, MODE_TABLE, N_MODES)
+        if (edit_distance(name, mode->name) <
+            edit_distance(name, nearest->name))
+            nearest = mode;
+    if (strlen(name) < 24 && edit_distance(name, nearest->name) <= NEAR)
+        fail("mode is '%s'; did you mean %s?", name, nearest->name);
+    else
+        fail("mode is '%s', expected one of %s; a model stands before the "
+             "options",
+             name, mode_names(ALL));
     return NULL;
 }
 
@@ -267,7 +276,8 @@ static int set_number(void *field, const Option *option, const char *text) {
     double value = whole ? (double)integer : strtod(text, &end);
     bool is_number = end != text && !*end && !errno &&
                      (!whole || (*text >= '0' && *text <= '9'));
-    const char *hint = whole ? "" : "; text for the model follows -i";
+    const char *hint =
+        whole || is_number ? "" : "; text for the model follows -i";
     if (strchr(text, ','))
         hint = "; decimals follow a point";
     if (!is_number || !(value >= option->min && value <= option->max))
@@ -457,8 +467,8 @@ static int check_options(Options *o, const bool *given) {
     bool adds_file = o->mode->bit & IN_chat && o->prompt && o->prompt_file;
     if (!!o->prompt + !!o->prompt_file + !!o->tokens + !!o->prompts >
         1 + adds_file)
-        return bad_usage(
-            "-i, -f, --tokens and --prompts are mutually exclusive");
+        return bad_usage("-i, -f, --tokens and --prompts are mutually "
+                         "exclusive; with -m chat, -f follows -i");
     read_escapes(o);
     if (o->load && o->prompts)
         return bad_usage("--load and --prompts are mutually exclusive");
@@ -580,15 +590,40 @@ static const Option *option_set(const char *text, const char **value) {
     return option && can_be_set(option) ? option : NULL;
 }
 
+/* The option that can be set and has about this name; NULL: none. */
+static const Option *nearest_set(const char *text) {
+    char name[24];
+    const Option *nearest = NULL;
+    int least = NEAR + 1;
+    text += strspn(text, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, " ="), text);
+    EACH(const Option, option, OPTIONS, N_OPTIONS) {
+        if (!can_be_set(option))
+            continue;
+        const int distance =
+            edit_distance(name, name_of(option) + strlen("--"));
+        if (distance < least) {
+            least = distance;
+            nearest = option;
+        }
+    }
+    return nearest;
+}
+
 int options_set(Options *o, const char *text) {
     Options changed = *o;
     const char *value;
     const Option *option = option_set(text, &value);
     if (!option) {
         Buffer names = {0};
+        const Option *nearest = nearest_set(text);
         add_names(&names, "", ", ", 2);
-        fail("/set: '%.40s', expected a value after one of %.*s", text,
-             names.n ? (int)names.n - 2 : 0, names.bytes);
+        if (nearest)
+            fail("/set: '%.40s'; did you mean %s?", text,
+                 name_of(nearest) + strlen("--"));
+        else
+            fail("/set: '%.40s', expected a value after one of %.*s", text,
+                 names.n ? (int)names.n - 2 : 0, names.bytes);
         free(names.bytes);
         return -1;
     }

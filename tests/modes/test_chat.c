@@ -369,6 +369,7 @@ static void set_changes_the_sampling(void) {
     static const char *const typed[] = {"/set temperature 0\n",
                                         "/set temperature 5000\n",
                                         "/set top-x 1\n",
+                                        "/set color 1\n",
                                         "/set -t 0,2\n",
                                         "/set temperature\n",
                                         "/set top-k 1.5\n",
@@ -380,8 +381,9 @@ static void set_changes_the_sampling(void) {
                                          "/bye\n", NULL};
     static const char *const lines[] = {
         "note: temperature 0: from the next answer on\n",
-        "run: --temperature is '5000', expected a number from 0 to 1000; text for the model follows -i\n",
-        "run: /set: 'top-x 1', expected a value after one of steps, temperature, top-p, top-k, min-p, ",
+        "run: --temperature is '5000', expected a number from 0 to 1000\n",
+        "run: /set: 'top-x 1'; did you mean top-p?\n",
+        "run: /set: 'color 1', expected a value after one of steps, temperature, top-p, top-k, min-p, ",
         "run: /set: --temperature lacks a value: T\n",
         "run: --temperature is '0,2', expected a number from 0 to 1000; decimals follow a point\n",
         "run: --top-k is '1.5', expected a whole number from 0 to "};
@@ -463,6 +465,29 @@ static void commands_do_what_help_says(void) {
     run("%s -m chat --load missing.json", model);
     CHECK(status == 1 && strstr(err, "missing.json: "), "status %d, %s", status,
           err);
+}
+
+/* A system prompt that a file brings is shown wherever settings and messages
+ * are, and stays until another comes. */
+static void a_loaded_system_prompt_is_shown(void) {
+    static const char *const typed[] = {
+        "/set\n",  "/load robot.json\n",    "/set\n", "/clear\n",
+        "/show\n", "/set system Be kind\n", "/set\n", "/bye\n",
+        NULL};
+    static const char *const lines[] = {
+        "\nsystem          Be brief\n",
+        "note: robot.json: loaded; messages: 2; its system prompt holds\n",
+        "System: You are a robot.", "\nsystem          You are a robot.",
+        "\nsystem          Be kind\n"};
+    CHECK(open_model(), "models/stories.gguf is missing");
+    write_file(
+        "robot.json",
+        "[{\"role\": \"system\", \"content\": \"You are a "
+        "robot.\\u001b[5mB\"}, {\"role\": \"user\", \"content\": \"a\"}, "
+        "{\"role\": \"assistant\", \"content\": \"b\"}]");
+    CHECK(talk(typed, "-t 0 -y 'Be brief'") == 0, "status %d, %s", status, err);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        CHECK(strstr(err, lines[i]), "no '%s' in %s", lines[i], err);
 }
 
 /* Messages of one session come back in the next; a pipe and --no-history keep
@@ -1056,6 +1081,7 @@ void suite_chat(void) {
     TEST(a_cleared_conversation_begins_anew);
     TEST(set_changes_the_sampling);
     TEST(commands_do_what_help_says);
+    TEST(a_loaded_system_prompt_is_shown);
     TEST(messages_come_back_later);
     TEST(two_slashes_begin_a_message);
     TEST(what_is_shown_is_sent);
