@@ -406,7 +406,7 @@ static void the_variance_is_biased(void) {
           "factors");
     HOLDS(1, 2, 3, 4, 5.0 / 3, 1.25, unbiased[0], unbiased[1], unbiased[2],
           unbiased[3], sqrt(3.0 / 4), sqrt(7.0 / 8), 8, sqrt(4095.0 / 4096),
-          4096);
+          4096, 1 - sqrt(4095.0 / 4096));
 }
 
 /* ---- scale --------------------------------------------------------------- */

@@ -98,8 +98,8 @@ static void gradients_are_slopes(void) {
     CHECK(wrong < 0, "LayerNorm, dbeta[%d] is %.9g", wrong, dbeta[wrong]);
 }
 
-/* Directions that a norm ignores have gradient 0: scaling (without eps) and,
- * for LayerNorm, shifting. */
+/* Directions that a norm ignores have gradient 0: scaling (without eps; with it
+ * the formula of the statement) and, for LayerNorm, shifting. */
 static void no_gradient_along_what_is_ignored(void) {
     enum { N = 64 };
     float x[N], gamma[N], dy[N], dx[N], unused[2][N];
@@ -122,6 +122,14 @@ static void no_gradient_along_what_is_ignored(void) {
               "LayerNorm: dx is not orthogonal to x");
         CHECK(fabs(dot(dx, ONES, N)) < 1e-5 * layer_size,
               "LayerNorm: dx sums to %g", dot(dx, ONES, N));
+        const double eps = 0.25, m = length * length / N;
+        double along = 0;
+        for (int i = 0; i < N; i++)
+            along += (double)gamma[i] * dy[i] * x[i];
+        along *= eps / (m + eps) / sqrt(m + eps);
+        rmsnorm_backward(dx, unused[0], dy, x, gamma, N, (float)eps);
+        CHECK(fabs(dot(dx, x, N) - along) < 1e-6 * size * length,
+              "RMSNorm with eps: dx . x is %g, not %g", dot(dx, x, N), along);
     }
     HOLDS(0);
 }
