@@ -150,12 +150,18 @@ static const struct KeyedEnd {
 static void find_named(const Loader *l, const String *names, int n, int *ids) {
     const GgufValue *list = gguf_find_value(l->g, "tokenizer.ggml.tokens");
     const uint8_t *at = list->at;
-    for (int i = 0; i < n; i++)
+    bool begins[256] = {false}; /* a name, by its first byte */
+    for (int i = 0; i < n; i++) {
         ids[i] = -1;
+        if (names[i].n)
+            begins[(uint8_t)*names[i].text] = true;
+    }
     for (int id = 0; id < l->n; id++) {
         String name = gguf_next_string(list, &at);
+        if (!name.n || !begins[(uint8_t)*name.text])
+            continue;
         for (int i = 0; i < n; i++)
-            if (name.n == names[i].n && name.n &&
+            if (name.n == names[i].n &&
                 !memcmp(name.text, names[i].text, name.n))
                 ids[i] = id;
     }
@@ -172,14 +178,12 @@ static int *named_end(int ids[COUNT(END_NAMES)], const char *name) {
 /* Removes the names that end no text in some vocabularies: in OpenAI's Harmony
  * and in Solar <|end|> ends a message that others may follow; Gemma 4 and PLaMo
  * have </s> as text. */
-static void remove_other_uses(const Loader *l, int ids[COUNT(END_NAMES)]) {
+static void remove_other_uses(const Loader *l, int ids[COUNT(END_NAMES)],
+                              int plamo_end) {
     bool calls =
         *named_end(ids, "<|call|>") >= 0 || *named_end(ids, "<|calls|>") >= 0;
     bool messages =
         *named_end(ids, "<|return|>") >= 0 || *named_end(ids, "<|flush|>") >= 0;
-    static const String plamo = NAME("<|plamo:eos|>");
-    int plamo_end;
-    find_named(l, &plamo, 1, &plamo_end);
     if (calls && messages)
         *named_end(ids, "<|end|>") = -1;
     if (*named_end(ids, "<|tool_response>") >= 0 ||
@@ -223,9 +227,21 @@ static int fill_ends(Loader *l) {
     Tokenizer *t = l->t;
     if (fill_other_ends(l))
         return -1;
-    int ids[COUNT(END_NAMES)];
-    find_named(l, END_NAMES, COUNT(END_NAMES), ids);
-    remove_other_uses(l, ids);
+    /* all names at once: a large vocabulary is read only once for them */
+    enum {
+        PLAMO = COUNT(END_NAMES),
+        KEYED,
+        N_NAMES = KEYED + COUNT(KEYED_ENDS) * MAX_NAMES
+    };
+    String names[N_NAMES];
+    int ids[N_NAMES], *keyed = ids + KEYED;
+    memcpy(names, END_NAMES, sizeof END_NAMES);
+    names[PLAMO] = (String)NAME("<|plamo:eos|>");
+    for (size_t i = 0; i < COUNT(KEYED_ENDS); i++)
+        memcpy(&names[KEYED + i * MAX_NAMES], KEYED_ENDS[i].names,
+               sizeof KEYED_ENDS[i].names);
+    find_named(l, names, N_NAMES, ids);
+    remove_other_uses(l, ids, ids[PLAMO]);
     for (size_t i = 0; i < COUNT(END_NAMES); i++)
         if (ids[i] >= 0 && add_named_end(t, ids[i]))
             return -1;
@@ -233,12 +249,12 @@ static int fill_ends(Loader *l) {
         int id = get_token(l, end->key, -1);
         if (id >= 0 && tokens_add(&t->ends, id))
             return -1;
+        const int *of_key = keyed + (end - KEYED_ENDS) * MAX_NAMES;
         if (gguf_find_value(l->g, end->key))
             continue;
-        find_named(l, end->names, MAX_NAMES, ids);
         for (int i = 0; i < MAX_NAMES; i++)
-            if (ids[i] >= 0) {
-                if (add_named_end(t, ids[i]))
+            if (of_key[i] >= 0) {
+                if (add_named_end(t, of_key[i]))
                     return -1;
                 break;
             }
