@@ -31,6 +31,10 @@ static bool lines_are_json(const Prompts *p) {
     is_json =
         json_get(json.values, "prompt") || json_get(json.values, "messages");
     json_close(&json);
+    if (!is_json)
+        note(
+            "%s: the first line is JSON without \"prompt\" or \"messages\": its lines are texts",
+            p->name);
     return is_json;
 }
 

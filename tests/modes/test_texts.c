@@ -356,6 +356,29 @@ static void a_text_keeps_its_line_ends(void) {
     CHECK(!strstr(err, "CR LF") && !strchr(out, '\r'), "%s, %s", out, err);
 }
 
+/* The content says whether lines are JSON, whatever the file is called. Other
+ * objects are texts, and a note says so. */
+static void the_content_says_what_prompts_are(void) {
+    static const struct {
+        const char *line, *prompt;
+        bool is_noted;
+    } cases[] = {{"{\"prompt\": \"Once\"}", "Once", false},
+                 {"Once", "Once", false},
+                 {"{Once}", "{Once}", false},
+                 {"{\"text\": 1}", "{\"text\": 1}", true}};
+    CHECK(bundled_model(), "models/stories.gguf is missing");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char line[64], shown[64];
+        snprintf(line, sizeof line, "%s\n", cases[i].line);
+        write_file("prompts.JSON", line);
+        CHECK_RUN("%s -t 0 -n 30 --prompts prompts.JSON", model);
+        snprintf(shown, sizeof shown, "\n%s", cases[i].prompt);
+        CHECK(strstr(out, shown), "%s gives %s", line, out);
+        CHECK(!!strstr(err, "its lines are texts") == cases[i].is_noted,
+              "%s: %s", line, err);
+    }
+}
+
 /* Without -n 256 tokens follow the prompt. */
 static void a_long_prompt_is_continued(void) {
     CHECK(bundled_model(), "models/stories.gguf is missing");
@@ -766,6 +789,7 @@ void suite_texts(void) {
     TEST(standard_input_has_prompts);
     TEST(windows_keep_what_samples_need);
     TEST(steps_must_exceed_the_prompt);
+    TEST(the_content_says_what_prompts_are);
     TEST(a_long_prompt_is_continued);
     TEST(texts_begin_after_a_byte_order_mark);
     TEST(a_text_keeps_its_line_ends);
