@@ -517,7 +517,7 @@ static int take_first(Chat *c) {
         size--;
     if (input != NO_INPUT && size)
         note(
-            "the first message is -i and standard input (bytes: %zu); </dev/null: -i alone",
+            "the first message is -i and standard input (bytes: %zu); for -i alone add </dev/null",
             size);
     buffer_append(&message, prompt, strlen(prompt));
     buffer_append(&message, "\n\n", *prompt && size ? 2 : 0);

@@ -707,9 +707,12 @@ static void a_pipe_is_one_message(void) {
     setup.input = "a\nb\n";
     CHECK_RUN("m/chat.gguf -m chat -n 9 -s 3 -i hello");
     CHECK(!strcmp(out, joined), "a pipe: '%s', expected '%s'", out, joined);
+    CHECK(strstr(err, "-i and standard input (bytes: 3); for -i alone add "),
+          "not said: %s", err);
     setup.input = "a\nb\n";
     CHECK_RUN("m/chat.gguf -m chat -n 9 -s 3 -i hello -f -");
     CHECK(!strcmp(out, joined), "-f -: '%s', expected '%s'", out, joined);
+    CHECK(!strstr(err, "for -i alone"), "said of what was asked for: %s", err);
     CHECK_RUN("m/chat.gguf -n 30 -s 3 -i hello");
     snprintf(joined, sizeof joined, "%.4000s", out);
     setup.input = "hello\n";
