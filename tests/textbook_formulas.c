@@ -269,6 +269,26 @@ static void eps_inside_and_outside_the_root(void) {
 }
 
 /* The result is 0, not 0 / 0; the derivative at 0 is 1 / sqrt(eps). */
+/* LayerNorm of equal elements is beta, RMSNorm the sign; without eps, 0 / 0. */
+static void equal_elements(void) {
+    enum { N = 64 };
+    float x[N], zeros[N] = {0}, beta[N], y[N], z[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = -1000.1f;
+        beta[i] = random_float(76, i);
+    }
+    layernorm(y, x, ONES, beta, N, 1e-5f);
+    CHECK(!memcmp(y, beta, sizeof y), "y[0] = %.9g, beta %.9g", y[0], beta[0]);
+    rmsnorm(y, x, ONES, N, 1e-5f);
+    CHECK(fabsf(y[0] + 1) < 2e-7f, "RMSNorm: %.9g", y[0]);
+    layernorm(y, x, ONES, NULL, N, 0);
+    CHECK(isnan(y[0]), "LayerNorm without eps: %.9g", y[0]);
+    rmsnorm(y, zeros, ONES, N, 0);
+    layernorm(z, zeros, ONES, NULL, N, 0);
+    CHECK(isnan(y[0]) && isnan(z[0]), "zeros without eps: %.9g, %.9g", y[0],
+          z[0]);
+}
+
 static void a_token_of_zeros_stays_zero(void) {
     float x[4] = {0}, dy[] = {1, 2, 3, 4};
     float y[4], dx[4], dgamma[4] = {0};
@@ -278,7 +298,8 @@ static void a_token_of_zeros_stays_zero(void) {
     CHECK_VALUES(y, 4, 0, 0, 0, 0, 0);
     rmsnorm_backward(dx, dgamma, dy, x, ONES, 4, 1e-5f);
     CHECK_VALUES(dx, 4, 1e-3, 316.22777, 632.45553, 948.68330, 1264.91106);
-    HOLDS(0, 1 / sqrt(1e-5), 1e-5);
+    equal_elements();
+    HOLDS(0, 1 / sqrt(1e-5), 1e-5, 64, 1000.1);
 }
 
 /* ---- float32 inside ------------------------------------------------------ */
@@ -611,6 +632,8 @@ static void three_axes(void) {
                  0.532152084, 3.16227766, 1.69705627, 1.26750044, 1.06430417);
     HOLDS(2, 5, 8, 1, 0, 3, 4, 3 / sqrt(12.5), 4 / sqrt(12.5), 3 / sqrt(30.5),
           4 / sqrt((49 + 64) / 2.0));
+    /* mean(1, keepdim=True): by feature, over the tokens of the sample */
+    HOLDS(3 / sqrt((1 + 9) / 2.0), 4 / sqrt((4 + 16) / 2.0));
 }
 
 /* The mean of both tokens is 25.5; their means are 7.5 and 43.5. */

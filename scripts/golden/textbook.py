@@ -4,6 +4,7 @@ Owns the small experiments of the chapter, in ordinary PyTorch code. Inputs are 
 which the tests also compute, or a few integers. Everything is float64 unless stated otherwise.
 """
 
+import numpy as np
 import torch
 from random_model import uniform
 from torch import nn
@@ -66,6 +67,70 @@ def rounding():
     row("differing, in %", 100 * (own.bfloat16() != formula).double().mean())
 
 
+def reciprocal_roots():
+    """Every float32 in [1, 4): multiplied by a power of 4 it has the same digits. Then x * rsqrt and x / root, rounded."""
+    print("\n# reciprocal roots of 2^24 numbers that are not the correctly rounded ones, in %")
+    x = np.arange(0x3F800000, 0x40800000, dtype=np.int32).view(np.float32)
+    exact = (1 / np.sqrt(x.astype(np.longdouble))).astype(np.float32)
+    forms = {
+        "1 / sqrt in double, rounded once, as in norm.c": (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
+        "1 / sqrt in float32": 1 / np.sqrt(x),
+        "torch.rsqrt in float32": torch.rsqrt(torch.from_numpy(x)).numpy(),
+    }
+    for name, y in forms.items():
+        row(f"{name}; ulp", [100 * (y != exact).mean(), np.abs(y.view(np.int32) - exact.view(np.int32)).max()])
+    for kind in torch.float32, torch.bfloat16, torch.float16:
+        x = (4 * random(5, 4096, 4096)).to(kind)
+        m = x.float().pow(2).mean(-1, keepdim=True) + EPS
+        first, last = x.float() * torch.rsqrt(m), x.float() / torch.from_numpy(np.sqrt(m.numpy()))
+        row(f"4096 x 4096, {kind}: x rsqrt is not x / root", 100 * (first.to(kind) != last.to(kind)).double().mean())
+
+
+def equal_elements():
+    print("\n# 64 elements of 1000.1: RMSNorm; LayerNorm as a kernel and by the formula; the same for eps = 0")
+    x = torch.full((64,), 1000.1)
+    for eps in EPS, 0.0:
+        d = x - x.mean()
+        formula = d / (x.var(correction=0) + eps).sqrt()
+        row(f"eps = {eps:g}", [rms_norm(x, (64,), eps=eps)[0], layer_norm(x, (64,), eps=eps)[0], formula[0]])
+
+
+def saved_for_backward():
+    """Counts the storages that autograd keeps for norms of an x that is not a leaf, without the parameters."""
+    print("\n# bytes that autograd keeps, per element of x [512, 4096]; how many numbers of 512 in addition")
+
+    def rms_formula(x, weight, bias):
+        h = x.float()
+        h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + EPS)
+        return weight * h.to(x.dtype)
+
+    def layer_formula(x, weight, bias):
+        h = x.float()
+        h = (h - h.mean(-1, keepdim=True)) / torch.sqrt(h.var(-1, correction=0, keepdim=True) + EPS)
+        return weight * h.to(x.dtype) + bias
+
+    forms = {
+        "RMSNorm, formula": rms_formula,
+        "LayerNorm, formula": layer_formula,
+        "F.layer_norm": lambda x, weight, bias: layer_norm(x, (4096,), weight, bias, EPS),
+    }
+    for kind in torch.float32, torch.bfloat16:
+        for name, norm in forms.items():
+            x = torch.randn(512, 4096, dtype=kind, requires_grad=True) * 1
+            parameters = [torch.ones(4096, dtype=kind, requires_grad=True) for _ in range(2)]
+            kept = {}
+
+            def keep(tensor, kept=kept):
+                kept[tensor.untyped_storage().data_ptr()] = tensor
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                norm(x, *parameters)
+            found = [t for address, t in kept.items() if address not in [p.data_ptr() for p in parameters]]
+            large = sum(t.element_size() for t in found if t.numel() == x.numel())
+            row(f"{name}, {kind}", [large, sum(t.numel() == 512 for t in found)])
+
+
 def gradients():
     """Prints the mean and the RMS of dL/dx for x [10, 8]."""
     print("\n# dL/dx of 10 tokens of dim 8: mean, RMS")
@@ -103,6 +168,8 @@ def keepdim():
     x = ONE_TO_FOUR.view(2, 2)
     row("x * rsqrt(mean(x^2, -1, keepdim=True))", x * x.pow(2).mean(-1, keepdim=True).rsqrt())
     row("x * rsqrt(mean(x^2, -1))", x * x.pow(2).mean(-1).rsqrt())
+    x = torch.arange(1, 9, dtype=torch.float64).view(2, 2, 2)
+    row("1 to 8 as [2, 2, 2]: the mean over axis 1", x * x.pow(2).mean(1, keepdim=True).rsqrt())
 
 
 def pre_norm_layer():
@@ -139,7 +206,8 @@ def placement():
 
 def main():
     row("# PyTorch " + torch.__version__ + ", rms_norm(x)", rms_norm(ONE_TO_FOUR, (4,), eps=0.0))
-    for experiment in variances, float32, rounding, gradients, batch_norm, keepdim, pre_norm_layer, placement:
+    numbers = variances, float32, rounding, reciprocal_roots, equal_elements
+    for experiment in *numbers, saved_for_backward, gradients, batch_norm, keepdim, pre_norm_layer, placement:
         experiment()
 
 

@@ -10,7 +10,7 @@ import sys
 import torch
 from textbook import random, row
 from textbook_places import DIM, DRAWS, SUBLAYERS, branch, place_inputs
-from torch.nn.functional import rms_norm, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, rms_norm, scaled_dot_product_attention
 
 HEADS, HIDDEN, LENGTH, LAYERS = 4, 256, 32, 12
 SHAPES = [(DIM, DIM)] * 4 + [(HIDDEN, DIM), (DIM, HIDDEN)]  # of queries, keys, values, output, up, down
@@ -23,6 +23,10 @@ def mean_and_error(values):
 
 def norm(x):
     return rms_norm(x, x.shape[-1:], eps=0.0)
+
+
+def centered_norm(x):
+    return layer_norm(x, x.shape[-1:], eps=0.0)
 
 
 def network_inputs(draw, layers=LAYERS):
@@ -43,8 +47,8 @@ def attention(x, w, qk):
     return scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1).flatten(1) @ w[3].T
 
 
-def run_network(place, weights, x):
-    """Returns the stream at each depth and the last norm's output."""
+def run_network(place, weights, x, norm=norm):
+    """Returns the stream at each depth and the last norm's output. norm: of the stream and of branches."""
     before, inside, after, qk = {
         "pre": (1, 0, 0, 0),
         "post": (0, 0, 1, 0),
@@ -83,6 +87,22 @@ def places_with_attention(layers=LAYERS, draws=40):
         found = torch.tensor(found)
         row(f"{place}: x, change", torch.tensor([mean_and_error(v) for v in found.T[:5]]))
         row(f"{place}: W", torch.tensor([mean_and_error(v) for v in found.T[5:]]))
+
+
+def kinds_with_attention(layers=LAYERS, draws=40):
+    print(f"\n# {layers} layers, {draws} draws: |dL/dx| with LayerNorm, divided by that with RMSNorm in the same draw, at the")
+    print("# beginning, the middle, three quarters, the end; mean and standard error")
+    for place in "pre", "post":
+        found = []
+        for draw in range(draws):
+            weights, _, x, loss = network_inputs(draw, layers)
+            sizes = []
+            for kind in norm, centered_norm:
+                xs, y = run_network(place, weights, x.clone().requires_grad_(), kind)
+                gradients = torch.autograd.grad((loss * y).sum(), xs)
+                sizes.append([gradients[i].norm() for i in (0, layers, 3 * layers // 2, 2 * layers)])
+            found.append(torch.tensor(sizes[1]) / torch.tensor(sizes[0]))
+        row(place, torch.tensor([mean_and_error(v) for v in torch.stack(found).T]))
 
 
 def gradients_of_parameters():
@@ -195,6 +215,7 @@ def folding(draws=40, blocks=200):
 
 EXPERIMENTS = (
     places_with_attention,
+    kinds_with_attention,
     gradients_of_parameters,
     training_steps,
     feature_shift,

@@ -238,6 +238,48 @@ def other_eps(model, texts, eps):
     print("  eps {:g} for {:g} {:+.6f} +- {:.6f} nats".format(eps, own, *mean_and_error(changed - trained)))
 
 
+def bfloat16(x):
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def scale_then_round(x, gamma, eps):
+    return bfloat16(rms_norm(bfloat16(x).astype(np.float64), gamma, eps))
+
+
+def round_then_scale(x, gamma, eps):
+    return bfloat16(scale_then_round(x, 1.0, eps) * bfloat16(gamma))
+
+
+def without_float(x, gamma, eps):
+    """Every step rounded; only the mean adds with more digits, as in PyTorch."""
+    x = bfloat16(x)
+    mean = bfloat16(bfloat16(x * x).mean(-1, keepdims=True, dtype=np.float64))
+    scale = bfloat16(1 / np.sqrt(bfloat16(mean + np.float32(eps)), dtype=np.float64))
+    return bfloat16(bfloat16(x * scale) * bfloat16(gamma))
+
+
+def rounding(model, texts):
+    """Statement 31: every norm with input and output in bfloat16; the relative error of its output (mean over norms and
+    texts), its elements that differ from scale_then_round, in %, and the change of the loss."""
+    forms, found = (scale_then_round, round_then_scale, without_float), {}
+
+    def see(site, layer, x, gamma):
+        exact = rms_norm(bfloat16(x).astype(np.float64), gamma, model.eps)
+        for form in forms:
+            y = form(x, gamma, model.eps)
+            error = np.sqrt(np.square(y - exact).sum(-1) / np.square(exact).sum(-1)).mean()
+            found.setdefault(form, []).append((100 * error, 100 * (y != forms[0](x, gamma, model.eps)).mean()))
+
+    losses = {rms_norm: np.array([model.nll(text, see=see).mean() for text in texts])}
+    print(f"{model.path}: error and differing elements in %, change in nats, and that against scale_then_round")
+    for form in forms:
+        losses[form] = np.array([model.nll(text, lambda site, layer, form=form: form).mean() for text in texts])
+        changes = [mean_and_error(losses[form] - losses[other]) for other in (rms_norm, forms[0])]
+        values = *np.mean(found[form], 0), *changes[0], *changes[1]
+        print("  {:<17} {:.3f} {:.1f}  {:+.5f} +- {:.5f}  {:+.5f} +- {:.5f}".format(form.__name__, *values), flush=True)
+
+
 def show(model, texts):
     rows, ratios = table(model, texts)
     found = [ratio for (site, _), ratio in ratios.items() if site in PRE_SITES]
@@ -255,6 +297,7 @@ def main():
     parser.add_argument("--float32", action="store_true", help="half the time; statistics of norms remain float64")
     parser.add_argument("--swaps", action="store_true", help="also swap single norms")
     parser.add_argument("--eps", type=float, help="only the increase with this eps at every norm")
+    parser.add_argument("--bfloat16", action="store_true", help="only what rounding the norms to bfloat16 does")
     args = parser.parse_args()
     with open(args.ids or args.texts, encoding="utf-8") as file:
         lines = file.read().splitlines()
@@ -266,6 +309,9 @@ def main():
             texts = [tokenize(path, json.loads(line)["prompt"]) for line in lines]
         if args.eps is not None:
             other_eps(model, texts, args.eps)
+            continue
+        if args.bfloat16:
+            rounding(model, texts)
             continue
         show(model, texts)
         if args.swaps:
