@@ -221,6 +221,7 @@ static const char *const NAMES[] = {"L2",
                                     "T5LayerNorm",
                                     "e20",
                                     "H100",
+                                    "V100",
                                     "squares_beyond_float32",
                                     "stories260K_greedy"};
 
