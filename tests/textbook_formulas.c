@@ -177,7 +177,7 @@ static void where_eps_matters(void) {
     }
     HOLDS(eps);
     /* the smallest embeddings of statement 29 */
-    const double smallest = 0.0185, own = 1e-6;
+    const double smallest = 0.0177, own = 1e-6;
     HOLDS(smallest, own,
           100 * (smallest / (smallest + own) - kept(smallest, own)));
 }
@@ -223,7 +223,7 @@ static double in_float16(double x) {
 /* `RMS in` of the first norm of three models, and their eps. */
 static const struct {
     double rms, eps;
-} FIRST_NORMS[] = {{0.1264, 1e-5}, {0.01851, 1e-6}, {1.031, 1e-6}};
+} FIRST_NORMS[] = {{0.1264, 1e-5}, {0.0177, 1e-6}, {1.031, 1e-6}};
 
 static void eps_for_ones_own_model(void) {
     const double sd = 0.02;
