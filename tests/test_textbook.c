@@ -106,6 +106,39 @@ static void qk_norm_tolerates_a_larger_rate(void) {
     free(text);
 }
 
+/* Means over three seeds, with scaled embeddings and without, and the spread of
+ * the kinds of norms with one seed. */
+static void the_factor_levels_the_places(void) {
+    static const char *const rates[] = {"0.001", "0.002", "0.004", "0.008"};
+    size_t size;
+    char *csv = file_read("docs/experiment.csv", &size),
+         *text = in_one_line(file_read("docs/experiment.md", &size)),
+         sentence[128];
+    CHECK(csv && text, "no files");
+    double sandwich = mean_loss(csv, "sandwich_scaled", "0.004");
+    double olmo2 = mean_loss(csv, "olmo2_scaled", "0.004");
+    snprintf(sentence, sizeof sentence,
+             "gain %.3f and %.3f with it (means of three seeds), and end at "
+             "%.3f and %.3f; `rms` without it has %.3f",
+             mean_loss(csv, "sandwich", "0.004") - sandwich,
+             mean_loss(csv, "olmo2", "0.004") - olmo2, sandwich, olmo2,
+             mean_loss(csv, "rms", "0.004"));
+    CHECK(strstr(text, sentence), "it does not say: %s", sentence);
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(rates[i], "0.004")) /* rms has three seeds */
+            continue;
+        double rms = mean_loss(csv, "rms", rates[i]),
+               layer = mean_loss(csv, "layer", rates[i]),
+               mixed = mean_loss(csv, "mixed", rates[i]);
+        double spread =
+            fmax(fmax(rms, layer), mixed) - fmin(fmin(rms, layer), mixed);
+        CHECK(spread < 0.0033, "rate %s: the kinds differ by %.4f", rates[i],
+              spread);
+    }
+    free(csv);
+    free(text);
+}
+
 /* The tables of losses in docs/experiment.md match docs/experiment.csv. */
 static void the_experiment_matches_its_files(void) {
     static const char *const cases[] = {"none",
@@ -337,6 +370,7 @@ void suite_textbook(void) {
     TEST(steps_with_norms_take_longer);
     TEST(the_experiment_matches_its_files);
     TEST(qk_norm_tolerates_a_larger_rate);
+    TEST(the_factor_levels_the_places);
     TEST(addresses_and_names_are_correct);
     TEST(tables_are_even);
     TEST(readme_measurements_match_the_pages);

@@ -333,6 +333,17 @@ static void a_post_norm_bounds_the_branch(void) {
 
 /* ---- QK-norm ------------------------------------------------------------- */
 
+/* The largest score that gammas allow, if RoPE turns elements i and i + apart
+ * together: all of the query and of the key in the best pair. */
+static double max_score(const float *gamma_q, const float *gamma_k, int n,
+                        int apart) {
+    double max = 0;
+    for (int i = 0; i + apart < n; i++)
+        max = fmax(max, fmax(gamma_q[i], gamma_q[i + apart]) *
+                            fmax(gamma_k[i], gamma_k[i + apart]));
+    return sqrt(n) * max;
+}
+
 static void qk_norm_bounds_the_scores(void) {
     static const int heads[] = {64, 128};
     for (int k = 0; k < 2; k++) {
@@ -363,7 +374,15 @@ static void qk_norm_bounds_the_scores(void) {
     q[0] = 0;
     double score = dot(q, key, 64) / sqrt(64);
     CHECK(fabs(score - 128) < 1e-4, "a score of %.9g", score);
-    HOLDS(64, 4, 1, score);
+    CHECK(max_score(gamma_q, gamma_k, 64, 1) == 128, "neighbors: %.9g",
+          max_score(gamma_q, gamma_k, 64, 1));
+    HOLDS(64, 4, 1, score, max_score(gamma_q, gamma_k, 64, 32));
+    /* with pairs (i, i + 32) it takes 1/4 and 4 at element 32 */
+    gamma_q[1] = gamma_k[1] = 1;
+    gamma_q[32] = 0.25f;
+    gamma_k[32] = 4;
+    CHECK(max_score(gamma_q, gamma_k, 64, 32) == 128, "halves: %.9g",
+          max_score(gamma_q, gamma_k, 64, 32));
     double dim = 4096, extra = (32 + 8) * 128; /* Qwen3 8B */
     HOLDS(1, 10, 100, 3, 8, 2, dim, 32, 40, extra, 2 * dim,
           100 * extra / (2 * dim), 2 * 128);

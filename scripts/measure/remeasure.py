@@ -103,7 +103,7 @@ TABLE = [
     Measured(APPENDIX, "one call, takes {} of the time", "timing", column("10 x 8", "nn.L / notes R")),
     Measured(APPENDIX, "RMSNorm takes {} times as long as norma's", "timing", column("512 x 4096", "best RMS / norma")),
     Measured(APPENDIX, "there, and {} times at 1 x 4096", "timing", column("1 x 4096", "best RMS / norma")),
-    Measured(APPENDIX, "one call instead of two, {} µs against", "timing", found("PyTorch: rsqrt {} us")),
+    Measured(APPENDIX, "one call instead of three (root, reciprocal, product), {} µs against", "timing", found("PyTorch: rsqrt {} us")),
     Measured(APPENDIX, "against {} µs for 512 tokens", "timing", found("root and division {} us")),
     Measured(NOTEBOOK, "| bundled | {} |", "bench", value("prefill_tps")),
     Measured(NOTEBOOK, "| bundled | ... | {} | 1.75", "bench", value("decode_tps")),
