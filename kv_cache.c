@@ -21,10 +21,8 @@ int kv_open(KvCache *kv, KvType type, int n_layers, int n_heads,
 }
 
 void kv_close(KvCache *kv) {
-    if (kv->layers)
-        EACH(KvLayer, l, kv->layers, kv->n_layers)
-            free(l->keys); /* and values */
     free(kv->layers);
+    free(kv->memory);
     *kv = (KvCache){0};
 }
 
@@ -52,22 +50,6 @@ static size_t layer_bytes(const KvCache *kv, int blocks) {
            element_bytes(kv);
 }
 
-/* Copies a layer of kv into `to`, which may be `from`, with room for more
- * blocks. Returns -1 if out of memory. */
-static int copy_layer(KvLayer *to, const KvCache *kv, const KvLayer *from,
-                      int room) {
-    size_t bytes = layer_bytes(kv, room);
-    char *keys = allocate(2, bytes);
-    if (!keys)
-        return -1;
-    char *values = keys + bytes;
-    copy_parts(kv, kv->head_size, keys, room, from->keys, from->blocks);
-    copy_parts(kv, KV_VALUE_PART, values, room, from->values, from->blocks);
-    free(to->keys);
-    *to = (KvLayer){keys, values, room, from->kept};
-    return 0;
-}
-
 /* Blocks for n positions: twice as many as needed, so that growth is cheap, but
  * not more than for `max` positions. */
 static int blocks_for(int n, int max) {
@@ -81,19 +63,60 @@ static int layer_room(const KvLayer *layer, int blocks) {
                        : blocks;
 }
 
+/* Takes the memory of each layer's blocks from the arena. */
+static void lay_out(const KvCache *kv, KvLayer *layers, Arena *a) {
+    EACH(KvLayer, l, layers, kv->n_layers) {
+        l->keys = arena_take(a, (double)layer_bytes(kv, l->blocks), 1);
+        l->values = arena_take(a, (double)layer_bytes(kv, l->blocks), 1);
+    }
+}
+
+/* Copies the layers of `from` to `to`, which may be `from`, with room for
+ * `blocks` blocks; 0: with the same room. All layers share one allocation,
+ * because only a large one has huge pages: a token reads the whole cache, and
+ * its small pages would be more than the processor's TLB holds. -1: out of
+ * memory; then `to` is unchanged. */
+static int copy_layers(KvCache *to, const KvCache *from, int blocks) {
+    int n = from->n_layers;
+    Arena a = {0};
+    KvLayer *layers = allocate(n, sizeof *layers);
+    if (!layers)
+        return -1;
+    memcpy(layers, from->layers, n * sizeof *layers);
+    if (blocks)
+        EACH(KvLayer, l, layers, n)
+            l->blocks = layer_room(l, blocks);
+    lay_out(from, layers, &a);
+    char *memory = allocate((size_t)a.used, 1);
+    if (!memory) {
+        free(layers);
+        return -1;
+    }
+    a = (Arena){.memory = memory};
+    lay_out(from, layers, &a);
+    for (int i = 0; i < n; i++) {
+        const KvLayer *l = &from->layers[i];
+        copy_parts(from, from->head_size, layers[i].keys, layers[i].blocks,
+                   l->keys, l->blocks);
+        copy_parts(from, KV_VALUE_PART, layers[i].values, layers[i].blocks,
+                   l->values, l->blocks);
+    }
+    free(to->layers);
+    free(to->memory);
+    to->layers = layers;
+    to->memory = memory;
+    return 0;
+}
+
 int kv_reserve(KvCache *kv, int n, int max) {
     int blocks = blocks_for(n, max);
-    int min_blocks = blocks;
     if ((n - 1) / KV_BLOCK < kv->blocks)
         return 0;
-    EACH(KvLayer, l, kv->layers, kv->n_layers) {
-        int room = layer_room(l, blocks);
-        min_blocks = min_int(min_blocks, room);
-        if (room > l->blocks && copy_layer(l, kv, l, room))
-            return -1;
-    }
-    kv->blocks = blocks;
-    kv->min_blocks = min_blocks;
+    if (copy_layers(kv, kv, blocks))
+        return -1;
+    kv->blocks = kv->min_blocks = blocks;
+    EACH(const KvLayer, l, kv->layers, kv->n_layers)
+        kv->min_blocks = min_int(kv->min_blocks, l->blocks);
     return 0;
 }
 
@@ -106,10 +129,8 @@ double kv_bytes(const KvCache *kv, int n, int max) {
 }
 
 int kv_copy(KvCache *to, const KvCache *from) {
-    for (int l = 0; l < from->n_layers; l++)
-        if (copy_layer(&to->layers[l], from, &from->layers[l],
-                       from->layers[l].blocks))
-            return -1;
+    if (copy_layers(to, from, 0))
+        return -1;
     to->blocks = from->blocks;
     to->min_blocks = from->min_blocks;
     return 0;

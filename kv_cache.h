@@ -12,6 +12,7 @@ typedef struct {
     int blocks;      /* capacity of layers without a window, in blocks */
     int min_blocks;  /* capacity of the smallest ring, or of all layers */
     KvLayer *layers; /* [n_layers], owned */
+    void *memory;    /* of the keys and values of all layers, owned */
 } KvCache;
 
 /* Opens an empty cache. -1: out of memory. */
