@@ -143,31 +143,25 @@ static void write_heads(const Session *s, int layer, KvKind kind,
 
 /* ---- attend ------------------------------------------------------------- */
 
-/* The number of queries in the form of attend() for n queries: there are forms
- * for 1, 2 and KV_QUERIES. */
-static int queries_of_form(int n) {
-    return n <= 2 ? n : KV_QUERIES;
-}
-
 /* Computes attention for 1 to 4 queries of a span and KV head `head`, from
  * query `first` on. Query i belongs to step i / group of the span and to query
  * head i % group of the KV head's group. */
 static void attend_queries(const Session *s, const Layer *layer,
                            const Span *span, int head, int first, int n) {
     const Config *c = &s->model->config;
-    int group = c->n_heads / c->n_kv_heads, count = queries_of_form(n);
+    int group = c->n_heads / c->n_kv_heads;
     size_t positions = s->chunk.capacity.positions;
     float *scores =
         s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();
     Queries a = {.size = c->head_size,
                  .head = head,
+                 .first = first == 0,
                  .scale = c->attention_scale != 0
                               ? c->attention_scale
                               : 1.0f / sqrtf((float)c->head_size),
                  .cap = c->attention_cap};
-    for (int k = 0; k < count; k++) {
-        /* of 3 queries, the last is computed twice */
-        int i = first + min_int(k, n - 1), t = i / group, pos = span->pos + t;
+    for (int k = 0; k < n; k++) {
+        int i = first + k, t = i / group, pos = span->pos + t;
         size_t step = span->first + t, h = head * group + i % group;
         /* heads are counted from this process's first */
         size_t at = tensor_first_row(&layer->wq) +
@@ -180,7 +174,7 @@ static void attend_queries(const Session *s, const Layer *layer,
             a.first_key[k] = pos - layer->window + 1;
     }
     attend(&a, &s->sequences[span->sequence].kv.layers[layer->index],
-           s->kv_type, count);
+           s->kv_type, n);
 }
 
 /* Computes attention for all queries of the chunk, in tasks of a few queries

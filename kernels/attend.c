@@ -59,8 +59,11 @@ INLINE vi visible(const Reading *a, int v, int k) {
 INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
                           int count, const int n) {
     int size = a->queries->size;
+    const float *q[KV_QUERIES];
     vf sums[KV_QUERIES][4];
     size_t at[4];
+    UNROLL(k, n)
+        q[k] = a->queries->q[k];
     UNROLL(j, count)
         at[j] = vector_at(a, v + j * apart, size, 0);
     UNROLL(k, n)
@@ -71,10 +74,13 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
         UNROLL(j, count)
             key[j] =
                 load_cached(type, a->kv->keys, at[j] + (size_t)i * KV_BLOCK);
-        UNROLL(k, n)
-            UNROLL(j, count)
-                sums[k][j] =
-                    vfma(vset(a->queries->q[k][i]), key[j], sums[k][j]);
+        UNROLL(j, count) {
+            UNROLL(k, n)
+                sums[k][j] = vfma(vset(q[k][i]), key[j], sums[k][j]);
+            /* an FMA with AVX-512 broadcasts q itself; a separate broadcast
+             * for all FMAs takes as long as half an FMA */
+            forget_memory();
+        }
     }
     UNROLL(k, n)
         UNROLL(j, count)
@@ -119,6 +125,7 @@ INLINE void add_values(vf sums[KV_QUERIES][KV_VALUE_PART], const Reading *a,
     vi mask[KV_QUERIES];
     UNROLL(k, n) {
         p[k] = vload(a->queries->scores[k] + v * LANES);
+        vforget(p[k]); /* loaded once, not by each FMA */
         if (masked)
             mask[k] = visible(a, v, k);
     }
@@ -162,14 +169,33 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
     }
 }
 
+/* Reads the values into the caches, in the order of memory. sum_values() skips
+ * from one part of a block to the next, and waits for memory each time. (Loads,
+ * because the processor drops prefetches that come faster than memory.) */
+static void read_values(const Reading *a, KvType type) {
+    const size_t bytes = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    int size = a->queries->size, sum = 0;
+    for (int i = 0; i < size; i += KV_VALUE_PART)
+        for (int v = a->from; v < a->end; v += BLOCK_VECTORS) {
+            const char *part = (const char *)a->kv->values +
+                               vector_at(a, v, KV_VALUE_PART, i) * bytes;
+            size_t n = kv_part_width(size, KV_VALUE_PART, i) * KV_BLOCK * bytes;
+            for (size_t at = 0; at < n; at += CACHE_LINE)
+                sum += part[at];
+        }
+    compute_anyway(sum);
+}
+
 /* out = softmax(scale q k) v for n queries. The result of a query does not
  * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
-    int size = a->queries->size, count = VALUE_SUMS / n;
+    int size = a->queries->size, count = VALUE_SUMS / (n == 3 ? 4 : n);
     int streams = n == 1 ? 4 : 2; /* concurrent read streams */
     int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
+    if (a->queries->first && count < KV_VALUE_PART)
+        read_values(a, type);
     for (; v < a->from + apart; v++)
         score_vectors(a, type, v, apart, streams, n);
     for (v = a->from + apart * streams; v < a->end; v++)
@@ -192,17 +218,19 @@ INLINE void attend_group(const Reading *a, KvType type, const int n) {
     }
 ATTEND(attend_1, KV_F32, 1)
 ATTEND(attend_2, KV_F32, 2)
+ATTEND(attend_3, KV_F32, 3)
 ATTEND(attend_4, KV_F32, 4)
 ATTEND(attend_1_f16, KV_F16, 1)
 ATTEND(attend_2_f16, KV_F16, 2)
+ATTEND(attend_3_f16, KV_F16, 3)
 ATTEND(attend_4_f16, KV_F16, 4)
 
 void attend(const Queries *q, const KvLayer *kv, KvType type, int n) {
     /* by type and number of queries */
     static void (*const forms[][KV_QUERIES + 1])(const Reading *) = {
-        [KV_F32] = {[1] = attend_1, [2] = attend_2, [4] = attend_4},
-        [KV_F16] = {
-            [1] = attend_1_f16, [2] = attend_2_f16, [4] = attend_4_f16}};
+        [KV_F32] = {NULL, attend_1, attend_2, attend_3, attend_4},
+        [KV_F16] = {NULL, attend_1_f16, attend_2_f16, attend_3_f16,
+                    attend_4_f16}};
     int from = q->first_key[0] / KV_BLOCK * SUM_VECTORS,
         end = ((q->n_keys[n - 1] - 1) / KV_BLOCK + 1) * SUM_VECTORS;
     Reading a = {

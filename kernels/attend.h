@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum { KV_F32, KV_F16 } KvType;
@@ -23,19 +24,20 @@ enum {
 
 /* One layer of a cache. */
 typedef struct {
-    void *keys, *values; /* float or float16; one allocation */
+    void *keys, *values; /* float or float16 */
     int blocks;          /* capacity, in blocks */
     /* min number of most recent positions to keep, set before the first run; 0:
      * all */
     int kept;
 } KvLayer;
 
-/* 1, 2 or 4 queries that read one KV head together: queries of neighbouring
- * positions and of the query heads that share it, in the order of their
- * positions. */
+/* 1 to KV_QUERIES queries that read one KV head together: queries of
+ * neighbouring positions and of the query heads that share it, in the order of
+ * their positions. */
 typedef struct {
     int size;    /* elements of a head */
     int head;    /* the KV head */
+    bool first;  /* the first of a pass that read it: it may be in no cache */
     float scale; /* multiplies the scores */
     float cap;   /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];
@@ -46,7 +48,7 @@ typedef struct {
 } Queries;
 
 /* out[k][size] = softmax(scale q[k] keys) values over the keys that query k
- * sees, for n = 1, 2 or 4 queries. */
+ * sees, for n queries. */
 void attend(const Queries *queries, const KvLayer *kv, KvType type, int n);
 
 /* Elements of the part that begins at element `start` of a head; the last part

@@ -17,9 +17,11 @@
 
 #if SIMD_AVX512
 #define MM(name) _mm512_##name
+typedef __m512i VectorInt;
 typedef __m256i Halves;
 #elif SIMD_AVX2
 #define MM(name) _mm256_##name
+typedef __m256i VectorInt;
 typedef __m128i Halves;
 #endif
 
@@ -30,6 +32,7 @@ typedef int16_t vs __attribute__((vector_size(LANES * 4)));
 typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef int8_t vq __attribute__((vector_size(LANES)));
 typedef float f4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
 
 /* ---- float32 ------------------------------------------------------------ */
 
@@ -168,6 +171,29 @@ INLINE float vsum(const vf *a, const int n) {
     return vsum4(a, a, a, a, n)[0];
 }
 
+/* The larger of each pair of integers. */
+INLINE vi vmax_int(vi a, vi b) {
+#ifdef MM
+    return (vi)MM(max_epi32)((VectorInt)a, (VectorInt)b);
+#else
+    return (vi)vselect(a > b, (vf)a, (vf)b);
+#endif
+}
+
+/* {max a, max b, max c, max d} over the lanes of each. */
+INLINE i4 vmax4(vi a, vi b, vi c, vi d) {
+    i4 largest[LANES / 4];
+    vi ab = vmax_int(FIRST_ONES(a, b), LAST_ONES(a, b)),
+       cd = vmax_int(FIRST_ONES(c, d), LAST_ONES(c, d));
+    vi all = vmax_int(FIRST_PAIRS(ab, cd), LAST_PAIRS(ab, cd));
+    memcpy(largest, &all, sizeof all);
+    UNROLL(i, LANES / 4 - 1) {
+        i4 larger = largest[i + 1] > largest[0];
+        largest[0] = (larger & largest[i + 1]) | (~larger & largest[0]);
+    }
+    return largest[0];
+}
+
 /* adding it rounds |v| < 2^22 to an integer, ties to even */
 static const float MAGIC = 0x1.8p23f;
 
@@ -244,11 +270,18 @@ INLINE vf vfrom_f16(vi v) {
     return vload_f16(&h);
 }
 
+/* Makes the compiler assume that memory has changed: what was loaded before is
+ * loaded again. */
+#define forget_memory() __asm__ volatile("" ::: "memory")
+
+/* Makes the compiler compute a number that nothing uses. */
+#define compute_anyway(number) __asm__ volatile("" : : "r"(number))
+
 /* ---- int8 --------------------------------------------------------------- */
 
 /* Makes the compiler assume that the bytes in v have changed. */
 #if defined(__x86_64__)
-#define vforget(v) __asm__("" : "+x"(v))
+#define vforget(v) __asm__("" : "+v"(v))
 #elif defined(__ARM_NEON)
 #define vforget(v) __asm__("" : "+w"(v))
 #else
