@@ -48,7 +48,11 @@
  * the sum of the activations. */
 enum { VBYTES = 4 * LANES, BYTE_OFFSET = SIMD_VNNI ? 128 : 0 };
 
-/* Prefetches the cache line of p for writing. p may be any address. */
+/* Prefetches the cache line of p, for reading into the second-level cache, or
+ * for writing. p may be any address. */
+INLINE void prefetch_read(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
 INLINE void prefetch_write(const void *p) {
     __builtin_prefetch(p, 1);
 }

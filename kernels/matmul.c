@@ -123,12 +123,26 @@ static void few_tokens(const Task *p, int panel, int n_panels) {
 
 /* ---- many tokens --------------------------------------------------------- */
 
+/* Begins to read a part of the packed panels from `panel` on, which are next,
+ * while the tile of token t is multiplied. Unpacking them would otherwise wait
+ * for memory. */
+static void prefetch_panels(const Task *p, int panel, int t) {
+    const Tensor *w = p->w;
+    if (!w->panels)
+        return;
+    size_t bytes = packed_bytes(w, w->cols), all = TILE_PANELS * bytes;
+    size_t end = all * (t + TILE_TOKENS) / p->n;
+    for (size_t at = all * t / p->n; at < end; at += CACHE_LINE)
+        prefetch_read(w->panels + panel * bytes + at);
+}
+
 /* Unpacks n_panels panels and multiplies them by all tokens. The last tile ends
  * at the last token, so it recomputes a few. */
 static void many_tokens(const Task *p, int panel, int n_panels) {
     size_t stride;
     const uint8_t *panels = unpacked_panels(p, panel, n_panels, &stride);
     for (int t = 0; t < p->n; t += TILE_TOKENS) {
+        prefetch_panels(p, panel + n_panels, t);
         int tokens = min_int(p->n - t, TILE_TOKENS),
             skip = TILE_TOKENS - tokens;
         vf sums[MAX_SUMS];
