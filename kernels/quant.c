@@ -10,6 +10,7 @@
  */
 #include "kernels/quant.h"
 #include "kernels/simd.h"
+#include <float.h>
 #include <math.h>
 
 /* ---- float32 to int8 ---------------------------------------------------- */
@@ -45,19 +46,46 @@ INLINE vf quantize_bytes(int8_t *q, const float *x, float inverse, int n) {
     return sums;
 }
 
-/* quantize_i8(); `group` is a constant where it is 32. */
+/* max|x| of four groups, as max_abs() finds it. */
+INLINE f4 max_abs_of_four(const float *const *x, const int group) {
+    vi max[4] = {{0}};
+    UNROLL(j, 4)
+        for (int i = 0; i < group; i += LANES) {
+            vi bits = (vi)vload_n(x[j] + i, min_int(group - i, LANES));
+            max[j] = vmax_int(max[j], bits & 0x7fffffff);
+        }
+    return (f4)vmax4(max[0], max[1], max[2], max[3]);
+}
+
+/* quantize_i8(); `group` is a constant where it is 32. Four groups at a time,
+ * because each waits for its max, two divisions and its sums; after the last
+ * group it is computed again. */
 INLINE void quantize_groups(int8_t *q, InputGroup *groups, const float *x,
                             int n, const int group) {
-    for (int i = 0; i < n; i += group) {
-        int half = group / 2, middle = i + half;
-        float scale = max_abs(x + i, group) / 127.0f,
-              inverse = inverse_of(scale);
-        vf first = quantize_bytes(q + i, x + i, inverse, half),
-           last = quantize_bytes(q + middle, x + middle, inverse, group - half);
-        vf both = first + last;
-        f4 sums = vsum4(&first, &both, &first, &last, 1);
-        *groups++ = (InputGroup){scale, sums[1] * scale, sums[0] * scale,
-                                 (int32_t)sums[1], (int32_t)sums[0]};
+    const int half = group / 2, last = n / group - 1;
+    for (int first = 0; first <= last; first += 4) {
+        int index[4];
+        const float *from[4];
+        vf halves[4], wholes[4];
+        UNROLL(j, 4) {
+            index[j] = min_int(first + j, last);
+            from[j] = x + index[j] * group;
+        }
+        f4 scale = max_abs_of_four(from, group) / 127.0f, inverse = 1 / scale;
+        inverse = (f4)((inverse <= FLT_MAX) & (i4)inverse); /* 0 if too large */
+        UNROLL(j, 4) {
+            int8_t *bytes = q + index[j] * group;
+            halves[j] = quantize_bytes(bytes, from[j], inverse[j], half);
+            wholes[j] = halves[j] + quantize_bytes(bytes + half, from[j] + half,
+                                                   inverse[j], group - half);
+        }
+        f4 sums = vsum4(wholes, wholes + 1, wholes + 2, wholes + 3, 1);
+        f4 half_sums = vsum4(halves, halves + 1, halves + 2, halves + 3, 1);
+        f4 scaled = sums * scale, half_scaled = half_sums * scale;
+        UNROLL(j, 4)
+            groups[index[j]] =
+                (InputGroup){scale[j], scaled[j], half_scaled[j],
+                             (int32_t)sums[j], (int32_t)half_sums[j]};
     }
 }
 
