@@ -1,5 +1,5 @@
 """Runs the code of "Build it" in docs/norms.md: it passes the cases of tests/golden/norm_cases.json, and each of five
-mistakes fails in the case that the chapter names, with the value that it gives there.
+changes fails in the case that the chapter names, with the value that it gives there.
 
     python3 scripts/check/check_build.py
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 TOP = Path(__file__).resolve().parents[2]
-MISTAKES = {  # name: (code, what replaces it)
+CHANGES = {  # name: (code, what replaces it)
     "eps outside": ("np.sqrt((h * h).mean(-1, keepdims=True) + eps)", "(np.sqrt((h * h).mean(-1, keepdims=True)) + eps)"),
     "dim - 1": ("(h * h).mean(-1, keepdims=True)", "((h * h).sum(-1, keepdims=True) / (h.shape[-1] - 1))"),
     "half sums": ("astype(np.float32)", "astype(x.dtype)"),
@@ -47,10 +47,10 @@ def main():
         sys.exit("check_build.py: the pages have different code")
     if found := failures(code, cases):
         sys.exit(f"check_build.py: the chapter's code fails {found}")
-    for name, (old, new) in MISTAKES.items():
+    for name, (old, new) in CHANGES.items():
         found = failures(code.replace(old, new), cases)
         if old not in code or name not in {case["caught"] for case in cases if case["name"] in found}:
-            sys.exit(f"check_build.py: the mistake '{name}' is not found by its case, but by {found}")
+            sys.exit(f"check_build.py: the change '{name}' is not found by its case, but by {found}")
         print(f"{name}: {found}")
 
 
