@@ -102,6 +102,30 @@ static void qk_norm_tolerates_a_larger_rate(void) {
     snprintf(sentence, sizeof sentence,
              "rises by %.3f with it, by %.3f without", with, without);
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
+    free(text);
+    text = in_one_line(file_read("docs/experiment.md", &size));
+    snprintf(sentence, sizeof sentence, "on average %.4f and %.4f",
+             mean_loss(csv, "rms", "0.004"), mean_loss(csv, "qk", "0.004"));
+    CHECK(text && strstr(text, sentence), "it does not say: %s", sentence);
+    free(csv);
+    free(text);
+}
+
+/* Post-norm and pre-norm without warm-up, in the appendix. */
+static void without_warm_up_the_order_depends_on_the_rate(void) {
+    size_t size;
+    char *csv = file_read("docs/experiment.csv", &size),
+         *text = in_one_line(chapter_text(BOOK.chapters[0])), sentence[64];
+    CHECK(csv && text, "no files");
+    snprintf(sentence, sizeof sentence, "better at 0.004 (%.3f to %.3f, means",
+             mean_loss(csv, "post_cold", "0.004"),
+             mean_loss(csv, "rms_cold", "0.004"));
+    CHECK(strstr(text, sentence), "it does not say: %s", sentence);
+    CHECK(mean_loss(csv, "post_cold", "0.002") >
+                  mean_loss(csv, "rms_cold", "0.002") &&
+              mean_loss(csv, "post_cold", "0.008") >
+                  mean_loss(csv, "rms_cold", "0.008"),
+          "post-norm is not worse at 0.002 and 0.008");
     free(csv);
     free(text);
 }
@@ -370,6 +394,7 @@ void suite_textbook(void) {
     TEST(steps_with_norms_take_longer);
     TEST(the_experiment_matches_its_files);
     TEST(qk_norm_tolerates_a_larger_rate);
+    TEST(without_warm_up_the_order_depends_on_the_rate);
     TEST(the_factor_levels_the_places);
     TEST(addresses_and_names_are_correct);
     TEST(tables_are_even);
