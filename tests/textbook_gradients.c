@@ -148,18 +148,26 @@ static void backward(float *dx, NormKind kind, const float *dy,
 }
 
 /* PyTorch's numbers for the loss sum(w y) and x times s. */
-/* dx of s x with eps is dx of x with eps / s^2, divided by s. */
+/* dx of c x with eps is dx of x with eps / c^2, divided by c. */
 static void dx_of_a_multiple(const float *dy) {
-    const float s = 0x1p-7f, eps = 1e-5f;
+    const float c = 0x1p-7f, eps = 1e-5f;
     float x[DIM], dx[DIM], multiple[DIM], unused[DIM] = {0};
     fill_random(x, 3, DIM, 4);
-    rmsnorm_backward(dx, unused, dy, x, ONES, DIM, eps / (s * s));
+    rmsnorm_backward(dx, unused, dy, x, ONES, DIM, eps / (c * c));
     for (int i = 0; i < DIM; i++)
-        x[i] *= s;
+        x[i] *= c;
     rmsnorm_backward(multiple, unused, dy, x, ONES, DIM, eps);
     for (int i = 0; i < DIM; i++)
-        CHECK(fabsf(multiple[i] - dx[i] / s) <= 1e-5f * fabsf(multiple[i]),
-              "s x: %.9g, expected %.9g", multiple[i], dx[i] / s);
+        CHECK(fabsf(multiple[i] - dx[i] / c) <= 1e-5f * fabsf(multiple[i]),
+              "c x: %.9g, expected %.9g", multiple[i], dx[i] / c);
+}
+
+/* The weights of the loss sum(w y) are uniform in [-0.5, 0.5): dx has their
+ * size. */
+static void check_weights(const float *w) {
+    for (int i = 0; i < TOKENS * DIM; i++)
+        CHECK(w[i] >= -0.5f && w[i] < 0.5f, "w[%d] is %.9g", i, w[i]);
+    HOLDS(-0.5, 0.5);
 }
 
 static void the_gradient_shrinks_as_the_input_grows(void) {
@@ -170,6 +178,7 @@ static void the_gradient_shrinks_as_the_input_grows(void) {
     float x[TOKENS * DIM], dy[TOKENS * DIM], dx[TOKENS * DIM],
         half[TOKENS * DIM], unused[DIM] = {0};
     fill_random(dy, 4, TOKENS * DIM, 1);
+    check_weights(dy);
     for (int k = 0; k < 7; k++) {
         for (int i = 0; i < TOKENS * DIM; i++)
             x[i] = (float)(scales[k] * 4 * random_float(3, i));
@@ -222,6 +231,8 @@ static void layernorms_gradient_has_mean_zero(void) {
     for (Loss loss = 0; loss < N_LOSSES; loss++)
         for (NormKind kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
             loss_backward(dy, loss, kind, x);
+            if (loss == WEIGHTED_SUM)
+                check_weights(dy);
             backward(dx, kind, dy, x);
             double mean = mean_of(dx, TOKENS * DIM),
                    size = rms_of(dx, TOKENS * DIM);

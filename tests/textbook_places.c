@@ -307,7 +307,11 @@ static void four_places_by_depth(void) {
                   i, mean, error);
             HOLDS(PLACES[place][i]);
         }
-    HOLDS(DEEP, BREADTH, DEPTH_DRAWS, 0, 4, 8, 1, 3);
+    /* the embedding and DEEP branches, divided by the final norm */
+    double last = 1 / sqrt(DEEP + 1.0);
+    CHECK(fabs(PLACES[PRE][FIRST_W - 1] / last - 1) < 0.02,
+          "|dL/dx| at the end: %.9g", PLACES[PRE][FIRST_W - 1]);
+    HOLDS(DEEP, DEEP + 1, last, BREADTH, DEPTH_DRAWS, 0, 4, 8, 1, 3);
 }
 
 /* With weights times 4 a norm after the branch has the same bits. */
