@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/ranks.h"
 #include "kernels/input.h"
 #include "kernels/matmul.h"
 #include "kernels/quant.h"
@@ -26,6 +27,7 @@
 #include "rope.h"
 #include "session.h"
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
 /* ---- the forward pass --------------------------------------------------- */
@@ -159,6 +161,18 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     team_end(s->probe, layer->index, SITE_RESIDUAL);
 }
 
+/* Whether the pass ends before layer l, because of Ctrl-C. Thread 0 decides at
+ * the start of a layer that the next one does not run; the barriers of the
+ * layer lie between, so all threads end before the same one. Not with other
+ * processes, which would wait. */
+static bool stops_before(Chunk *c, int l) {
+    if (atomic_load(&c->stop) == l)
+        return true;
+    if (interrupted && n_ranks == 1 && omp_get_thread_num() == 0)
+        atomic_store(&c->stop, l + 1);
+    return false;
+}
+
 /* The forward pass of a chunk; every thread of the team runs it. */
 static void forward_chunk(void *session) {
     Session *s = session;
@@ -169,6 +183,8 @@ static void forward_chunk(void *session) {
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
     for (int l = s->chunk.layers.first; l < s->chunk.layers.end; l++) {
+        if (stops_before(&s->chunk, l))
+            return;
         const Layer *layer = &m->layers[l];
         const float *xn;
         xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
@@ -211,6 +227,7 @@ static void begin_chunk(Chunk *c, const Step *steps, int n) {
     c->steps = steps;
     c->n = n;
     c->n_spans = c->n_requested = 0;
+    atomic_store(&c->stop, -1);
     for (int t = 0; t < n; t++) {
         const Step *step = &steps[t];
         if (t == 0 || !follows(step))
@@ -250,6 +267,14 @@ static int admit(Session *s, const Step *steps, int n) {
     return 0;
 }
 
+/* Forgets steps that did not run to the end. */
+static void withdraw(Session *s, const Step *steps, int n) {
+    for (int t = 0; t < n; t++) {
+        Sequence *q = &s->sequences[steps[t].sequence];
+        q->n_ran = min_int(q->n_ran, steps[t].pos);
+    }
+}
+
 /* Whether each sequence has one step, followed only by draft tokens. */
 static bool is_decode(const Step *steps, int n) {
     for (int t = 1; t < n; t++)
@@ -284,12 +309,16 @@ static const float *run_pass(Session *s, const Step *steps, int n,
             layers.x += count * (size_t)s->model->config.dim;
         }
         team_run(chunk_threads(s, count), forward_chunk, s);
+        if (atomic_load(&c->stop) >= 0) {
+            withdraw(s, steps, n);
+            break;
+        }
         c->out += (size_t)c->n_requested * s->model->config.vocab_size;
     }
     c->x = own;
     probe_end(s->probe);
     s->seconds = clock_seconds() - start;
-    return c->logits;
+    return n > 0 ? NULL : c->logits;
 }
 
 static LayerRange all_layers(const Session *s) {

@@ -11,6 +11,7 @@
 #include "kernels/input.h"
 #include "kv_cache.h"
 #include "model.h"
+#include <stdatomic.h>
 
 /* One token's use of one expert of a sparse layer. */
 typedef struct {
@@ -80,8 +81,9 @@ typedef struct {
     const Step *steps; /* [n], not owned */
     int n, n_spans, n_requested;
     LayerRange layers;
-    Span *spans;    /* [n_spans] the steps by sequence */
-    int *requested; /* [n_requested] the steps whose logits are requested */
+    atomic_int stop; /* after Ctrl-C: the layer that no longer runs; else -1 */
+    Span *spans;     /* [n_spans] the steps by sequence */
+    int *requested;  /* [n_requested] the steps whose logits are requested */
     /* [n][dim] residual stream; a sublayer's output, if a post-norm or
      * a scale follows */
     float *x, *branch;
@@ -157,9 +159,11 @@ int session_fork(Session *s, int to, int from);
 /* Runs steps[n] of any sequences, in chunks of s->batch; a sequence's positions
  * must ascend. Returns the requested logits in the order of the steps, float
  * [n_requested][vocab_size], owned by the session and valid until the next
- * call; NULL on failure (out of memory, or a position beyond the context). If
- * none are requested the result is non-NULL and must not be dereferenced. For a
- * long prompt, request the logits of at most s->batch steps, to bound memory.
+ * call; NULL on failure (out of memory, or a position beyond the context). NULL
+ * without a message after Ctrl-C, which ends a pass after a layer: then none of
+ * the steps has run. If no logits are requested the result is non-NULL and must
+ * not be dereferenced. For a long prompt, request the logits of at most
+ * s->batch steps, to bound memory.
  *
  * The bits of a step's logits depend only on its sequence's tokens up to that
  * step, not on other sequences, chunks or threads. A step at a cached position

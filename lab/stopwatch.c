@@ -57,7 +57,7 @@ int time_text(const Workload *t, double *seconds) {
          pos += n, n = 1) {
         double start = clock_seconds();
         if (!model_forward_text(s, tokens + pos, n, pos, 1))
-            status = -1;
+            status = interrupted ? 0 : -1;
         tune(t->tuning, n);
         seconds[pos ? DECODE : PREFILL] += clock_seconds() - start;
     }

@@ -120,13 +120,13 @@ const char *run_token_text(const Run *run, int previous, int token, int *n) {
 }
 
 int run_piece(Run *run, int n) {
-    double products = 8e9; /* of the first piece */
+    double products = 3e10; /* of the first piece: 0.1 to 1 s on one core */
     const Session *s = &run->session;
     if (!run->piece)
         run->piece =
             (int)fmin(1 + products / (double)run->model.parameters, s->batch);
     else if (n >= run->piece)
-        run->piece = (int)fmax(1, fmin(0.2 * n / s->seconds, s->batch));
+        run->piece = (int)fmax(1, fmin(n / s->seconds, s->batch));
     return run->piece;
 }
 

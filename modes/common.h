@@ -61,12 +61,13 @@ const char *run_token_text(const Run *run, int previous, int token, int *n);
 int run_show_prompt(const Run *run, const Tokens *prompt);
 
 /* Sets and returns run->piece, the max steps of the next forward pass, so that
- * it takes about 0.2 s and Ctrl-C ends the mode soon. n: the steps of the last
- * pass; 0: none. */
+ * it takes about a second: a terminal shows progress after each. n: the steps
+ * of the last pass; 0: none. */
 int run_piece(Run *run, int n);
 
 /* Runs tokens[n], n <= run->piece, at positions pos, pos + 1, ... Returns their
- * logits, float [n][vocab_size], all finite; NULL and a message on failure. */
+ * logits, float [n][vocab_size], all finite; NULL and a message on failure, or
+ * after Ctrl-C. */
 const float *run_logits(Run *run, const int *tokens, int n, int pos);
 
 /* Like model_forward_layers; checks the logits. */

@@ -43,7 +43,7 @@ int mode_logits(Run *run) {
         n = min_int(tokens.n - pos, run_piece(run, 0));
         const float *logits = run_logits(run, tokens.ids + pos, n, pos);
         if (!logits)
-            status = -1;
+            status = interrupted ? 0 : -1;
         if (logits && fwrite(logits, row, n, out.stream) != (size_t)n)
             break;
     }

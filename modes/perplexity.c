@@ -65,7 +65,7 @@ static int score(Run *run, Scored *text, LayerRange layers, double *nll,
         const float *logits =
             run_layers(run, text->inputs + at, n, pos, nll ? n : 0, here);
         if (!logits && interrupted)
-            break; /* within a pass of plain.c */
+            break; /* within a pass */
         if (!logits)
             return -1;
 #pragma omp parallel for num_threads(run->session.n_threads)

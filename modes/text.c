@@ -203,7 +203,7 @@ int texts_pass(Run *run, Text *const *texts, int n) {
         return -steps->failed;
     const float *next = model_forward(
         &run->session, (const Step *)(const void *)steps->bytes, n_steps);
-    if (!next) /* Ctrl-C ends a pass of plain.c */
+    if (!next)
         return interrupted ? 0 : -1;
     tune(&run->tuning, n_steps);
     run_piece(run, n_steps);

@@ -6,6 +6,7 @@
  * The program runs a small model with one thread (chunk_threads() of model.c).
  * Here small models claim to be large, so that threads are used and the tests
  * are fast; one model really is large. */
+#include "base/process.h"
 #include "formats/open.h"
 #include "formats/pack.h"
 #include "kernels/lanes.h"
@@ -27,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 60, MAX_VOCAB = 131, MAX_THREADS = 3 };
+enum { MAX_TOKENS = 60, MAX_VOCAB = 131, MOST_THREADS = 3 };
 
 static const HashModel large = {256, 704, 4, 8, 4, 97, 64, true, 31};
 
@@ -114,7 +115,7 @@ static void check_sessions(Model *model, KvType kv) {
     static const int lengths[] = {1, 17, 40};
     CHECK(!measure(model, kv, test_fast() ? 17 : 40), "cannot run");
     for (int b = 0; b < N_BATCHES; b++)
-        for (int threads = 1; threads <= MAX_THREADS; threads++)
+        for (int threads = 1; threads <= MOST_THREADS; threads++)
             for (int i = 0; i < 3; i++) {
                 if (test_fast() && (i == 2 || (b + threads + i) % 3))
                     continue;
@@ -212,7 +213,7 @@ static void check_large(int group) {
         check_session(&model, KV_F32, 17, 1, 3);
     if (!group) {
         Session s;
-        CHECK(!session_open(&s, &model, MAX_THREADS, 1, 0, KV_F32),
+        CHECK(!session_open(&s, &model, MOST_THREADS, 1, 0, KV_F32),
               "no session");
         CHECK(uses_all_threads(&s),
               "a model of %zu bytes does not use the threads",
@@ -235,7 +236,7 @@ static void many_small_layers_use_one_thread(void) {
     Model model;
     Session s;
     CHECK(!open_model(&model, &deep, 0, false), "cannot make the model");
-    CHECK(!session_open(&s, &model, MAX_THREADS, 64, 0, KV_F32), "no session");
+    CHECK(!session_open(&s, &model, MOST_THREADS, 64, 0, KV_F32), "no session");
     CHECK(model.decode_bytes > 6 << 20 && !uses_all_threads(&s),
           "%zu bytes in 300 layers use the threads", model.decode_bytes);
     session_close(&s);
@@ -488,6 +489,41 @@ static void a_ring_can_be_rewound(void) {
     model_close(&model);
 }
 
+/* Ctrl-C ends a pass after a layer, in all threads, and its tokens have not
+ * run: then others run at their positions, with the same bits, also in a
+ * ring. */
+static void ctrl_c_leaves_no_trace(void) {
+    static float all[LONG * ROW];
+    static int text[LONG], other[LONG];
+    Model model;
+    Session s;
+    CHECK(!open_windowed(&model, text, all), "no model");
+    for (int i = 0; i < LONG; i++)
+        other[i] = (text[i] + 1) % ROW;
+    for (int b = 0; b < 4; b++)
+        for (int threads = 1; threads <= MOST_THREADS; threads++) {
+            int batch = long_batches[b];
+            CHECK(!session_open(&s, &model, threads, batch, 0, KV_F32),
+                  "no session");
+            for (int t = 0; t < LONG; t += batch) {
+                int n = LONG - t < batch ? LONG - t : batch;
+                interrupted = 1;
+                bool ended = !model_forward_text(&s, other + t, n, t, n);
+                interrupted = 0;
+                CHECK(ended && s.sequences->n_ran == t,
+                      "a pass of %d tokens at %d: %d ran", n, t,
+                      s.sequences->n_ran);
+                const float *logits = model_forward_text(&s, text + t, n, t, n);
+                CHECK(logits && !memcmp(logits, all + t * ROW,
+                                        sizeof *all * (size_t)(n * ROW)),
+                      "chunks of %d, %d threads: logits from position %d on",
+                      batch, threads, t);
+            }
+            session_close(&s);
+        }
+    model_close(&model);
+}
+
 /* A cache that still has all positions can be rewound to any of them; so can
  * its fork, also over a cache that has evicted some. */
 static void forks_can_be_rewound_as_far(void) {
@@ -624,6 +660,7 @@ void suite_invariance(void) {
     TEST(context_is_not_exceeded);
     TEST(a_ring_changes_no_bit);
     TEST(a_ring_can_be_rewound);
+    TEST(ctrl_c_leaves_no_trace);
     TEST(forks_can_be_rewound_as_far);
     TEST(changes_are_mirrored);
     TEST(the_cache_has_room_for_the_context);
