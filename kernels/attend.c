@@ -77,9 +77,10 @@ INLINE void score_vectors(const Reading *a, KvType type, int v, int apart,
         UNROLL(j, count) {
             UNROLL(k, n)
                 sums[k][j] = vfma(vset(q[k][i]), key[j], sums[k][j]);
-            /* an FMA with AVX-512 broadcasts q itself; a separate broadcast
-             * for all FMAs takes as long as half an FMA */
-            forget_memory();
+            /* an FMA of AVX-512 broadcasts q itself; a separate broadcast for
+             * all FMAs takes as long as half an FMA */
+            if (LANES == 16)
+                forget_memory();
         }
     }
     UNROLL(k, n)
