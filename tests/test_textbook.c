@@ -117,7 +117,8 @@ static void without_warm_up_the_order_depends_on_the_rate(void) {
     char *csv = file_read("docs/experiment.csv", &size),
          *text = in_one_line(chapter_text(BOOK.chapters[0])), sentence[64];
     CHECK(csv && text, "no files");
-    snprintf(sentence, sizeof sentence, "better at 0.004 (%.3f to %.3f, means",
+    snprintf(sentence, sizeof sentence,
+             "better at 0.004 (%.3f against %.3f, means",
              mean_loss(csv, "post_cold", "0.004"),
              mean_loss(csv, "rms_cold", "0.004"));
     CHECK(strstr(text, sentence), "it does not say: %s", sentence);
