@@ -43,6 +43,7 @@ LANGUAGES = "en", "zh"
 # What the still picture of a figure shows (scripts/book/stills.py). Next to the others stands a drawing, norms_NAME.svg.
 STILLS = {
     "backward": ("The terms of a norm's gradient, as bars", "归一化梯度的各项"),
+    "depth": ("Gradients by depth for four places of norms", "归一化的四种位置：各深度的梯度"),
     "explorer": ("A token's vector through the layers, and the model's story", "一个 token 的向量逐层的样子，和模型讲的故事"),
     "gradients": ("Gradients by depth in a model of 8 layers", "8 层模型各深度的梯度"),
     "massive": ("A massive channel and what int8 makes of it", "一个极大的通道，以及 int8 之后的样子"),
@@ -101,28 +102,6 @@ def small_svg(text):
     names = {old: f"i{i}" for i, old in enumerate(sorted(set(re.findall(r"(?:url\(|href=\")#([\w.]+)", text))))}
     text = re.sub(r' id="([\w.]*)"', lambda m: f' id="{names[m[1]]}"' if m[1] in names else "", text)
     text = re.sub(r'(url\(|href=")#([\w.]+)', lambda m: f"{m[1]}#{names[m[2]]}", text).replace("xlink:href", "href")
-    group = re.compile(r"<g>((?:(?!</?g[ >]).)*)</g>")
-    while (shorter := group.sub(r"\1", text)) != text:
-        text = shorter
-    styles = Counter(re.findall(r' style="([^"]*)"', text))
-    rules = ""
-    for i, style in enumerate(sorted(s for s, count in styles.items() if count > 1)):
-        text = text.replace(f' style="{style}"', f' class="s{i}"')
-        rules += f".s{i}{{{style}}}"
-    return text.replace(">", f"><style>{rules}</style>", 1)
-
-
-def small_svg(text):
-    """A drawing of matplotlib's in less than half of its bytes: a tenth of a unit, no comments, no names that nothing
-    refers to, no groups without attributes, a class for each style that repeats."""
-    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE[^>]*>", "", text, flags=re.DOTALL)
-    digits = lambda m: f"{float(m[0]):.{1 if float(m[0]) >= 1 else 2}f}".rstrip("0").rstrip(".")
-    text = re.sub(r"\d+\.\d{2,}", digits, text)
-    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text)).strip()
-    path = lambda m: ' d="' + re.sub(r" ?([A-Za-z]) ?", r"\1", m[1].strip()) + '"'
-    text = re.sub(r' d="([^"]*)"', path, text)
-    used = set(re.findall(r"#([\w.]+)", text))
-    text = re.sub(r' id="([\w.]*)"', lambda m: m[0] if m[1] in used else "", text)
     group = re.compile(r"<g>((?:(?!</?g[ >]).)*)</g>")
     while (shorter := group.sub(r"\1", text)) != text:
         text = shorter
