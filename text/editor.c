@@ -54,8 +54,9 @@ void editor_close(Editor *e) {
 /* ---- motions ------------------------------------------------------------ */
 
 static size_t line_begin(const Buffer *t, size_t at) {
-    const char *newline = memrchr(t->bytes, '\n', at);
-    return newline ? newline + 1 - t->bytes : 0;
+    while (at > 0 && t->bytes[at - 1] != '\n')
+        at--;
+    return at;
 }
 
 static size_t line_end(const Buffer *t, size_t at) {
