@@ -155,7 +155,7 @@ static void attend_queries(const Session *s, const Layer *layer,
         s->chunk.scores + positions * KV_QUERIES * omp_get_thread_num();
     Queries a = {.size = c->head_size,
                  .head = head,
-                 .first = first == 0,
+                 .cold = first == 0,
                  .scale = c->attention_scale != 0
                               ? c->attention_scale
                               : 1.0f / sqrtf((float)c->head_size),

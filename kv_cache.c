@@ -71,21 +71,19 @@ static void lay_out(const KvCache *kv, KvLayer *layers, Arena *a) {
     }
 }
 
-/* Copies the layers of `from` to `to`, which may be `from`, with room for
- * `blocks` blocks; 0: with the same room. All layers share one allocation,
- * because only a large one has huge pages: a token reads the whole cache, and
- * its small pages would be more than the processor's TLB holds. -1: out of
- * memory; then `to` is unchanged. */
-static int copy_layers(KvCache *to, const KvCache *from, int blocks) {
+/* Makes `to` a copy of `from`, which may be `to`, with room for `blocks`
+ * blocks. All layers share one allocation, because only a large one has huge
+ * pages: a token reads the whole cache, and its small pages would be more than
+ * the processor's TLB holds. -1: out of memory; then `to` is unchanged. */
+static int copy_cache(KvCache *to, const KvCache *from, int blocks) {
     int n = from->n_layers;
     Arena a = {0};
     KvLayer *layers = allocate(n, sizeof *layers);
     if (!layers)
         return -1;
     memcpy(layers, from->layers, n * sizeof *layers);
-    if (blocks)
-        EACH(KvLayer, l, layers, n)
-            l->blocks = layer_room(l, blocks);
+    EACH(KvLayer, l, layers, n)
+        l->blocks = layer_room(l, blocks);
     lay_out(from, layers, &a);
     char *memory = allocate((size_t)a.used, 1);
     if (!memory) {
@@ -105,19 +103,16 @@ static int copy_layers(KvCache *to, const KvCache *from, int blocks) {
     free(to->memory);
     to->layers = layers;
     to->memory = memory;
+    to->blocks = to->min_blocks = blocks;
+    EACH(const KvLayer, l, layers, n)
+        to->min_blocks = min_int(to->min_blocks, l->blocks);
     return 0;
 }
 
 int kv_reserve(KvCache *kv, int n, int max) {
-    int blocks = blocks_for(n, max);
-    if ((n - 1) / KV_BLOCK < kv->blocks)
-        return 0;
-    if (copy_layers(kv, kv, blocks))
-        return -1;
-    kv->blocks = kv->min_blocks = blocks;
-    EACH(const KvLayer, l, kv->layers, kv->n_layers)
-        kv->min_blocks = min_int(kv->min_blocks, l->blocks);
-    return 0;
+    return (n - 1) / KV_BLOCK < kv->blocks
+               ? 0
+               : copy_cache(kv, kv, blocks_for(n, max));
 }
 
 double kv_bytes(const KvCache *kv, int n, int max) {
@@ -129,11 +124,7 @@ double kv_bytes(const KvCache *kv, int n, int max) {
 }
 
 int kv_copy(KvCache *to, const KvCache *from) {
-    if (copy_layers(to, from, 0))
-        return -1;
-    to->blocks = from->blocks;
-    to->min_blocks = from->min_blocks;
-    return 0;
+    return copy_cache(to, from, from->blocks);
 }
 
 /* Stores one element of LANES consecutive positions, or only of the first. */

@@ -161,16 +161,16 @@ static void add_sublayer(Session *s, Sublayer *sublayer, const Layer *layer,
     team_end(s->probe, layer->index, SITE_RESIDUAL);
 }
 
-/* Whether the pass ends before layer l, because of Ctrl-C. Thread 0 decides at
- * the start of a layer that the next one does not run; the barriers of the
- * layer lie between, so all threads end before the same one. Not with other
- * processes, which would wait. */
-static bool stops_before(Chunk *c, int l) {
-    if (atomic_load(&c->stop) == l)
-        return true;
+/* After Ctrl-C, lets the pass end after layer l. Thread 0 decides, and the
+ * barriers of the layer follow, so all threads end after the same one. Not with
+ * other processes, which would wait. */
+static void heed_interrupt(Chunk *c, int l) {
     if (interrupted && n_ranks == 1 && omp_get_thread_num() == 0)
-        atomic_store(&c->stop, l + 1);
-    return false;
+        atomic_store(&c->end, l + 1);
+}
+
+static bool ran_all_layers(const Chunk *c) {
+    return atomic_load(&c->end) == c->layers.end;
 }
 
 /* The forward pass of a chunk; every thread of the team runs it. */
@@ -182,9 +182,8 @@ static void forward_chunk(void *session) {
     probe_mark(s->probe, NO_LAYER, SITE_START);
     embed(s, n);
     team_end(s->probe, NO_LAYER, SITE_EMBED);
-    for (int l = s->chunk.layers.first; l < s->chunk.layers.end; l++) {
-        if (stops_before(&s->chunk, l))
-            return;
+    for (int l = s->chunk.layers.first; l < atomic_load(&s->chunk.end); l++) {
+        heed_interrupt(&s->chunk, l);
         const Layer *layer = &m->layers[l];
         const float *xn;
         xn = norm_site(s, l, SITE_ATTN_NORM, &layer->attn_norm, x, n);
@@ -198,7 +197,7 @@ static void forward_chunk(void *session) {
         add_sublayer(s, feed_forward, layer, x, xn, SITE_MLP_POST_NORM,
                      &layer->mlp_post_norm);
     }
-    if (s->chunk.n_requested > 0)
+    if (s->chunk.n_requested > 0 && ran_all_layers(&s->chunk))
         compute_logits(s);
 }
 
@@ -227,7 +226,7 @@ static void begin_chunk(Chunk *c, const Step *steps, int n) {
     c->steps = steps;
     c->n = n;
     c->n_spans = c->n_requested = 0;
-    atomic_store(&c->stop, -1);
+    atomic_store(&c->end, c->layers.end);
     for (int t = 0; t < n; t++) {
         const Step *step = &steps[t];
         if (t == 0 || !follows(step))
@@ -309,7 +308,7 @@ static const float *run_pass(Session *s, const Step *steps, int n,
             layers.x += count * (size_t)s->model->config.dim;
         }
         team_run(chunk_threads(s, count), forward_chunk, s);
-        if (atomic_load(&c->stop) >= 0) {
+        if (!ran_all_layers(c)) {
             withdraw(s, steps, n);
             break;
         }

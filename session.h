@@ -81,9 +81,10 @@ typedef struct {
     const Step *steps; /* [n], not owned */
     int n, n_spans, n_requested;
     LayerRange layers;
-    atomic_int stop; /* after Ctrl-C: the layer that no longer runs; else -1 */
-    Span *spans;     /* [n_spans] the steps by sequence */
-    int *requested;  /* [n_requested] the steps whose logits are requested */
+    atomic_int
+        end;     /* of the layers that run; less than layers.end after Ctrl-C */
+    Span *spans; /* [n_spans] the steps by sequence */
+    int *requested; /* [n_requested] the steps whose logits are requested */
     /* [n][dim] residual stream; a sublayer's output, if a post-norm or
      * a scale follows */
     float *x, *branch;

@@ -170,9 +170,10 @@ INLINE void sum_values(const Reading *a, KvType type, const float *scales,
     }
 }
 
-/* Reads the values into the caches, in the order of memory. sum_values() skips
- * from one part of a block to the next, and waits for memory each time. (Loads,
- * because the processor drops prefetches that come faster than memory.) */
+/* Reads the values into the processor's caches, in the order of memory.
+ * sum_values() skips from one part of a block to the next, and waits for memory
+ * each time. (Loads, because the processor drops prefetches that come faster
+ * than memory.) */
 static void read_values(const Reading *a, KvType type) {
     const size_t bytes = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     int size = a->queries->size, sum = 0;
@@ -190,12 +191,13 @@ static void read_values(const Reading *a, KvType type) {
 /* out = softmax(scale q k) v for n queries. The result of a query does not
  * depend on the others. */
 INLINE void attend_group(const Reading *a, KvType type, const int n) {
-    int size = a->queries->size, count = VALUE_SUMS / (n == 3 ? 4 : n);
-    int streams = n == 1 ? 4 : 2; /* concurrent read streams */
+    int size = a->queries->size;
+    int count = VALUE_SUMS / (n == 3 ? 4 : n); /* divides KV_VALUE_PART */
+    int streams = n == 1 ? 4 : 2;              /* concurrent read streams */
     int apart = (a->end - a->from) / streams;
     float scales[KV_QUERIES];
     int v = a->from, i = 0;
-    if (a->queries->first && count < KV_VALUE_PART)
+    if (a->queries->cold && count < KV_VALUE_PART)
         read_values(a, type);
     for (; v < a->from + apart; v++)
         score_vectors(a, type, v, apart, streams, n);

@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     int size;    /* elements of a head */
     int head;    /* the KV head */
-    bool first;  /* the first of a pass that read it: it may be in no cache */
+    bool cold;   /* no others of the pass have read the head: it is in memory */
     float scale; /* multiplies the scores */
     float cap;   /* a score z becomes cap tanh(z / cap); 0: not capped */
     const float *q[KV_QUERIES];

@@ -268,7 +268,6 @@ static void eps_inside_and_outside_the_root(void) {
     }
 }
 
-/* The result is 0, not 0 / 0; the derivative at 0 is 1 / sqrt(eps). */
 /* LayerNorm of equal elements is beta, RMSNorm the sign; without eps, 0 / 0. */
 static void equal_elements(void) {
     enum { N = 64 };
@@ -289,6 +288,7 @@ static void equal_elements(void) {
           z[0]);
 }
 
+/* The result is 0, not 0 / 0; the derivative at 0 is 1 / sqrt(eps). */
 static void a_token_of_zeros_stays_zero(void) {
     float x[4] = {0}, dy[] = {1, 2, 3, 4};
     float y[4], dx[4], dgamma[4] = {0};

@@ -147,7 +147,6 @@ static void backward(float *dx, NormKind kind, const float *dy,
                                ONES, DIM, 1e-5f);
 }
 
-/* PyTorch's numbers for the loss sum(w y) and x times s. */
 /* dx of c x with eps is dx of x with eps / c^2, divided by c. */
 static void dx_of_a_multiple(const float *dy) {
     const float c = 0x1p-7f, eps = 1e-5f;
@@ -170,6 +169,7 @@ static void check_weights(const float *w) {
     HOLDS(-0.5, 0.5);
 }
 
+/* PyTorch's numbers for the loss sum(w y) and x times s. */
 static void the_gradient_shrinks_as_the_input_grows(void) {
     static const double scales[] = {1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100};
     static const double sizes[] = {89.0727194,   81.5296238, 20.7274822,
