@@ -523,7 +523,7 @@ static int follow(Editor *e, EditorEvent event, bool *asked) {
             return editor_begin(e);
         }
         if (!*asked) {
-            note("again, or /bye, to leave");
+            note("Ctrl-C again, or /bye, leaves");
             *asked = true;
             return 0;
         }

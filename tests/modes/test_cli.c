@@ -2211,7 +2211,8 @@ static void ctrl_c_ends_every_mode(void) {
     setup.interrupt = AT_PROMPT;
     setup.terminal = true;
     run("m/model.bin -m chat");
-    CHECK(status == 130 && strstr(err, "note: again, or /bye, to leave\n") &&
+    CHECK(status == 130 &&
+              strstr(err, "note: Ctrl-C again, or /bye, leaves\n") &&
               strstr(terminal_text, "User: "),
           "chat: status %d, '%s'", status, err);
     CHECK(files_in("out") == 0, "%d files left over", files_in("out"));
