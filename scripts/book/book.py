@@ -325,6 +325,8 @@ def write_sources(paths):
     dark = HtmlFormatter(style="monokai").get_style_defs(".highlight")
     style += HtmlFormatter(style="tango").get_style_defs(".highlight")
     style += "@media (prefers-color-scheme: dark) {" + dark + "}"
+    (BOOK / "code").mkdir()
+    (BOOK / "code" / "source.css").write_text(style)
     for path in paths:
         try:
             lexer = get_lexer_for_filename(path)
@@ -337,7 +339,8 @@ def write_sources(paths):
         to.write_text(
             f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{path}</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<style>{style}</style></head>\n<body><h1>{path}</h1>\n{body}</body></html>\n"
+            f'<link rel="stylesheet" href="{"../" * str(path).count("/")}source.css"></head>\n'
+            f"<body><h1>{path}</h1>\n{body}</body></html>\n"
         )
 
 
