@@ -76,6 +76,8 @@ static const float *norm_site(Session *s, int layer, Site site,
     probe_mark(s->probe, layer, site);
     if (!each_thread_computes(n))
         team_wait(s->probe, layer);
+    if (norm->kind == NORM_NONE)
+        return xn; /* a copy, not a norm */
     Vectors rows = {x, dim, n, 1, dim, .gamma = norm->gamma};
     probe_norm(s->probe, layer, site, false, &rows);
     rows.x = xn;

@@ -26,18 +26,20 @@ static const char *path_of(const Dump *d, char path[PATH_SIZE], int layer,
     return path;
 }
 
-/* Lists the files of all norms, or creates them. Returns the size of their
- * arrays in bytes. */
+/* Lists the files of all norms, or creates them; a site whose norm is none has
+ * no files. Returns the size of the arrays in bytes. */
 static double all_arrays(Dump *d, bool create) {
     double bytes = 0;
     char path[PATH_SIZE], about[118];
     PART_EACH(at, d->model) {
+        if (!part_norm(&at) || part_norm(&at)->kind == NORM_NONE)
+            continue;
         PartSize size = at.part->cols == SIZE_Q_NORM   ? SIZE_QUERIES
                         : at.part->cols == SIZE_K_NORM ? SIZE_KEYS
                                                        : SIZE_DIM;
         int width = part_size(&d->model->config, size),
             layer = at.part->owner == OF_MODEL ? NO_LAYER : at.layer;
-        for (int out = 0; part_norm(&at) && out < 2; out++) {
+        for (int out = 0; out < 2; out++) {
             path_of(d, path, layer, at.part->names[NAME_NORMA], out);
             FILE *file = create ? fopen(path, "wb") : NULL;
             snprintf(

@@ -1000,6 +1000,41 @@ static void a_dump_has_every_norm(void) {
     free(plain);
 }
 
+/* A site whose norm is none has no files; all others have whole arrays. */
+static void a_dump_has_no_norm_that_is_none(void) {
+    static const struct {
+        const char *spec;
+        int files;
+        const char *missing;
+    } specs[] = {{"final=none", 12, "final_norm"},
+                 {"1.mlp=none,2.attn=none", 10, "layers.1.mlp_norm"},
+                 {"attn=none,final=layer", 8, "layers.2.attn_norm"},
+                 {"none", 0, "layers.0.attn_norm"}};
+    static const char *const names[] = {"layers.0.attn_norm",
+                                        "layers.1.mlp_norm",
+                                        "layers.2.attn_norm", "final_norm"};
+    for (int i = 0; i < 4; i++) {
+        char arguments[96], name[96], *bytes;
+        size_t size;
+        snprintf(arguments, sizeof arguments,
+                 "model.bin --dump out/d --norm %s", specs[i].spec);
+        free(logits_of(arguments, &size));
+        CHECK(files_in("out/d") == specs[i].files, "%s: %d files",
+              specs[i].spec, files_in("out/d"));
+        snprintf(name, sizeof name, "out/d/%s.in.npy", specs[i].missing);
+        CHECK(!file_exists(inside(name)), "%s: %s exists", specs[i].spec, name);
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof name, "out/d/%s.out.npy", names[k]);
+            bool exists = file_exists(inside(name));
+            CHECK(!exists || npy(name, &bytes, 7, 64), "%s: %s is not whole",
+                  specs[i].spec, name);
+            if (exists)
+                free(bytes);
+        }
+        folder_remove(inside("out/d"));
+    }
+}
+
 /* The inputs and outputs of head norms have the elements of all heads. */
 static void a_dump_has_head_norms(void) {
     char *bytes;
@@ -1121,6 +1156,7 @@ void suite_lab(void) {
     TEST(a_sweep_equals_runs_of_a_window);
     TEST(a_sweep_equals_runs_of_windows);
     TEST(a_dump_has_every_norm);
+    TEST(a_dump_has_no_norm_that_is_none);
     TEST(a_dump_has_head_norms);
     TEST(a_signal_leaves_no_dump);
     TEST(ctrl_c_ends_the_bench_cleanly);
