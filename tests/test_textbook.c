@@ -282,7 +282,8 @@ static const char *const NAMES[] = {"L2",
                                     "H100",
                                     "V100",
                                     "squares_beyond_float32",
-                                    "stories260K_greedy"};
+                                    "stories260K_greedy",
+                                    "R7B"};
 
 static bool is_known(const char *name, size_t n) {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)

@@ -577,7 +577,7 @@ static void batch_norm(float *y, const float *x, int n, double eps) {
 }
 
 /* PyTorch's BatchNorm1d gives the same numbers; a token without others in its
- * batch becomes 0. */
+ * batch becomes 0; the last token changes the first. */
 static void batch_norm_sees_the_padding(void) {
     float padded[8] = {1, 2, 3, 4};
     float y[8];
@@ -586,9 +586,12 @@ static void batch_norm_sees_the_padding(void) {
                  1.34163542);
     batch_norm(y, padded, 8, 1e-5);
     CHECK_VALUES(y, 4, 2e-7, -0.169030465, 0.507091394, 1.18321325, 1.85933511);
+    batch_norm(y, (float[]){1, 2, 3, 8}, 4, 1e-5);
+    CHECK_VALUES(y, 1, 2e-7, -0.928476);
     batch_norm(y, ONE_TO_FOUR, 1, 1e-5);
     CHECK(y[0] == 0, "one token: %g", y[0]);
-    HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0);
+    HOLDS(1, 2, 3, 4, -1.34163542, 1.34163542, -0.169030465, 1.85933511, 0, 8,
+          -0.928476);
 }
 
 /* Without keepdim the scales are broadcast along columns: token 1's first

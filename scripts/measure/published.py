@@ -43,6 +43,12 @@ def no_norm(x, gamma, eps):
     return x
 
 
+def gamma_only(x, gamma, eps):
+    """The division left out, gamma kept: as the final norm it changes the size of the logits, not their order."""
+    del eps
+    return gamma * x
+
+
 def swap(norm, sites=PRE_SITES, layers=None):
     """A function of site and layer that gives the norm to use there. layers: None for all."""
     return lambda site, layer: norm if site in sites and (layers is None or layer in layers) else rms_norm
@@ -217,7 +223,7 @@ def swaps(model, texts):
 
     kinds = {"0.attn=layer": swap(layer_norm, ("attn",), (0,))}
     kinds |= {f"{site}=layer": swap(layer_norm, (site,)) for site in PRE_SITES}
-    kinds["final=none"] = swap(no_norm, ("final",))
+    kinds |= {"final=none": swap(no_norm, ("final",)), "final=gamma": swap(gamma_only, ("final",))}
     for name, kind in (kinds | {"layer": swap(layer_norm), "none": swap(no_norm)}).items():
         print("  {:<12} {:+.4f} +- {:.4f} nats".format(name, *mean_and_error(price(kind))))
     ratios = table(model, texts)[1]
