@@ -109,9 +109,16 @@ def saved_for_backward():
         h = (h - h.mean(-1, keepdim=True)) / torch.sqrt(h.var(-1, correction=0, keepdim=True) + EPS)
         return weight * h.to(x.dtype) + bias
 
+    def layer_of_centered(x, weight, bias):
+        h = x.float()
+        h = h - h.mean(-1, keepdim=True)
+        h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + EPS)
+        return weight * h.to(x.dtype) + bias
+
     forms = {
         "RMSNorm, formula": rms_formula,
         "LayerNorm, formula": layer_formula,
+        "LayerNorm, formula of the centered x": layer_of_centered,
         "F.layer_norm": lambda x, weight, bias: layer_norm(x, (4096,), weight, bias, EPS),
     }
     for kind in torch.float32, torch.bfloat16:
