@@ -315,21 +315,23 @@ def outliers(model, texts):
     for name, found in shares.items():
         print(f"  share of the mean square of the {name}: median {np.median(np.concatenate(found)):.4f}")
 
-    def gamma_free(x, l, part):
+    last = {}
+
+    def keep_normalized(x, gamma, eps):
+        last["x"] = x / rms(x, eps)
+        return last["x"] * gamma
+
+    def before_gamma(x, l, part):
         """Inputs of the products after a norm, rounded before gamma instead of after it."""
         site = {"attn_q": "attn", "attn_k": "attn", "attn_v": "attn", "ffn_gate": "mlp", "ffn_up": "mlp"}.get(part)
-        if not site:
-            return x
-        gamma = gamma_of(model, site, l)
-        safe = np.where(gamma == 0, 1, gamma)
-        return to_int8(x / safe) * gamma
+        return to_int8(last["x"]) * gamma_of(model, site, l) if site else x
 
     after_norms = "attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"
     forms = {
         "scale without the five": (swap(lambda x, gamma, eps: x / rms(x * ~chosen, eps) * gamma), None),
         "output without the five": (swap(lambda x, gamma, eps: rms_norm(x, gamma, eps) * ~chosen), None),
         "int8 after gamma": (swap(rms_norm), lambda x, l, part: to_int8(x) if part in after_norms else x),
-        "int8 before gamma": (swap(rms_norm), gamma_free),
+        "int8 before gamma": (swap(keep_normalized), before_gamma),
     }
     exact = model.before
     for name, (kind, before) in forms.items():
