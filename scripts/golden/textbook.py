@@ -34,7 +34,10 @@ def variances():
     row("layer_norm(x)", layer_norm(x, (4,), eps=0.0))
     row("(x - mean) / torch.std(x)", (x - x.mean()) / torch.std(x))
     row("nn.LayerNorm(4).eps", nn.LayerNorm(4).eps)
-    row("nn.RMSNorm(4).eps: None; then, in float32", torch.finfo(torch.float32).eps)
+    for kind in torch.float32, torch.bfloat16, torch.float16, torch.float64:
+        x = torch.full((4,), 1e-9 if kind == torch.float64 else 1e-6, dtype=kind)
+        ratio = x.double() / torch.nn.RMSNorm(4, dtype=kind)(x).double()
+        row(f"nn.RMSNorm(4).eps: None; from its output in {kind}", (ratio.square() - x.double().square())[0])
 
 
 def float32():
@@ -93,6 +96,8 @@ def equal_elements():
         d = x - x.mean()
         formula = d / (x.var(correction=0) + eps).sqrt()
         row(f"eps = {eps:g}", [rms_norm(x, (64,), eps=eps)[0], layer_norm(x, (64,), eps=eps)[0], formula[0]])
+    for kind in torch.float64, torch.float32, torch.bfloat16, torch.float16:
+        row(f"LayerNorm of 64 elements of 1000, {kind}", layer_norm(torch.full((64,), 1000.0, dtype=kind), (64,), eps=EPS)[0])
 
 
 def saved_for_backward():
