@@ -288,8 +288,8 @@ static bool means_of_stories(double means[STORY_SITES]) {
 }
 
 /* The correlation of |mean| / RMS with the price of LayerNorm over the sites:
- * 0.25 on the greedy story, -0.34 on the sampled ones. */
-static const double CORRELATIONS[] = {0.248, -0.339};
+ * 0.24 on the greedy story, -0.34 on the sampled ones. */
+static const double CORRELATIONS[] = {0.239, -0.342};
 static void price_and_mean_do_not_correlate(void) {
     StorySite sites[STORY_SITES];
     double means[STORY_SITES], prices[STORY_SITES];
@@ -300,7 +300,7 @@ static void price_and_mean_do_not_correlate(void) {
         prices[i] = story_loss(exchange_at(i));
     }
     double found = correlation(means, prices, STORY_SITES);
-    CHECK(fabs(found - CORRELATIONS[0]) < 0.02, "the story: %.9g", found);
+    CHECK(fabs(found - CORRELATIONS[0]) < 0.005, "the story: %.9g", found);
     HOLDS(CORRELATIONS[0], CORRELATIONS[1]);
     if (!test_thorough())
         return;
