@@ -94,7 +94,7 @@ TABLE = [
     Measured(
         APPENDIX, "of a token of dim 8, root and division included, takes {} ns", "norms", case(1, 8, "rmsnorm_ns")
     ),
-    Measured(NORMS, "The machine of statement 21 computes {} GFLOP/s", "bench", value("peak_gflops")),
+    Measured(NORMS, "The machine of statement 21, a Xeon, computes {} GFLOP/s", "bench", value("peak_gflops")),
     Measured(NORMS, "the norms of stories260K take {} % of the work of prefill", "model", share("unchanged", "prefill_percent")),
     Measured(NORMS, "of prefill and {} % of that", "model", share("unchanged", "decode_percent")),
     Measured(NORMS, "site it would be {} and", "model", share("LayerNorm", "prefill_percent")),
