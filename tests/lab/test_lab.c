@@ -20,6 +20,7 @@
 #include "session.h"
 
 #include "tests/support/binary.h"
+#include "tests/support/family_writer.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/hashmodel.h"
 #include "tests/support/json_check.h"
@@ -1018,7 +1019,9 @@ static void a_dump_has_no_norm_that_is_none(void) {
         size_t size;
         snprintf(arguments, sizeof arguments,
                  "model.bin --dump out/d --norm %s", specs[i].spec);
-        free(logits_of(arguments, &size));
+        char *rows = logits_of(arguments, &size);
+        CHECK(rows, "%s: %s", specs[i].spec, err);
+        free(rows);
         CHECK(files_in("out/d") == specs[i].files, "%s: %d files",
               specs[i].spec, files_in("out/d"));
         snprintf(name, sizeof name, "out/d/%s.in.npy", specs[i].missing);
@@ -1033,6 +1036,23 @@ static void a_dump_has_no_norm_that_is_none(void) {
         }
         folder_remove(inside("out/d"));
     }
+}
+
+/* Cohere's one norm feeds attention and the MLP; without it the site copies its
+ * input, which is not a norm. */
+static void a_dump_has_no_copies(void) {
+    static Family family;
+    CHECK(!family_open(&family, "cohere2") &&
+              !family_write(&family, inside("cohere"),
+                            &(FolderForm){.type = TYPE_F32}),
+          "no cohere2");
+    CHECK_RUN(
+        "cohere -m logits --tokens 1,2,3 -o out/l --dump out/d --norm attn=none");
+    CHECK(files_in("out/d") == 2, "%d files", files_in("out/d"));
+    folder_remove(inside("out/d"));
+    folder_remove(inside("cohere"));
+    unlink(inside("out/l"));
+    family_close(&family);
 }
 
 /* The inputs and outputs of head norms have the elements of all heads. */
@@ -1157,6 +1177,7 @@ void suite_lab(void) {
     TEST(a_sweep_equals_runs_of_windows);
     TEST(a_dump_has_every_norm);
     TEST(a_dump_has_no_norm_that_is_none);
+    TEST(a_dump_has_no_copies);
     TEST(a_dump_has_head_norms);
     TEST(a_signal_leaves_no_dump);
     TEST(ctrl_c_ends_the_bench_cleanly);
